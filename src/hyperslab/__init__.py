@@ -1,0 +1,50 @@
+"""hyperslab: run a function over arrays larger than memory, on any engine, and see where the time went."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hyperslab.driver import Options, Result, prepare, run
+    from hyperslab.errors import HyperslabError
+    from hyperslab.gather import gather
+    from hyperslab.partition import Rule
+    from hyperslab.pipeline import Fold, Pipeline
+    from hyperslab.slab import Hyperslab
+    from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "driver": ("Options", "Result", "prepare", "run"),
+    "errors": ("HyperslabError",),
+    "gather": ("gather",),
+    "partition": ("Rule",),
+    "pipeline": ("Fold", "Pipeline"),
+    "slab": ("Hyperslab",),
+    "view": ("ArrayView", "open"),
+}
+__all__ = [
+    "ArrayView",
+    "Fold",
+    "Hyperslab",
+    "HyperslabError",
+    "Options",
+    "Pipeline",
+    "Result",
+    "Rule",
+    "__version__",
+    "gather",
+    "open",
+    "prepare",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use, so that `import hyperslab` starts nothing."""
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"hyperslab.{module}"), name)
+    raise AttributeError(f"module 'hyperslab' has no attribute '{name}'")

@@ -1,0 +1,88 @@
+"""Admission: does a plan fit this machine? The numbers that --dry-run prints, and the refusal when it does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.errors import DoesNotFit
+from hyperslab.plan import Budget, Plan
+
+WORKER_BASE_BYTES = 192 * 2**20
+"Interpreter, NumPy and format libraries of one worker process, beside the tasks' own memory."
+JOURNAL_BYTES_PER_TASK = 2048
+MEMORY_SHARE = 0.8
+"Of the available memory that a run takes when --memory is not given."
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a plan will use, beside what there is."""
+
+    tasks: int
+    "Left to do."
+    bytes_read: int
+    bytes_written: int
+    bytes_peak: int
+    "Of the most demanding task."
+    budget: Budget
+    workers: int
+    files: int
+    "Files that will be created."
+    disk_free: int
+    inodes_free: int | None
+    "None on file systems that do not count them."
+
+    @property
+    def worker_bytes(self) -> int:
+        """Memory of one worker when all its slots are at their peak, interpreter included."""
+        return self.bytes_peak * (self.budget.slots // self.workers) + WORKER_BASE_BYTES
+
+
+def examine(plan: Plan, budget: Budget, workers: int, out: Path, done: Collection[int] = ()) -> Needs:
+    """Add up what the tasks that are not done will need."""
+    left = [task for task in plan.tasks if task.id not in done]
+    place = next(folder for folder in (out, *out.parents) if folder.exists())
+    disk = os.statvfs(place)
+    return Needs(
+        tasks=len(left),
+        bytes_read=sum(task.bytes_read for task in left),
+        bytes_written=sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left),
+        bytes_peak=max((task.bytes_peak for task in left), default=0),
+        budget=budget,
+        workers=workers,
+        files=sum(1 for task in left if task.output),
+        disk_free=disk.f_bavail * disk.f_frsize,
+        inodes_free=disk.f_favail if disk.f_files else None,
+    )
+
+
+def admit(needs: Needs, out: Path) -> None:
+    """Raise DoesNotFit, with the number and the remedy, for a plan that this machine cannot carry."""
+    if needs.bytes_peak > needs.budget.per_slot:
+        raise DoesNotFit(
+            f"a task needs {size(needs.bytes_peak)} of memory but its slot has {size(needs.budget.per_slot)} "
+            f"({size(needs.budget.memory_bytes)} for {needs.budget.slots} slots): use smaller blocks (--block-shape, "
+            "--partition bytes=...), fewer --workers, or more --memory"
+        )
+    if needs.bytes_written > needs.disk_free:
+        raise DoesNotFit(
+            f"the outputs take {size(needs.bytes_written)} but {out} has {size(needs.disk_free)} free: "
+            "free some space or choose another -o"
+        )
+    if needs.inodes_free is not None and needs.files > needs.inodes_free:
+        raise DoesNotFit(
+            f"the outputs are {needs.files} files but the file system of {out} can hold {needs.inodes_free} more: "
+            "use larger blocks, or --keep volume"
+        )
+
+
+def size(nbytes: float) -> str:
+    """Bytes for people, in SI units."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(nbytes) < 1000 or unit == "TB":
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    raise AssertionError("unreachable")

@@ -1,0 +1,211 @@
+"""What is known of an array in a file, as plain data: ChunkTable, Header, ArraySource, ArraySink.
+
+Nothing here opens a file. A source is made once, by the driver, from the file's metadata; it is picklable, and a task
+that holds it needs one open, one fstat and its positioned reads. "Stored order" means the axes as they lie in the
+file, slowest first (C order); `axes` maps it to the array's own axes: stored axis i is the array's axis `axes[i]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperslab.slab import Hyperslab
+
+Values = Literal["real", "stored"]
+"Two kinds of value: as meant (slope and intercept applied, fill as NaN) or as the bytes in the file say."
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """One filter of a stored chunk."""
+
+    name: str
+    "deflate, shuffle, ..."
+    options: tuple[int, ...] = ()
+    "The filter's own parameters, as the format stores them."
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """real = stored * slope + inter, computed in float64 (NIfTI-1 standard, scl_slope and scl_inter)."""
+
+    slope: float
+    inter: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkTable:
+    """Where the bytes of an array are: one row per stored chunk, in columns. All in stored order.
+
+    A contiguous array is one chunk of the array's own shape. Chunks that were never written have no row: they hold the
+    fill value. Rows are sorted by `start` (lexicographically).
+    """
+
+    chunk_shape: tuple[int, ...]
+    "Shape of every chunk, in stored order; chunks at the far edges may reach beyond the array."
+    start: npt.NDArray[np.int64]
+    "(rows, ndim): first element of the chunk in the array, in stored order."
+    offset: npt.NDArray[np.int64]
+    "(rows,): first byte in the file."
+    nbytes: npt.NDArray[np.int64]
+    "(rows,): stored bytes."
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def overlapping(self, slab: Hyperslab) -> ChunkTable:
+        """The rows whose chunk touches the bounds of `slab` (in stored order)."""
+        low, high = (np.asarray(edge, dtype=np.int64) for edge in slab.bounds)
+        shape = np.asarray(self.chunk_shape, dtype=np.int64)
+        rows = np.flatnonzero(((self.start < high) & (self.start + shape > low)).all(axis=1))
+        return self.take(rows)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> ChunkTable:
+        return replace(self, start=self.start[rows], offset=self.offset[rows], nbytes=self.nbytes[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Header:
+    """What travels with the values: geometry, units, attributes, and the format's own header.
+
+    A block cut from an array keeps the array's base affine and remembers where it was cut: voxel v of the block is
+    voxel `origin + step * v` of the array. So every format can place the block at the parent's millimetres.
+    """
+
+    base_affine: Array | None = None
+    "(4, 4) float64: voxel indices of the uncut array to millimetres (RAS+); None where the format has none."
+    origin: tuple[float, ...] = ()
+    "Position of this block's first voxel in the uncut array, per axis, in its voxels."
+    step: tuple[float, ...] = ()
+    "Size of this block's voxel in voxels of the uncut array, per axis; negative where an axis is flipped."
+    native: bytes | None = None
+    "The uncut array's own header as the format stores it (for NIfTI: header and extensions)."
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    "Units, names and whatever else the format holds, for people to read."
+
+    @property
+    def affine(self) -> Array | None:
+        """(4, 4) float64: voxel indices of this block to millimetres."""
+        return None if self.base_affine is None else self.base_affine @ self.motion()
+
+    def motion(self) -> Array:
+        """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first three axes)."""
+        motion = np.eye(4)
+        for axis, (first, step) in enumerate(zip(self.origin[:3], self.step[:3], strict=True)):
+            motion[axis, axis], motion[axis, 3] = step, first
+        return motion
+
+    def for_slab(self, slab: Hyperslab) -> Header:
+        """The header of the block that `slab` selects: the origin moves, the voxels grow by the stride."""
+        return self.moved(slab.start, slab.stride)
+
+    def moved(self, origin: Sequence[float], step: Sequence[float]) -> Header:
+        """The header of a block whose voxel v is voxel `origin + step * v` of this one (halves for averaged voxels)."""
+        first = self.origin or (0.0,) * len(origin)
+        scale = self.step or (1.0,) * len(origin)
+        moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
+        return replace(self, origin=moved, step=tuple(s * t for s, t in zip(scale, step, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySource:
+    """An array in a file: what it is and where its bytes are. Data, not behaviour."""
+
+    url: str
+    "Absolute path of the file; 'memory:' for an array in memory."
+    name: str
+    "Path of the dataset within the file; '' where a file is one array."
+    format: str
+    "Name of the module in hyperslab.formats that made it and holds its reference reader."
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    axes: tuple[int, ...]
+    "Stored axis i (slowest first) is the array's axis axes[i]; (2, 1, 0) for a 3-D NIfTI."
+    stored: np.dtype[Any]
+    "dtype of the bytes in the file, with its byte order."
+    real: np.dtype[Any]
+    "dtype of the real values, in native byte order."
+    chunks: ChunkTable | None
+    "None: only the reference reader can read it, for the reason below."
+    reason: str
+    "Why the chosen read path is used, in words."
+    codecs: tuple[Codec, ...] = ()
+    "Filters of every chunk, in the order in which writing applied them."
+    scaling: Scaling | None = None
+    fill: float | int | None = None
+    "Stored value of chunks that were never written."
+    chunk_shape: tuple[int, ...] = ()
+    "Shape of the stored chunks in stored order, also where chunks is None; () where the array is one piece."
+    header: Header = field(default_factory=Header)
+    nbytes_stored: int = 0
+    "Bytes the array's data take in the file."
+    file_size: int = 0
+    mtime_ns: int = 0
+    "With file_size: what a task compares to notice that the file was written to after planning."
+    version: str = ""
+    "Checksum of the size, the metadata bytes and a sample of the data; equal for an untouched copy."
+    data: Array | None = None
+    "The values themselves, for an array in memory."
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the decoded array, as stored values."""
+        return self.size * self.stored.itemsize
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape in stored order."""
+        return tuple(self.shape[a] for a in self.axes)
+
+    def dtype(self, values: Values) -> np.dtype[Any]:
+        """dtype of a block read as real or as stored values, always in native byte order."""
+        return self.real if values == "real" else self.stored.newbyteorder("=")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySink:
+    """A file that an array will be written to: what to put where. Data; hyperslab.blockio writes it."""
+
+    path: str
+    "Absolute path under which the finished file appears, by rename."
+    format: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    "As in ArraySource."
+    dtype: np.dtype[Any]
+    "dtype of the bytes in the file."
+    head: bytes | None
+    "The bytes before the data; None: only the format's own library can write it, one whole array at a time."
+    header: Header = field(default_factory=Header)
+    scaling: Scaling | None = None
+    "What the file will say that the real values are."
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the finished file where head is known, of the values otherwise."""
+        return len(self.head or b"") + math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayInfo:
+    """One entry of a file's table of contents."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str

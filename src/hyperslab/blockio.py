@@ -1,0 +1,361 @@
+"""Blocks from and to files: positioned reads by the chunk table, whole-file writes that appear by rename, and
+positioned writes of regions into a preallocated file.
+
+- reading by chunk table is one open, one fstat and its positioned reads (`tests/unit/test_blockio.py`)
+- `read_nbytes` is what those reads count, `read_peak` no less than what they allocate (`testing.FormatTests`)
+- a file that was written to after planning is SourceChanged, a short or corrupt one FormatError
+- a failed write leaves no file behind
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from hyperslab.array import Array, ArraySink, ArraySource, ChunkTable, Values
+from hyperslab.byteranges import BUFFER_NBYTES, Piece, ascending, is_covered, pieces, plan_spans, turns
+from hyperslab.codec import decode
+from hyperslab.errors import BlockError, FormatError, SourceChanged, UsageError
+from hyperslab.formats import memory, module
+from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
+from hyperslab.slab import Hyperslab
+from hyperslab.span import span
+
+_MTIME_TOLERANCE_NS = 10_000_000
+_LIBRARY_NBYTES = 16 * 1024**2
+_INFLATE_SLACK = 64 * 1024
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished write."""
+
+    path: str
+    nbytes: int
+    checksum: str
+    "xxh3_128 of the bytes, in hexadecimal."
+
+
+def read(source: ArraySource, slab: Hyperslab, out: Array | None = None, values: Values = "real") -> Array:
+    """Read a region: shape slab.count, dtype source.dtype(values); in Fortran order where the file is.
+
+    `out`, of that shape and dtype and with any strides, receives the block if given. Raises SourceChanged for a file
+    that is not the one planned with, FormatError for one that is short or corrupt, UsageError for wrong arguments.
+    """
+    block = _destination(source, slab, out, values)
+    if slab.size == 0:
+        return block if block is not None else _empty(source, slab, source.dtype(values))
+    if source.chunks is None:
+        return _read_by_library(source, slab, block, values)
+    if block is None:
+        block = _empty(source, slab, source.dtype(values))
+    with _opened(source) as file, span("read") as mark:
+        try:
+            raw = block if _fits_raw(source, values) else _empty(source, slab, source.dtype("stored"))
+            _fill(file, source, source.chunks, slab, raw)
+            if not source.stored.isnative:
+                raw.byteswap(inplace=True)
+            if _is_scaled(source, values):
+                _scale(source, raw, block)
+        finally:
+            mark.nbytes = file.nbytes
+    return block
+
+
+def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
+    """Bytes that `read` will take from storage; exact with a chunk table, a proportion of the file without."""
+    if slab.size == 0:
+        return 0
+    if source.chunks is None:
+        share = source.nbytes_stored or source.nbytes
+        return math.ceil(share * _share_read(source, slab))
+    shape, forward = source.chunks.chunk_shape, ascending(slab.permute(source.axes))
+    return sum(
+        piece.nbytes if source.codecs else plan_spans(shape, piece.part, source.stored.itemsize).nbytes
+        for piece in pieces(source.chunks.overlapping(forward), forward)
+    )
+
+
+def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real") -> int:
+    """Upper bound of the bytes that `read` holds at once, its result included."""
+    item = source.stored.itemsize
+    result = slab.size * source.dtype(values).itemsize
+    if source.data is not None:
+        return result
+    raw = 0 if _fits_raw(source, values) else slab.size * item
+    if source.chunks is None:
+        low, high = slab.bounds
+        bounds = math.prod(z - a for a, z in zip(low, high, strict=True)) * item
+        return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + _LIBRARY_NBYTES
+    table = source.chunks.overlapping(slab.permute(source.axes))
+    rows = (3 * source.ndim + 16) * len(source.chunks) + 32 * (source.ndim + 2) * len(table)
+    if not source.codecs:
+        return result + raw + rows + BUFFER_NBYTES
+    largest = int(table.nbytes.max(initial=0)) + 2 * math.prod(source.chunks.chunk_shape) * item
+    return result + raw + rows + largest + _INFLATE_SLACK
+
+
+def write(sink: ArraySink, block: Array) -> Written:
+    """Write a whole file, which appears under its name only when it is complete. Raises OSError, BlockError."""
+    _check_block(sink, block, sink.shape)
+    final = Path(sink.path)
+    temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
+    try:
+        with span("write") as mark:
+            if sink.head is None:
+                module(sink.format).write_reference(sink, block, str(temporary))
+                checksum = file_checksum(str(temporary))
+            else:
+                checksum = _write_whole(sink, sink.head, block, temporary)
+            mark.nbytes = temporary.stat().st_size
+            temporary.replace(final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return Written(sink.path, mark.nbytes, checksum)
+
+
+def allocate(sink: ArraySink, partial_path: str) -> None:
+    """Reserve the space of a whole file and write its head, for `write_region` to fill. Raises OSError."""
+    head = _head(sink)
+    fd = os.open(partial_path, _NEW_FILE | os.O_TRUNC, 0o666)
+    try:
+        with naming(partial_path):
+            os.posix_fallocate(fd, 0, sink.nbytes)
+            write_at(fd, [memoryview(head)], 0)
+    except BaseException:
+        Path(partial_path).unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+
+
+def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Array) -> Written:
+    """Write the block of a region to its places in an allocated file; the checksum is of the block in stored order."""
+    _check_region(sink.path, sink.shape, slab)
+    _check_block(sink, block, slab.count)
+    offset, stored = len(_head(sink)), block.transpose(sink.axes)
+    with span("write") as mark:
+        fd = os.open(partial_path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with naming(partial_path):
+                mark.nbytes = scatter(fd, offset, _stored_shape(sink), slab.permute(sink.axes), stored, sink.dtype)
+        finally:
+            os.close(fd)
+    return Written(sink.path, mark.nbytes, _block_checksum(sink, stored))
+
+
+def commit(sink: ArraySink, partial_path: str) -> None:
+    """Make an allocated and filled file appear under its name, after all its bytes are on storage."""
+    final = Path(sink.path)
+    for path, flags in ((partial_path, os.O_WRONLY), (str(final.parent), os.O_RDONLY | os.O_DIRECTORY)):
+        if path != partial_path:
+            Path(partial_path).replace(final)
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def region_checksum(sink: ArraySink, path: str, slab: Hyperslab) -> str:
+    """The checksum that `write_region` gave for a region, computed from what the file holds now."""
+    stored = slab.permute(sink.axes)
+    block = np.empty(stored.count, sink.dtype)
+    file = OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+    try:
+        if block.size:
+            gather(file, len(_head(sink)), _stored_shape(sink), stored, block)
+    finally:
+        os.close(file.fd)
+    return _block_checksum(sink, block)
+
+
+def file_checksum(path: str) -> str:
+    """xxh3_128 of a file's bytes, in bounded memory."""
+    digest, buffer = xxhash.xxh3_128(), bytearray(BUFFER_NBYTES)
+    with Path(path).open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(memoryview(buffer)[:count])
+    return digest.hexdigest()
+
+
+@contextmanager
+def _opened(source: ArraySource) -> Iterator[OpenFile]:
+    with span("open"):
+        try:
+            fd = os.open(source.url, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise _changed(source, "is no longer there") from error
+        try:
+            _check_unchanged(source, os.fstat(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+    try:
+        yield OpenFile(fd, f"{source.url}::{source.name}" if source.name else source.url)
+    finally:
+        os.close(fd)
+
+
+def _check_unchanged(source: ArraySource, now: os.stat_result) -> None:
+    if now.st_size != source.file_size:
+        raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
+    if abs(now.st_mtime_ns - source.mtime_ns) > _MTIME_TOLERANCE_NS:
+        raise _changed(source, "was written to after the run had been planned")
+
+
+def _changed(source: ArraySource, what: str) -> SourceChanged:
+    return SourceChanged(f"{source.url}: {what}; when it is right again, run again with --resume")
+
+
+def _empty(source: ArraySource, slab: Hyperslab, dtype: np.dtype[Any]) -> Array:
+    """A block laid out as the file is."""
+    return np.empty(slab.permute(source.axes).count, dtype).transpose(np.argsort(source.axes))
+
+
+def _destination(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values) -> Array | None:
+    _check_region(source.url, source.shape, slab)
+    if values not in ("real", "stored"):
+        raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
+    dtype = source.dtype(values)
+    if out is not None and (out.shape != slab.count or out.dtype != dtype or not out.flags.writeable):
+        raise UsageError(f"out has to be a writable array of shape {slab.count} and dtype {dtype}")
+    return out
+
+
+def _check_region(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
+    if slab.ndim != len(shape) or any(high > n for high, n in zip(slab.bounds[1], shape, strict=True)):
+        raise UsageError(f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}")
+
+
+def _check_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
+    if block.shape != tuple(shape) or block.dtype.newbyteorder("=") != sink.dtype.newbyteorder("="):
+        expected = f"{tuple(shape)} {sink.dtype.newbyteorder('=')}"
+        raise BlockError(f"{sink.path}: the block is {block.shape} {block.dtype} where {expected} was planned")
+
+
+def _is_scaled(source: ArraySource, values: Values) -> bool:
+    return values == "real" and source.scaling is not None
+
+
+def _fits_raw(source: ArraySource, values: Values) -> bool:
+    """True when stored values can be read into the block itself."""
+    return source.dtype(values) == source.dtype("stored")
+
+
+def _read_by_library(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values) -> Array:
+    if source.data is not None:
+        with span("read") as mark:
+            block = memory.read_reference(source, slab)
+            mark.nbytes = block.nbytes
+            return _deliver(source, block.copy(order="K") if out is None else block, out, values)
+    with _opened(source):
+        pass
+    with span("read") as mark:
+        block = module(source.format).read_reference(source, slab)
+        mark.nbytes = read_nbytes(source, slab)
+        return _deliver(source, block, out, values)
+
+
+def _deliver(source: ArraySource, stored: Array, out: Array | None, values: Values) -> Array:
+    """Stored values as the block asked for: a writable array of its own, or `out`."""
+    if _is_scaled(source, values):
+        block = np.empty_like(stored, dtype=source.real) if out is None else out
+        _scale(source, stored, block)
+        return block
+    if out is None:
+        return stored if stored.flags.writeable else stored.copy(order="K")
+    out[...] = stored
+    return out
+
+
+def _share_read(source: ArraySource, slab: Hyperslab) -> float:
+    """The part of the file that a library reads: up to the slab's end in a gzip stream, the slab's share otherwise."""
+    if source.format != "nifti":
+        return slab.size / source.size
+    stored = slab.permute(source.axes)
+    last = np.ravel_multi_index([high - 1 for high in stored.bounds[1]], source.stored_shape)
+    return float(last + 1) / source.size
+
+
+def _scale(source: ArraySource, stored: Array, out: Array) -> None:
+    """As nibabel.volumeutils.apply_read_scaling, which neither multiplies by 1 nor adds 0."""
+    assert source.scaling is not None
+    slope, inter = np.float64(source.scaling.slope), np.float64(source.scaling.inter)
+    if slope != 1:
+        np.multiply(stored, slope, out=out, dtype=source.real)
+    elif out is not stored:
+        out[...] = stored
+    if inter != 0:
+        np.add(out, inter, out=out, dtype=source.real)
+
+
+def _fill(file: OpenFile, source: ArraySource, chunks: ChunkTable, slab: Hyperslab, raw: Array) -> None:
+    """Read the bytes of a region, as they are in the file, into a block of native dtype."""
+    stored = slab.permute(source.axes)
+    forward = ascending(stored)
+    # Turned and then retyped, the block is still the caller's memory.
+    block = raw.transpose(source.axes)[turns(stored)].view(source.stored)
+    table = chunks.overlapping(forward)
+    if not is_covered(table, forward):
+        block[...] = source.fill
+    for piece in pieces(table, forward):
+        target = block[piece.place.slices()]
+        if source.codecs:
+            _decode_piece(file, source, chunks, piece, target)
+        else:
+            gather(file, piece.offset, chunks.chunk_shape, piece.part, target)
+
+
+def _decode_piece(file: OpenFile, source: ArraySource, chunks: ChunkTable, piece: Piece, target: Array) -> None:
+    data = np.empty(piece.nbytes, np.uint8)
+    file.read_into(data, piece.offset)
+    nbytes = math.prod(chunks.chunk_shape) * source.stored.itemsize
+    try:
+        plain = decode(data, source.codecs, nbytes)
+    except FormatError as error:
+        raise FormatError(f"{file.where}: the chunk at byte {piece.offset} {error}; copy the file again") from error
+    target[...] = plain.view(source.stored).reshape(chunks.chunk_shape)[piece.part.slices()]
+
+
+def _stored_shape(sink: ArraySink) -> tuple[int, ...]:
+    return tuple(sink.shape[a] for a in sink.axes)
+
+
+def _head(sink: ArraySink) -> bytes:
+    if sink.head is None:
+        raise UsageError(f"{sink.path}: only a whole array can be written in this format; write an uncompressed .nii")
+    return sink.head
+
+
+def _write_whole(sink: ArraySink, head: bytes, block: Array, temporary: Path) -> str:
+    digest, offset = xxhash.xxh3_128(head), 0
+    pending = [memoryview(head)]
+    fd = os.open(temporary, _NEW_FILE | os.O_EXCL, 0o666)
+    try:
+        with naming(sink.path):
+            for data in stored_bytes(block.transpose(sink.axes), sink.dtype):
+                digest.update(data)
+                offset += write_at(fd, [*pending, data], offset)
+                pending = []
+    finally:
+        os.close(fd)
+    return digest.hexdigest()
+
+
+def _block_checksum(sink: ArraySink, stored: Array) -> str:
+    digest = xxhash.xxh3_128()
+    for data in stored_bytes(stored, sink.dtype):
+        digest.update(data)
+    return digest.hexdigest()

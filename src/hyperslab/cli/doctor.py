@@ -1,0 +1,61 @@
+"""`hyperslab doctor`: what is installed, and what works here."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from hyperslab import driver, workloads
+from hyperslab.admission import size
+from hyperslab.engines import ENGINES
+from hyperslab.errors import HyperslabError
+from hyperslab.machine import Host, describe
+from hyperslab.pipeline import Pipeline
+
+LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
+OPTIONAL = {"scipy": "filters"}
+
+
+def doctor() -> int:
+    """Print versions, limits and built-ins, and run a small job on every engine. Exit status 1 when one fails."""
+    host = Host.here()
+    typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
+    typer.echo(f"processors {host.cpus} (by {host.cpus_from})")
+    typer.echo(f"memory     {size(host.memory_bytes)} (by {host.memory_from})")
+    for name in LIBRARIES:
+        typer.echo(f"library    {name} {version(name)}")
+    for name, extra in OPTIONAL.items():
+        typer.echo(f"optional   {_optional(name, extra)}")
+    for name in workloads.BUILTINS:
+        typer.echo(f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}")
+    problems = [name for name in ENGINES if not _works(name)]
+    return 1 if problems else 0
+
+
+def _optional(name: str, extra: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"{name} is not installed: pip install 'hyperslab[{extra}]'"
+
+
+def _works(engine: str) -> bool:
+    """Run a real reduction on an engine and compare its result."""
+    values = np.arange(4096, dtype=np.uint16).reshape(16, 16, 16)
+    workers = 1 if engine == "serial" else 2
+    try:
+        with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-") as folder:
+            pipeline = workloads.build("stats", Pipeline(values), {})
+            result = driver.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")
+    except HyperslabError as error:
+        typer.echo(f"engine     {engine}: fails: {error}")
+        return False
+    right = result.ok and result.value.max == 4095
+    typer.echo(f"engine     {engine}: " + ("works" if right else "fails: wrong result"))
+    return bool(right)

@@ -1,0 +1,70 @@
+"""What users write on the command line, as values. Raises UsageError with a sentence that names the flag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hyperslab.errors import UsageError
+from hyperslab.partition import Rule
+
+UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1) for n, prefix in enumerate("KMGTP") for i in ("", "i")
+}
+UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if unit not in ("", "B")}
+
+
+def parse_size(flag: str, text: str) -> int:
+    """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000'."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    unit = match[2].upper().replace("I", "i") if match else None
+    if match is None or unit not in UNITS or (nbytes := int(float(match[1]) * UNITS[unit])) < 1:
+        raise UsageError(f"{flag} {text}: give a positive size such as 512MiB or 8GB")
+    return nbytes
+
+
+def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
+    """Integers from '64,64,64' or '5x5x5'."""
+    try:
+        return tuple(int(part) for part in re.split(r"[,x]", text))
+    except ValueError:
+        raise UsageError(f"{flag} {text}: give whole numbers such as 64,64,64") from None
+
+
+def parse_rule(block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None) -> Rule:
+    """The one way to cut that was asked for."""
+    given = {"--block-shape": block_shape, "--blocks": blocks, "--partition": partition}
+    named = [flag for flag, text in given.items() if text is not None]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are different ways to cut: give one of them")
+    whole = parse_numbers("--axes-whole", axes_whole) if axes_whole else ()
+    if block_shape is not None:
+        return Rule("block-shape", parse_numbers("--block-shape", block_shape), whole)
+    if blocks is not None:
+        return Rule("blocks", parse_numbers("--blocks", blocks), whole)
+    return _parse_partition(partition, whole)
+
+
+def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
+    match text:
+        case None | "auto":
+            return Rule(axes_whole=whole)
+        case "chunks":
+            return Rule("chunks", axes_whole=whole)
+        case "slabs":
+            return Rule("slabs", axes_whole=whole)
+        case str() if text.startswith("bytes="):
+            return Rule("bytes", (parse_size("--partition bytes", text.removeprefix("bytes=")),), whole)
+        case _:
+            raise UsageError(f"--partition {text}: choose auto, chunks, slabs or bytes=SIZE")
+
+
+def parse_inputs(given: Sequence[str]) -> dict[str, str]:
+    """Further inputs from 'mask=path'."""
+    inputs = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not path or not name.isidentifier():
+            raise UsageError(f"--with {text}: give NAME=SOURCE, NAME being the function's parameter")
+        inputs[name] = path
+    return inputs

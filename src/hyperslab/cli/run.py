@@ -1,0 +1,178 @@
+"""`hyperslab run`: a function over a source, into a directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hyperslab import driver, workloads
+from hyperslab.admission import admit, size
+from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.driver import Options, Prepared, Result
+from hyperslab.errors import UsageError
+from hyperslab.function import refer
+from hyperslab.gather import gather
+from hyperslab.pipeline import Fold, Pipeline
+from hyperslab.report.measures import render
+from hyperslab.report.progress import FAILURES_SHOWN, progress_for
+from hyperslab.rundir import FOLDER
+
+Opt = typer.Option
+
+
+def run(
+    function: Annotated[
+        str, typer.Argument(help="A built-in (see 'hyperslab doctor'), module:function or file.py:function.")
+    ],
+    source: Annotated[
+        list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
+    ],
+    out: Annotated[Path, Opt("--out", "-o", help="Directory for the outputs and the run's records.")],
+    param: Annotated[list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")] = [],  # noqa: B006
+    other: Annotated[list[str], Opt("--with", help="Further input of the same shape, as NAME=SOURCE.")] = [],  # noqa: B006
+    sources: Annotated[
+        str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
+    ] = "independent",
+    axis: Annotated[int, Opt(help="Axis of --sources concatenated.")] = 0,
+    engine: Annotated[str, Opt(help="serial, threads or processes.")] = "processes",
+    workers: Annotated[
+        int | None, Opt(help="Worker processes; by default one per processor this process may use.")
+    ] = None,
+    threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
+    block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
+    blocks: Annotated[str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")] = None,
+    partition: Annotated[str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.")] = None,
+    axes_whole: Annotated[str | None, Opt(help="Axes that are never cut, such as 0,1.")] = None,
+    halo: Annotated[str, Opt(help="Voxels around each block that the function needs, or one number per axis.")] = "0",
+    boundary: Annotated[
+        str, Opt(help="What the halo holds beyond the array: reflect, nearest or constant (zeros).")
+    ] = "reflect",
+    memory: Annotated[
+        str | None, Opt(help="For all tasks at a time, such as 8GB; by default 80 % of what is available.")
+    ] = None,
+    values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
+    dtype: Annotated[str | None, Opt(help="dtype that the function returns, if not that of its block.")] = None,
+    format: Annotated[str, Opt(help="Of the outputs: nii, nii.gz or h5.")] = "nii",
+    keep: Annotated[str, Opt(help="blocks: a file per block; volume: one NIfTI per array.")] = "blocks",
+    granularity: Annotated[
+        str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
+    ] = "fused",
+    resume: Annotated[bool, Opt("--resume", help="Go on with the run in OUT: repeat only what is missing.")] = False,
+    retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
+    task_timeout: Annotated[float | None, Opt(help="Seconds after which a task's worker is stopped.")] = None,
+    dry_run: Annotated[bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")] = False,
+    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
+) -> int:
+    """Run FUNCTION over SOURCE, block by block, into the directory OUT.
+
+    A function takes a block (a NumPy array) and returns one, or is a hyperslab.Fold that reduces all blocks to one
+    value. Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong arguments, 130 interrupted.
+    """
+    _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
+    _choice("--values", values, ("real", "stored"))
+    _choice("--granularity", granularity, ("fused", "stepwise"))
+    _choice("--keep", keep, ("blocks", "volume"))
+    sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
+    inputs = {name: gather(path, sources, axis) for name, path in parse_inputs(other).items()}  # type: ignore[arg-type]
+    primary = gather(source, sources, axis)  # type: ignore[arg-type]  # gather refuses other words itself
+    pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
+    pipeline = _with_function(pipeline, function, param, parse_numbers("--halo", halo), dtype)
+    if pipeline.end is None:
+        pipeline = pipeline.write(out, format, keep)  # type: ignore[arg-type]
+    options = Options(
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        memory_bytes=parse_size("--memory", memory) if memory is not None else None,
+        rule=parse_rule(block_shape, blocks, partition, axes_whole),
+        granularity=granularity,  # type: ignore[arg-type]
+        retries=retries,
+        task_timeout_s=task_timeout,
+        resume=resume,
+    )
+    if dry_run:
+        return _show_plan(driver.prepare(pipeline, options, out), out)
+    result = driver.run(pipeline, options, out=out, progress=progress_for(quiet))
+    return _show_result(result, out, quiet)
+
+
+def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
+
+
+def _with_function(
+    pipeline: Pipeline, name: str, param: list[str], halo: tuple[int, ...], dtype: str | None
+) -> Pipeline:
+    """The pipeline with the built-in, the mapped function or the fold that `name` stands for."""
+    params = workloads.parse_params(param)
+    around: Any = halo[0] if len(halo) == 1 else halo
+    if name in workloads.BUILTINS:
+        if any(halo) or dtype:
+            raise UsageError(f"{'--halo' if any(halo) else '--dtype'}: the built-in '{name}' sets its own")
+        return workloads.build(name, pipeline, params)
+    ref = refer(_known(name), params)
+    if isinstance(ref.load(), Fold):
+        if any(halo) or dtype:
+            raise UsageError(f"{'--halo' if any(halo) else '--dtype'}: a fold takes neither")
+        return pipeline.reduce(ref)
+    return pipeline.map(ref, dtype=dtype, halo=around)
+
+
+def _known(name: str) -> str:
+    if ":" not in name:
+        raise UsageError(
+            f"FUNCTION '{name}': not a built-in ({', '.join(workloads.BUILTINS)}); "
+            "give your own as module:function or file.py:function"
+        )
+    return name
+
+
+def _show_plan(prepared: Prepared, out: Path) -> int:
+    needs, plan = prepared.needs, prepared.plan
+    partition = plan.summary["partition"]
+    largest = "x".join(map(str, partition["largest"]))
+    rows = {
+        "plan": plan.title,
+        "partition": f"{partition['rule']}: {partition['blocks']} blocks, the largest {largest}",
+        "tasks": f"{needs.tasks} to do" + (f", {len(prepared.done)} done already" if prepared.done else ""),
+        "reads": size(needs.bytes_read),
+        "writes": f"{size(needs.bytes_written)} in {needs.files} files, {size(needs.disk_free)} free at {out}",
+        "memory": f"{size(needs.bytes_peak)} per task at most, {size(needs.worker_bytes)} per worker, "
+        f"{size(needs.worker_bytes * needs.workers)} in all; allowed {size(needs.budget.memory_bytes)}",
+        "runs on": f"{prepared.workers} workers x {prepared.threads} threads "
+        f"({prepared.host.cpus} processors by {prepared.host.cpus_from})",
+    }
+    for name, text in rows.items():
+        typer.echo(f"{name:<10} {text}")
+    admit(needs, out)
+    typer.echo("fits       yes")
+    return 0
+
+
+def _show_result(result: Result, out: Path, quiet: bool) -> int:
+    if result.failures:
+        _show_failures(result, quiet)
+    if not quiet:
+        if hasattr(result.value, "lines"):
+            typer.echo("\n".join(result.value.lines()) + "\n")
+        typer.echo(render(result.summary))
+        typer.echo(f"\noutputs    {len(result.outputs)} files in {out}")
+        typer.echo(f"records    {out / FOLDER}")
+        typer.echo(f"report     {result.folder / 'report.html'}")
+    return 0 if result.ok else 1
+
+
+def _show_failures(result: Result, quiet: bool) -> None:
+    """Which tasks failed, unless the progress has told it already, and what to do."""
+    for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
+        print(f"failed: {failed.label}: {failed.failure.message} (after {failed.attempts} attempts)", file=sys.stderr)
+    print(
+        f"{len(result.failures)} of {result.tasks} tasks failed: mend the cause, then run again with --resume, "
+        f"which repeats only what is missing; what functions printed is in {result.folder / 'worker.log'}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,387 @@
+"""The driver: runs a pipeline on an engine, keeps its records, and never loses what was done.
+
+Flow: plan -> admission -> lock the output directory -> what earlier submissions did -> rounds of tasks per stage
+-> commit -> trace, summary, report. The engine only runs tasks; retries, resume, progress and records are here, so
+that they are the same on every engine.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab import engines
+from hyperslab.admission import MEMORY_SHARE, Needs, admit, examine
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import OutputBusy, RunStopped, UsageError
+from hyperslab.journal import Partial, SlotJournal, Tail, load_partials, merge_partials, partial_bytes
+from hyperslab.machine import Host
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Fold, Pipeline, Write
+from hyperslab.plan import Budget, Engine, Plan, Stage, compile_plan
+from hyperslab.products import Products, save_manifest
+from hyperslab.records import Clock, Failed, build_trace, provenance, save_records, save_value
+from hyperslab.report.progress import Progress, Quiet
+from hyperslab.report.summary import Summary
+from hyperslab.rundir import RunDirectory, State, save_status
+from hyperslab.span import Trace
+from hyperslab.task import Failure, Outcome, Task, retried, steps_of, with_prior
+
+POLL_INTERVAL_S = 0.1
+STATUS_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a pipeline: where, with what, and what to do about failures."""
+
+    engine: str = "processes"
+    workers: int | None = None
+    "Worker processes; None: every processor that this process may use."
+    threads: int | None = None
+    "Tasks at a time per worker."
+    memory_bytes: int | None = None
+    "For all slots together; None: a share of what is available."
+    rule: Rule = field(default_factory=Rule)
+    granularity: Literal["fused", "stepwise"] = "fused"
+    retries: int = 1
+    task_timeout_s: float | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What a run left behind."""
+
+    state: State
+    outputs: list[Path]
+    value: Any
+    "Result of a reduction; None after a write, or when tasks failed."
+    failures: list[Failed]
+    tasks: int
+    "Of the whole plan, those of earlier submissions included."
+    trace: Trace
+    summary: Summary
+    folder: Path
+    "Of this submission's records."
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "done"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A plan with what it will run on: everything that can be known without starting."""
+
+    plan: Plan
+    needs: Needs
+    host: Host
+    workers: int
+    threads: int
+    out: Path | None
+    done: frozenset[int]
+    "Tasks that earlier submissions finished."
+
+
+def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
+    """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
+    host = Host.here()
+    workers, threads = _slots(options, host)
+    memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
+    budget = Budget(memory, workers * threads)
+    folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
+    directory = RunDirectory(folder) if folder is not None else None
+    earlier = _earlier(directory, options) if directory is not None else None
+    plan = compile_plan(pipeline, options.rule, budget, earlier["limit_nbytes"] if earlier else None)
+    done: set[int] = set()
+    if directory is not None and earlier is not None:
+        _require_same_plan(earlier, plan, directory)
+        done = _done_earlier(directory, plan)
+    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
+    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done))
+
+
+def run(
+    pipeline: Pipeline, options: Options | None = None, *, out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None, **settings: Any,
+) -> Result:  # fmt: skip
+    """Run a pipeline to its end and return outputs, trace and summary.
+
+    `settings` are fields of Options: `run(pipeline, engine="threads", workers=2)`. `out` is where a reduction keeps
+    its result and records (a temporary directory if left out). Failed tasks are listed in the result, not raised.
+    Raises UsageError before anything starts, RunStopped when the run cannot go on, and KeyboardInterrupt on Ctrl-C;
+    after both, `resume=True` repeats only what is missing.
+    """
+    options = options or Options(**settings)
+    place = Path(out) if out is not None else None
+    if place is None and not isinstance(pipeline.end, Write):
+        place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
+    prepared = prepare(pipeline, options, place)
+    assert prepared.out is not None
+    admit(prepared.needs, prepared.out)
+    return _Run(pipeline, prepared, options, progress or Quiet()).execute()
+
+
+def _slots(options: Options, host: Host) -> tuple[int, int]:
+    for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
+        if number is not None and number < 1:
+            raise UsageError(f"{flag} {number}: give 1 or more")
+    if options.memory_bytes is not None and options.memory_bytes < 1:
+        raise UsageError("--memory: give a positive size such as 8GB")
+    if options.retries < 0:
+        raise UsageError(f"--retries {options.retries}: give 0 or more")
+    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
+        raise UsageError(f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds")
+    workers, threads = engines.default_workers(options.engine, host)
+    if options.workers is not None:
+        workers, threads = options.workers, 1
+    return workers, options.threads or threads
+
+
+def _earlier(directory: RunDirectory, options: Options) -> dict[str, Any] | None:
+    """The newest plan in the output directory; raises OutputBusy when it is not meant to be resumed."""
+    plans = [plan for _, plan in directory.plans()]
+    if directory.is_owned():
+        raise OutputBusy(f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab cancel'")
+    if not plans:
+        if directory.out.exists() and not directory.out.is_dir():
+            raise OutputBusy(f"-o {directory.out} is a file: give a directory")
+        if directory.out.is_dir() and any(p.name != ".hyperslab" for p in directory.out.iterdir()):
+            raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
+        return None
+    if not options.resume:
+        raise OutputBusy(
+            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
+            "or remove it with 'hyperslab clean --all'"
+        )
+    return plans[-1]
+
+
+def _require_same_plan(earlier: dict[str, Any], plan: Plan, directory: RunDirectory) -> None:
+    if earlier["fingerprint"] == plan.fingerprint:
+        return
+    differs = [key for key, value in plan.record()["summary"].items() if earlier["summary"].get(key) != value]
+    what = " and ".join(differs) if differs else "a source file or the function's code"
+    raise OutputBusy(
+        f"--resume: {directory.out} holds a run that differs in {what}; choose another -o, or "
+        "remove it with 'hyperslab clean --all'"
+    )
+
+
+def _done_earlier(directory: RunDirectory, plan: Plan) -> set[int]:
+    """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
+    done: set[int] = set()
+    recorded = directory.results(plan.fingerprint)
+    for stage in plan.stages:
+        ids = [task.id for task in stage.tasks]
+        if stage.job.fold is not None:
+            for partial in load_partials(directory.folders_of(plan.fingerprint), ids):
+                done.update(partial.tasks)
+        else:
+            products = Products(directory, plan)
+            done.update(i for i in ids if i in recorded and products.is_there(recorded[i]))
+    return done
+
+
+class _Run:
+    """One submission under way."""
+
+    def __init__(self, pipeline: Pipeline, prepared: Prepared, options: Options, progress: Progress) -> None:
+        assert prepared.out is not None
+        self.plan, self.prepared, self.options, self.progress = prepared.plan, prepared, options, progress
+        self.directory = RunDirectory(prepared.out)
+        self.start_ns = time.monotonic_ns()
+        self.ready_ns = self.start_ns
+        self.outcomes: list[Outcome] = []
+        self.failures: dict[int, tuple[Failure, int]] = {}
+        self.done = set(prepared.done)
+        self.value: Any = None
+        self.state: State = "running"
+        self._polled_at = self._saved_at = 0.0
+
+    def execute(self) -> Result:
+        """Own the output directory, run every stage, keep the records whatever happens."""
+        lock = self.directory.own()
+        try:
+            self.folder = self.directory.new_submission(self.plan.record())
+            self.products = Products(self.directory, self.plan)
+            self.tail = Tail(self.folder)
+            self.engine = engines.create(self.options.engine, self._engine_options())
+            try:
+                self._run_stages()
+            except (RunStopped, KeyboardInterrupt) as reason:
+                self._stopped(reason)
+                raise
+            self.state = "failed" if self.failures else "done"
+            return self._keep_records()
+        except OSError as error:
+            raise RunStopped(
+                f"the records of the run cannot be written to {self.directory.root} ({error.strerror}): "
+                "mend that, then use --resume; what is done stays done"
+            ) from error
+        finally:
+            os.close(lock)
+
+    def _stopped(self, reason: BaseException) -> None:
+        """Keep what records the disk will take; the reason to stop matters more than they do."""
+        self.state = "cancelled" if self.directory.is_cancelled() else "stopped"
+        try:
+            self._keep_records()
+        except OSError as error:
+            reason.add_note(f"the records of the run could not be written: {error}")
+
+    def _engine_options(self) -> EngineOptions:
+        prepared = self.prepared
+        return EngineOptions(
+            folder=self.folder,
+            workers=prepared.workers,
+            threads=prepared.threads,
+            task_timeout_s=self.options.task_timeout_s,
+            host=prepared.host.name,
+            slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
+        )
+
+    def _run_stages(self) -> None:
+        self.products.begin()
+        left = sum(task.id not in self.done for task in self.plan.tasks)
+        self.progress.begin(left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done))
+        save_status(self.folder, "running", self._counts())
+        try:
+            if left:
+                self.engine.start()
+            self.ready_ns = time.monotonic_ns()
+            prior = None
+            for stage in self.plan.stages:
+                prior = self._run_stage(stage, prior)
+                if self.failures:
+                    return
+            self.value = prior
+        except BaseException:
+            self.engine.cancel()
+            raise
+        finally:
+            self.engine.stop()
+            self.products.sweep()
+            self.progress.end()
+        self.products.commit()
+
+    def _run_stage(self, stage: Stage, prior: Any) -> Any:
+        """All tasks of a stage, with retries; returns the fold's finished result."""
+        job = with_prior(stage.job, prior)
+        fold, steps = job.load_fold(), steps_of(job, self.options.granularity == "stepwise")
+        pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
+        for attempt in range(self.options.retries + 1):
+            if not pending:
+                break
+            self._run_round(self.engine, pending, steps, fold, last=attempt == self.options.retries)
+            pending = [retried(task) for task in pending if task.id not in self.done and not self._is_final(task)]
+        missing = [task for task in stage.tasks if task.id not in self.done]
+        if fold is None or missing:
+            return None
+        partials = self._partials(stage)
+        total = merge_partials(partials, fold.merge)
+        return fold.finish(total.value) if fold.finish else total.value
+
+    def _is_final(self, task: Task) -> bool:
+        return task.id in self.failures and self.failures[task.id][0].permanent
+
+    def _run_round(
+        self, engine: Engine, tasks: Sequence[Task], steps: Sequence[Any], fold: Fold | None, last: bool
+    ) -> None:
+        """One attempt at every task; afterwards each is done or has a failure."""
+        by_id = {task.id: task for task in tasks}
+        own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
+        try:
+            for outcome in engine.run(tasks, steps, fold):
+                if outcome is not None:
+                    own.record(outcome)
+                    own.flush()
+                self._look(by_id, last)
+            self._look(by_id, last, now=True)
+            for task in self._unaccounted(tasks, fold):
+                reason = Failure("WorkerDied", "the worker process died before it had recorded the task's result", "")
+                own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
+        finally:
+            own.close()
+        self._look(by_id, last, now=True)
+
+    def _unaccounted(self, tasks: Sequence[Task], fold: Fold | None) -> list[Task]:
+        """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
+        if fold is not None:
+            held = {i for p in load_partials([self.folder], [task.id for task in tasks]) for i in p.tasks}
+            self.done |= held
+            for task_id in held & self.failures.keys():
+                del self.failures[task_id]
+        said = {(o.task, o.attempt) for o in self.outcomes}
+        return [task for task in tasks if task.id not in self.done and (task.id, task.attempt) not in said]
+
+    def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
+        """Read the journal, show progress, notice a request to stop. Raises RunStopped."""
+        moment = time.monotonic()
+        if not now and moment - self._polled_at < POLL_INTERVAL_S:
+            return
+        self._polled_at = moment
+        for outcome in self.tail.poll():
+            self._take(outcome, by_id, last)
+        if self.directory.is_cancelled():
+            raise RunStopped(f"the run was cancelled; 'hyperslab run ... -o {self.directory.out} --resume' goes on")
+        if moment - self._saved_at > STATUS_INTERVAL_S:
+            self._saved_at = moment
+            save_status(self.folder, "running", self._counts())
+
+    def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
+        self.outcomes.append(outcome)
+        task = by_id.get(outcome.task)
+        if outcome.status == "done":
+            self.done.add(outcome.task)
+            self.failures.pop(outcome.task, None)
+            self.progress.advance(task.bytes_read if task else 0)
+        elif outcome.failure is not None and outcome.task not in self.done:
+            self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
+            final = last or outcome.failure.permanent
+            self.progress.failed(self.products.label(outcome.task), outcome.failure.message, will_retry=not final)
+
+    def _partials(self, stage: Stage) -> list[Partial]:
+        """Partials that together hold every task of the stage once; raises RunStopped when records are damaged."""
+        ids = [task.id for task in stage.tasks]
+        partials = load_partials(self.directory.folders_of(self.plan.fingerprint), ids)
+        held = sum(len(partial.tasks) for partial in partials)
+        if held != len(ids):
+            raise RunStopped(f"{len(ids) - held} results are missing from the saved partials: run again with --resume")
+        return partials
+
+    def _counts(self) -> dict[str, Any]:
+        total = sum(1 for _ in self.plan.tasks)
+        return {"tasks": total, "done": len(self.done), "failed": len(self.failures)}
+
+    def _failures(self) -> list[Failed]:
+        return [Failed(self.products.label(i), why, attempts) for i, (why, attempts) in sorted(self.failures.items())]
+
+    def _keep_records(self) -> Result:
+        """Write result, manifest, trace, summary and report. Raises OSError when there is no room for them."""
+        results = self.directory.results(self.plan.fingerprint)
+        outputs = [Path(w.path) for i in sorted(results) if i in self.done for w in results[i].outputs]
+        fold = self.plan.stages[-1].job.load_fold()
+        if fold is not None and self.state == "done":
+            outputs = save_value(fold, self.value, self.directory.out)
+        save_manifest(self.directory, self.plan.fingerprint, self.products.manifest(results, outputs if fold else []))
+        clock = Clock(self.start_ns, self.ready_ns, time.monotonic_ns())
+        meta = {
+            "labels": [self.products.label(task.id) for task in self.plan.tasks],
+            "moved_nbytes": partial_bytes(self.folder),
+            "plan": self.plan.fingerprint,
+        }
+        trace = build_trace(self.outcomes, [str(slot) for slot in self.engine.slots()], clock, meta)
+        facts = provenance(self.plan.record(), self.options.engine)
+        failures = self._failures()
+        summary = save_records(self.folder, trace, self.plan.title, failures, facts)
+        save_status(self.folder, self.state, self._counts())
+        return Result(
+            self.state, sorted(set(outputs)), self.value, failures, self._counts()["tasks"], trace, summary, self.folder
+        )

@@ -1,0 +1,60 @@
+"""One task after the other in this process: for debugging (breakpoints work) and as the reference for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import UsageError
+from hyperslab.journal import SlotJournal
+from hyperslab.pipeline import Fold
+from hyperslab.span import Slot
+from hyperslab.task import Outcome, StepFunction, Task
+
+
+class Serial:
+    """Runs tasks in the thread that asks for them."""
+
+    name = "serial"
+
+    def __init__(self, options: EngineOptions) -> None:
+        if options.workers * options.threads != 1:
+            raise UsageError(
+                "--engine serial has one slot: leave out --workers and --threads, or choose --engine processes"
+            )
+        if options.task_timeout_s is not None:
+            raise UsageError("--task-timeout needs --engine processes: this process cannot stop its own function")
+        self._options = options
+        self._rounds = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def cancel(self) -> None:
+        """Nothing runs between two results, so there is nothing to cancel."""
+
+    def slots(self) -> Sequence[Slot]:
+        return [Slot(self._options.host, 0, 0)]
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+        self._rounds += 1
+        journal = SlotJournal(
+            self._options.folder, str(self.slots()[0]), f"r{self._rounds}", fold.merge if fold else None
+        )
+        try:
+            for task in tasks:
+                journal.run(task, steps)
+                yield None
+        finally:
+            journal.close()

@@ -1,0 +1,103 @@
+"""Tasks on threads of this process: for functions that release the GIL, and where memory must be shared."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Self
+
+from threadpoolctl import threadpool_limits
+
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import UsageError
+from hyperslab.journal import Merge, SlotJournal
+from hyperslab.pipeline import Fold
+from hyperslab.span import Slot
+from hyperslab.task import Outcome, StepFunction, Task
+
+POLL_S = 0.1
+GRACE_S = 2.0
+"How long a cancelled run waits for tasks that are under way: a thread cannot be stopped from outside."
+
+
+class Threads:
+    """Runs tasks on `workers x threads` threads."""
+
+    name = "threads"
+
+    def __init__(self, options: EngineOptions) -> None:
+        if options.task_timeout_s is not None:
+            raise UsageError("--task-timeout needs --engine processes: a thread cannot be stopped from outside")
+        self._options = options
+        self._rounds = 0
+        self._stopping = threading.Event()
+        self._limits: threadpool_limits | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Give BLAS and OpenMP pools that are loaded in this process a slot's share of the processors."""
+        self._limits = threadpool_limits(self._options.slot_cpus)
+
+    def stop(self) -> None:
+        self.cancel()
+        if self._limits is not None:
+            self._limits.restore_original_limits()
+            self._limits = None
+
+    def cancel(self) -> None:
+        """Start no further task."""
+        self._stopping.set()
+
+    def slots(self) -> Sequence[Slot]:
+        return [Slot(self._options.host, 0, t) for t in range(self._options.workers * self._options.threads)]
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+        self._rounds += 1
+        self._stopping.clear()
+        waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        for task in tasks:
+            waiting.put(task)
+        broken: list[BaseException] = []
+        arguments = (waiting, steps, fold.merge if fold else None, broken)
+        threads = [threading.Thread(target=self._serve, args=(slot, *arguments), daemon=True) for slot in self.slots()]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(POLL_S)
+                yield None
+        finally:
+            self._stopping.set()
+            for thread in threads:
+                thread.join(GRACE_S)
+        if broken:
+            raise broken[0]
+
+    def _serve(
+        self,
+        slot: Slot,
+        waiting: queue.SimpleQueue[Task],
+        steps: Sequence[StepFunction],
+        merge: Merge | None,
+        broken: list[BaseException],
+    ) -> None:
+        """Life of one slot's thread; what it cannot record ends the run."""
+        try:
+            journal = SlotJournal(self._options.folder, str(slot), f"r{self._rounds}", merge)
+            try:
+                with suppress(queue.Empty):
+                    while not self._stopping.is_set():
+                        journal.run(waiting.get_nowait(), steps)
+            finally:
+                journal.close()
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that runs the engine
+            broken.append(error)
+            self._stopping.set()

@@ -1,0 +1,123 @@
+"""What runs in the processes that the `processes` engine starts: `main(FD)`.
+
+It reads messages from its parent on FD and runs tasks on its threads, one slot each. When the parent dies the
+connection ends and so does the worker, whatever its functions are doing.
+
+    parent -> worker   Begin, then Task after Task, then End; closing the connection ends the worker
+    worker -> parent   ("ready",), then per task ("start" | "done", thread, task id), ("ended",) after End,
+                       ("broken", sentence) when outcomes cannot be recorded
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from hyperslab.journal import Merge, SlotJournal
+from hyperslab.span import Slot
+from hyperslab.task import StepFunction, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A stage, or a round of retries, begins."""
+
+    folder: Path
+    incarnation: str
+    slots: tuple[Slot, ...]
+    payload: bytes
+    "Pickle of (steps, merge or None)."
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """No task follows: record everything and say so."""
+
+
+class Worker:
+    """The slots of this process."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def serve(self) -> None:
+        """Obey the parent until it goes away."""
+        self._send("ready")
+        while True:
+            match self._connection.recv():
+                case Begin() as begin:
+                    self._begin(begin)
+                case End():
+                    self._end()
+                case Task() as task:
+                    self._tasks.put(task)
+                case other:
+                    raise TypeError(f"no such message: {other!r}")
+
+    def _begin(self, begin: Begin) -> None:
+        steps, merge = pickle.loads(begin.payload)
+        self._threads = [
+            threading.Thread(target=self._serve_slot, args=(slot, begin, steps, merge), daemon=True)
+            for slot in begin.slots
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _end(self) -> None:
+        for _ in self._threads:
+            self._tasks.put(None)
+        threading.Thread(target=self._join, daemon=True).start()  # the main thread keeps listening for the parent's end
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+        self._send("ended")
+
+    def _serve_slot(self, slot: Slot, begin: Begin, steps: Sequence[StepFunction], merge: Merge | None) -> None:
+        try:
+            journal = SlotJournal(begin.folder, str(slot), begin.incarnation, merge)
+            while (task := self._next(journal)) is not None:
+                self._send("start", slot.thread, task.id)
+                journal.run(task, steps)
+                self._send("done", slot.thread, task.id)
+            journal.close()
+        except BaseException as error:  # noqa: BLE001  # handed to the driver
+            self._send("broken", str(error) or type(error).__name__)
+
+    def _next(self, journal: SlotJournal) -> Task | None:
+        try:
+            return self._tasks.get_nowait()
+        except queue.Empty:
+            journal.flush()  # nothing else to do
+            return self._tasks.get()
+
+    def _send(self, *message: Any) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+
+def main(fd: int) -> None:
+    """Run a worker on the inherited socket `fd`; never returns."""
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    status = 0
+    try:
+        Worker(Connection(fd)).serve()
+    except (EOFError, ConnectionError):
+        status = 1
+    finally:
+        sys.stdout.flush()
+        os._exit(status)  # do not wait for functions that never return

@@ -1,0 +1,233 @@
+"""NIfTI-1 and NIfTI-2, one file (.nii, .nii.gz), either byte order. Headers are nibabel's in both directions.
+
+An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip stream: a task
+inflates it from the start up to its slab, through nibabel.
+
+- values: stored ones equal nibabel's unscaled ones, real ones `img.dataobj` (`tests/formats/test_nifti.py`)
+- geometry: a block's file puts its voxels at the parent's millimetres, by sform and by qform, within 0.001 mm or 8
+  roundings of float32, whichever is larger (`tests/formats/test_nifti_geometry.py`)
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Header, Scaling
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats.identity import Identity, identify
+from hyperslab.formats.nifti_header import NiftiHeader, build_head, header_errors, parse
+from hyperslab.slab import Hyperslab
+
+DIMS = ("x", "y", "z", "t", "u", "v", "w")
+_HEAD_NBYTES = 4096
+_LARGEST_OFFSET = 2**28
+_LARGEST_DEFLATE_RATIO = 1032
+_GAP_NBYTES = 256
+_COMPRESSION_LEVEL = 1
+_PIECE_NBYTES = 64 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+_REMEDY = {"b": "uint8", "f": "float32 or float64", "c": "complex64 or complex128"}
+
+
+def arrays(path: str) -> list[ArrayInfo]:
+    """The one array of the file."""
+    source = open(path, "")
+    return [ArrayInfo("", source.shape, str(source.stored))]
+
+
+def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this signature
+    """Describe the image. Raises FormatError for a header that is wrong or promises more data than the file has."""
+    with header_errors(path):
+        raw, compressed, identity = _read_head(path)
+        header = parse(raw)
+        offset, stored = header.get_data_offset(), header.get_data_dtype()
+        shape = tuple(int(n) for n in header.get_data_shape())
+        scaling, base_affine = _scaling(header), np.asarray(header.get_best_affine(), dtype=np.float64)
+        real = _real_dtype(stored, scaling)
+    if stored.itemsize == 0 or min(shape, default=0) < 0:
+        raise FormatError(
+            f"{path}: data of type {header['datatype']} and shape {shape} cannot be read here; convert it"
+        )
+    nbytes = math.prod(shape) * stored.itemsize
+    _check_complete(path, offset + nbytes, identity.file_size, compressed)
+    return ArraySource(
+        url=path,
+        name="",
+        format="nifti",
+        shape=shape,
+        dims=DIMS[: len(shape)],
+        axes=tuple(reversed(range(len(shape)))),
+        stored=stored,
+        real=real,
+        chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
+        reason=_reason(compressed),
+        scaling=scaling,
+        header=Header(base_affine=base_affine, native=raw[:offset], attributes=_attributes(header)),
+        nbytes_stored=identity.file_size if compressed else nbytes,
+        file_size=identity.file_size,
+        mtime_ns=identity.mtime_ns,
+        version=identity.version,
+    )
+
+
+def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
+    """Stored values of a region through nibabel.fileslice, which inflates a .nii.gz from its start.
+
+    gzip's checksum covers the whole stream, so that silent damage shows only to a task that reads up to its end.
+    """
+    from nibabel import fileslice
+
+    if source.header.native is None:
+        raise FormatError(f"{source.url}: the description of this image has lost its header; open it again")
+    offset = parse(source.header.native).get_data_offset()
+    try:
+        with _stream(source.url) as file:
+            block = fileslice.fileslice(  # type: ignore[no-untyped-call]
+                file, slab.slices(), source.shape, source.stored, offset, "F", _bridge_gaps
+            )
+            if slab.bounds[1] == source.shape:
+                _finish(file)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise FormatError(
+            f"{source.url}: the data of {slab} end too early or are corrupt ({error}); fetch or copy the file again"
+        ) from error
+    return np.asarray(block).astype(source.dtype("stored"), copy=False)
+
+
+def sink(
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None
+) -> ArraySink:
+    """Describe a NIfTI file for an array of this shape and dtype that lies where `header` says; little-endian.
+
+    `scaling` becomes scl_slope and scl_inter: give it when the values are stored ones of that scaling. NIfTI-2 is
+    chosen where the header came from NIfTI-2 or an axis is longer than NIfTI-1 can say. Raises UsageError for what
+    NIfTI cannot hold.
+    """
+    _check_storable(path, shape, dtype)
+    axes = tuple(reversed(range(len(shape))))
+    little = np.dtype(dtype).newbyteorder("<")
+    head = build_head(path, shape, little, header, scaling)
+    gzipped = path.lower().endswith(".gz")
+    return ArraySink(path, "nifti", tuple(shape), axes, little, None if gzipped else head, header, scaling)
+
+
+def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
+    """Write a .nii.gz: the same bytes for the same array at any time."""
+    head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
+    with (
+        Path(temporary_path).open("wb") as file,
+        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as stream,
+    ):
+        stream.write(head)
+        for plane in np.atleast_2d(block.transpose(sink.axes)):
+            stream.write(plane.astype(sink.dtype, copy=False).tobytes())
+
+
+def _read_head(path: str) -> tuple[bytes, bool, Identity]:
+    """The bytes before the data (at least), whether the file is compressed, and its identity."""
+    with Path(path).open("rb") as file:
+        compressed = file.peek(2)[:2] == _GZIP_MAGIC
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
+        raw = stream.read(_HEAD_NBYTES)
+        offset = parse(raw).get_data_offset()
+        if not 0 <= offset <= _LARGEST_OFFSET:
+            raise ValueError(f"its data would begin at byte {offset}")
+        if offset > len(raw):
+            raw += stream.read(offset - len(raw))
+        raw = raw[:offset]
+        return raw, compressed, identify(file.fileno(), raw, 0 if compressed else offset)
+
+
+def _stream(path: str) -> BinaryIO:
+    file = Path(path).open("rb")  # noqa: SIM115  # the caller closes what is returned
+    if file.peek(2)[:2] != _GZIP_MAGIC:
+        return file
+    file.close()
+    return cast(BinaryIO, gzip.open(path, "rb"))
+
+
+def _finish(file: BinaryIO) -> None:
+    """Read up to the end of the file, where gzip compares its checksum."""
+    while file.read(_PIECE_NBYTES):
+        pass
+
+
+def _bridge_gaps(index: slice, _extent: int, step_nbytes: int) -> str | None:
+    """Whether nibabel reads through the gaps of a strided axis; never beyond the bounds of the slab."""
+    return "contiguous" if abs(index.step) * step_nbytes <= _GAP_NBYTES else None
+
+
+def _check_complete(path: str, expected: int, file_size: int, compressed: bool) -> None:
+    available = file_size * _LARGEST_DEFLATE_RATIO if compressed else file_size
+    if expected <= available:
+        return
+    if compressed:
+        raise FormatError(
+            f"{path}: truncated: its {file_size} bytes cannot hold {expected} bytes of image; fetch or copy it again"
+        )
+    raise FormatError(f"{path}: truncated: {expected - file_size} bytes missing; fetch or copy it again")
+
+
+def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> ChunkTable:
+    rows = 1 if nbytes else 0
+    return ChunkTable(
+        chunk_shape=stored_shape,
+        start=np.zeros((rows, len(stored_shape)), dtype=np.int64),
+        offset=np.full(rows, offset, dtype=np.int64),
+        nbytes=np.full(rows, nbytes, dtype=np.int64),
+    )
+
+
+def _reason(compressed: bool) -> str:
+    if compressed:
+        return "one gzip stream: a task inflates it from the start up to its slab; unpack the file once for speed"
+    return "contiguous: a task reads its byte ranges directly"
+
+
+def _scaling(header: NiftiHeader) -> Scaling | None:
+    slope, inter = header.get_slope_inter()
+    if slope is None or (slope, inter) == (1, 0):
+        return None
+    return Scaling(slope, inter)
+
+
+def _real_dtype(stored: np.dtype[Any], scaling: Scaling | None) -> np.dtype[Any]:
+    """dtype of `img.dataobj`: nibabel.volumeutils.apply_read_scaling widens integers until nothing overflows."""
+    from nibabel.volumeutils import int_scinter_ftype
+
+    if scaling is None:
+        return stored.newbyteorder("=")
+    if stored.kind not in "iu":
+        return np.result_type(stored, np.float64)
+    wide = int_scinter_ftype(stored, np.float64(scaling.slope), np.float64(scaling.inter), np.float64)
+    return np.result_type(stored, wide)
+
+
+def _attributes(header: NiftiHeader) -> dict[str, Any]:
+    space, time = header.get_xyzt_units()
+    return {
+        "version": 1 if header["sizeof_hdr"] == 348 else 2,
+        "byte_order": "little" if header.endianness == "<" else "big",
+        "zooms": tuple(float(zoom) for zoom in header.get_zooms()),
+        "units": (space, time),
+        "sform_code": int(header["sform_code"]),
+        "qform_code": int(header["qform_code"]),
+        "intent": header.get_intent()[0],
+        "description": bytes(header["descrip"].item()).decode("latin-1"),
+    }
+
+
+def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    from nibabel.nifti1 import data_type_codes
+
+    if not 1 <= len(shape) <= len(DIMS) or 0 in shape:
+        raise UsageError(f"{path}: NIfTI holds 1 to 7 axes of at least one element, not {shape}; write .h5 instead")
+    if np.dtype(dtype).newbyteorder("=") not in data_type_codes.dtype.values():
+        remedy = _REMEDY.get(np.dtype(dtype).kind, "a number type that it has")
+        raise UsageError(f"{path}: NIfTI cannot hold {dtype}; convert the block to {remedy}, or write .h5 instead")

@@ -1,0 +1,91 @@
+"""From what a user names (files, directories, globs, lists, arrays) to a SourceSet."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.array import ArraySource
+from hyperslab.errors import UsageError
+from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
+
+LIST_SUFFIXES = (".txt", ".csv", ".lst")
+Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource
+How = Literal["independent", "concatenated", "mosaic"]
+
+
+def gather(named: Named | Sequence[Named] | SourceSet, kind: Kind = "independent", axis: int = 0) -> SourceSet:
+    """Open everything that is named and see it as independent arrays, one concatenated array or one mosaic.
+
+    A directory stands for its array files (not those in folders below), a glob for its matches, both in natural order
+    (block_2 before block_10); a text file holds lines of `path` or `path,dataset`. Raises UsageError when nothing is
+    found and FormatError for a file that cannot be understood.
+    """
+    if isinstance(named, SourceSet):
+        return named
+    if kind not in get_args(How):
+        raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(How))}")
+    items: Sequence[Named] = [named] if isinstance(named, (str, os.PathLike, np.ndarray, ArraySource)) else named
+    sources = [source for item in items for source in _open(item)]
+    if kind == "concatenated":
+        return concatenated(sources, axis)
+    return mosaic(sources) if kind == "mosaic" else independent(sources)
+
+
+def _open(item: Named) -> Iterator[ArraySource]:
+    if isinstance(item, ArraySource):
+        yield item
+    elif isinstance(item, np.ndarray):
+        yield formats.open_array(item)
+    else:
+        for url in expand(os.fspath(item)):
+            yield formats.open_source(url)
+
+
+def expand(text: str) -> list[str]:
+    """The files, or PATH::DATASET, that one argument stands for, in natural order."""
+    path, dataset = formats.split_url(os.path.expanduser(text))
+    if os.path.isdir(path):
+        return _files_of(path)
+    if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
+        return _lines_of(Path(path))
+    if not os.path.lexists(path) and glob.has_magic(path):
+        matches = sorted(glob.glob(path, recursive=True), key=natural)
+        if not matches:
+            raise UsageError(f"SOURCE '{text}': no file matches this pattern")
+        return [f"{match}::{dataset}" if dataset else match for match in matches]
+    return [f"{path}::{dataset}" if dataset else path]
+
+
+def natural(text: str) -> list[tuple[bool, int, str]]:
+    """Sort key under which block_2 comes before block_10."""
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text)]
+
+
+def _files_of(folder: str) -> list[str]:
+    names = (entry.path for entry in os.scandir(folder) if not entry.name.startswith(".") and not entry.is_dir())
+    files = sorted((name for name in names if formats.is_array_file(name)), key=natural)
+    if not files:
+        raise UsageError(f"SOURCE '{folder}': the directory holds no array file ({' '.join(formats.SUFFIXES)})")
+    return files
+
+
+def _lines_of(listing: Path) -> list[str]:
+    """Lines of `path` or `path,dataset`; relative paths start at the listing's folder; '#' begins a comment."""
+    urls = []
+    for line in listing.read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        if text and not text.startswith("#"):
+            path, comma, dataset = text.rpartition(",") if not os.path.exists(listing.parent / text) else (text, "", "")
+            place = os.path.join(listing.parent, path if comma else text)
+            urls.append(f"{place}::{dataset.strip()}" if comma else place)
+    if not urls:
+        raise UsageError(f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line")
+    return urls

@@ -1,0 +1,222 @@
+"""The journal: how results come home on every engine alike, and what a resumed run starts from.
+
+Every slot appends its outcomes to its own file; the driver tails them all. A reducing slot also keeps a running
+partial: the merged value of its tasks with their ids, saved by rename before the outcomes that rest on it are
+appended. What is not in the journal, or not in a saved partial, did not happen and is done again.
+
+Held by tests/properties/test_journal.py: whatever the moment of death, reading back gives every task's result once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from hyperslab.blockio import Written
+from hyperslab.errors import RunStopped
+from hyperslab.machine import peak_rss_bytes
+from hyperslab.span import Phase, recording, span
+from hyperslab.task import Failure, Outcome, StepFunction, Task
+
+FLUSH_INTERVAL_S = 1.0
+"An outcome is on disk at most this long after its task ended, or at once where flushing is cheap."
+FLUSH_SHARE = 0.02
+"Flushing earlier than that may cost this share of a slot's time."
+
+Merge = Callable[[Any, Any], Any]
+
+
+@dataclass(slots=True)
+class Partial:
+    """Merged value of some tasks of a reduction."""
+
+    tasks: list[int] = field(default_factory=list)
+    value: Any = None
+
+    def add(self, tasks: Iterable[int], value: Any, merge: Merge) -> None:
+        self.value = merge(self.value, value) if self.tasks else value
+        self.tasks.extend(tasks)
+
+
+class SlotJournal:
+    """Where one slot of one worker process records what became of its tasks. Used by one thread."""
+
+    def __init__(self, folder: Path, slot: str, incarnation: str, merge: Merge | None = None) -> None:
+        """`incarnation` tells apart the processes that serve a slot one after the other."""
+        name = f"{slot.replace('/', '.')}.{incarnation}"
+        self.slot = slot
+        self._lines = _open_to_append(folder / "journal" / f"{name}.jsonl")
+        self._partial_path = folder / "partials" / f"{name}.pickle"
+        self._merge = merge
+        self._partial = Partial()
+        self._waiting: list[bytes] = []
+        self._flushed_at = self._due_at = time.monotonic()
+
+    def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
+        """Apply the steps to a task and record the Outcome that the last one returns. Raises RunStopped."""
+        x: Any = task
+        for step in steps:
+            x = step(x)
+        self.record(replace(x, max_rss=peak_rss_bytes()))
+
+    def record(self, outcome: Outcome) -> None:
+        """Take an outcome; it reaches the disk within FLUSH_INTERVAL_S, or with `flush`. Raises RunStopped."""
+        if self._merge is not None and outcome.status == "done":
+            outcome = self._merged(outcome, self._merge)
+        self._waiting.append(encode(replace(outcome, slot=outcome.slot or self.slot)))
+        if time.monotonic() >= self._due_at:
+            self.flush()
+
+    def _merged(self, outcome: Outcome, merge: Merge) -> Outcome:
+        with recording() as phases, span("merge"):
+            try:
+                self._partial.add([outcome.task], outcome.value, merge)
+            except Exception as error:  # noqa: BLE001  # the user's merge: a failure of the task, as data
+                reason = Failure(type(error).__name__, f"merging failed: {type(error).__name__}: {error}", "", True)
+                return replace(outcome, status="failed", value=None, failure=reason)
+        return replace(outcome, value=None, phases=(*outcome.phases, *phases))
+
+    def flush(self) -> None:
+        """Save the partial, then append the waiting outcomes. Raises RunStopped when the run directory takes no more."""
+        began = time.monotonic()
+        if self._waiting:
+            try:
+                if self._partial.tasks:
+                    save_partial(self._partial_path, self._partial)
+                _write_all(self._lines, b"".join(self._waiting))
+            except OSError as error:
+                raise RunStopped(
+                    f"the run directory cannot be written ({error.strerror}): {self._partial_path.parent.parent}"
+                ) from error
+            self._waiting.clear()
+        self._flushed_at = time.monotonic()
+        cost = self._flushed_at - began
+        self._due_at = self._flushed_at + min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE)
+
+    def close(self) -> None:
+        """Flush and let go of the file."""
+        try:
+            self.flush()
+        finally:
+            os.close(self._lines)
+
+
+def _open_to_append(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunStopped(f"the run directory cannot be written ({error.strerror}): {path}") from error
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Append the data, or nothing: a torn line would hide the next one."""
+    size = os.fstat(fd).st_size
+    try:
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, data[written:])
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def encode(outcome: Outcome) -> bytes:
+    """An outcome as one JSON line, without its value."""
+    record = asdict(replace(outcome, value=None, phases=()))
+    record["phases"] = [list(phase) for phase in outcome.phases]
+    del record["value"]
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Outcome:
+    """The outcome that `encode` made a line of."""
+    record = json.loads(line)
+    failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
+    outputs = tuple(Written(**output) for output in record.pop("outputs"))
+    phases = tuple(Phase(*phase) for phase in record.pop("phases"))
+    return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+
+
+class Tail:
+    """Follows all journal files of a run as they grow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "journal"
+        self._offsets: dict[str, int] = {}
+
+    def poll(self) -> list[Outcome]:
+        """Outcomes recorded since the last call; a line still being written waits for the next one.
+
+        Raises RunStopped when the directory is gone.
+        """
+        try:
+            entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
+            return [decode(line) for entry in entries for line in self._new_lines(entry)]
+        except FileNotFoundError:
+            raise RunStopped(f"the run directory has vanished: {self._folder.parent}") from None
+
+    def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
+        offset = self._offsets.get(entry.name, 0)
+        if entry.stat().st_size <= offset:
+            return []
+        with open(entry.path, "rb") as file:
+            file.seek(offset)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offsets[entry.name] = offset + len(complete)
+        return complete.splitlines()
+
+
+def save_partial(path: Path, partial: Partial) -> None:
+    """Write a partial under its final name in one step, with a checksum that `load_partials` compares."""
+    body = pickle.dumps((partial.tasks, partial.value), protocol=pickle.HIGHEST_PROTOCOL)
+    temporary = path.with_suffix(".part")
+    with open(temporary, "wb") as file:
+        file.write(xxhash.xxh3_128_digest(body) + body)
+    os.replace(temporary, path)
+
+
+def load_partials(folders: Iterable[Path], wanted: Iterable[int]) -> list[Partial]:
+    """Saved partials that hold only wanted tasks and no task twice, the largest first; damaged ones are left out."""
+    found = [
+        loaded
+        for folder in folders
+        for path in sorted((folder / "partials").glob("*.pickle"))
+        if (loaded := _load(path))
+    ]
+    left, chosen = set(wanted), []
+    for partial in sorted(found, key=lambda p: -len(p.tasks)):
+        if left.issuperset(partial.tasks):
+            chosen.append(partial)
+            left.difference_update(partial.tasks)
+    return chosen
+
+
+def _load(path: Path) -> Partial | None:
+    data = path.read_bytes()
+    digest, body = data[:16], data[16:]
+    if xxhash.xxh3_128_digest(body) != digest:
+        return None  # cut short by a crash of the machine: its tasks are done again
+    tasks, value = pickle.loads(body)
+    return Partial(tasks, value)
+
+
+def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
+    """All partials as one."""
+    total = Partial()
+    for partial in partials:
+        total.add(partial.tasks, partial.value, merge)
+    return total
+
+
+def partial_bytes(folder: Path) -> int:
+    """Bytes of all saved partials of a submission: what its slots hand over to be merged."""
+    return sum(path.stat().st_size for path in (folder / "partials").glob("*.pickle"))

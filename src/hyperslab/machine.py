@@ -1,0 +1,122 @@
+"""Host: what this process may use of the machine it runs on, whoever set the limit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Processors and memory at our disposal, and what set the limit."""
+
+    name: str
+    cpus: int
+    cpus_from: str
+    "affinity, cgroup or slurm."
+    memory_bytes: int
+    memory_from: str
+    "available memory, cgroup or slurm."
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str] = os.environ, cgroups: Path = CGROUP_ROOT) -> Host:
+        """Look at affinity, cgroup v1 or v2 quotas and the Slurm allocation; the smallest counts."""
+        cpus, cpus_from = min(_cpu_limits(environ, cgroups))
+        memory, memory_from = min(_memory_limits(environ, cgroups))
+        return cls(socket.gethostname(), cpus, cpus_from, memory, memory_from)
+
+
+def describe() -> dict[str, str]:
+    """Processor, kernel and Python of this host, for the provenance of a run."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+    }
+
+
+def peak_rss_bytes() -> int:
+    """Peak resident memory of this process so far; unlike ru_maxrss it does not begin with the parent's (proc(5))."""
+    for line in _lines(Path("/proc/self/status")):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _cpu_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int, str]]:
+    limits = [(len(os.sched_getaffinity(0)), "affinity")]
+    limits += [(max(1, round(quota)), "cgroup") for quota in _cgroup_cpus(cgroups)]
+    per_task = environ.get("SLURM_CPUS_PER_TASK") or environ.get("SLURM_CPUS_ON_NODE", "")
+    if per_task.isdigit() and int(per_task) > 0:
+        limits.append((int(per_task), "slurm"))
+    return limits
+
+
+def _cgroup_cpus(cgroups: Path) -> list[float]:
+    quotas = []
+    for folder in _cgroup_folders(cgroups, "cpu"):
+        whole = _words(folder / "cpu.max")
+        v1 = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        quota = next((w for w in (whole, v1) if len(w) == 2 and w[0].isdigit() and w[1].isdigit()), None)
+        if quota is not None and int(quota[1]):
+            quotas.append(int(quota[0]) / int(quota[1]))
+    return quotas
+
+
+def _memory_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int, str]]:
+    limits = [(_available_bytes(), "available memory")]
+    for folder in _cgroup_folders(cgroups, "memory"):
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            bound, taken = _words(folder / limit), _words(folder / used)
+            if bound and bound[0].isdigit() and taken and taken[0].isdigit():
+                limits.append((max(0, int(bound[0]) - int(taken[0])), "cgroup"))
+    per_node, per_cpu = environ.get("SLURM_MEM_PER_NODE", ""), environ.get("SLURM_MEM_PER_CPU", "")
+    if per_node.isdigit() and int(per_node) > 0:
+        limits.append((int(per_node) * 2**20, "slurm"))
+    elif per_cpu.isdigit() and int(per_cpu) > 0:
+        limits.append((int(per_cpu) * 2**20 * min(_cpu_limits(environ, cgroups))[0], "slurm"))
+    return limits
+
+
+def _cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
+    """The folders of this process's group and of all its parents, for version 2 and version 1 alike."""
+    folders = [cgroups, cgroups / controller]
+    for line in _lines(Path("/proc/self/cgroup")):
+        number, controllers, path = line.split(":", 2)
+        if number == "0" or controller in controllers.split(","):
+            root = cgroups if number == "0" else cgroups / controllers
+            steps = Path(path.lstrip("/")).parts
+            folders += [root.joinpath(*steps[:n]) for n in range(len(steps) + 1)]
+    return folders
+
+
+def _available_bytes() -> int:
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _processor() -> str:
+    names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
+    return next(names, platform.processor() or "unknown")
+
+
+def _words(path: Path) -> list[str]:
+    return [word for line in _lines(path) for word in line.split()]
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a kernel file; none where this kernel does not have it."""
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,389 @@
+"""Plan: a pipeline compiled into stages of tasks, with what each reads, writes and needs at its peak.
+
+Flow: pipeline + options -> partition of every whole -> tasks -> checks -> Plan. Nothing is written and no array data
+is read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from hyperslab import blockio, formats
+from hyperslab.array import ArraySink, Header, Scaling
+from hyperslab.errors import UsageError
+from hyperslab.partition import Layout, Partition, Rule, cut
+from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
+from hyperslab.slab import Hyperslab
+from hyperslab.sources import SourceSet, Whole
+from hyperslab.span import Slot
+from hyperslab.task import Job, Outcome, Output, StepFunction, Task, scaled_header
+
+AUTO_LIMIT_NBYTES = 32 * 2**20
+"Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are cleared at each use."
+AUTO_FLOOR_NBYTES = 2**20
+"Smallest block that is cut only to give every slot something to do."
+SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5"}
+
+
+class Engine(Protocol):
+    """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its contract."""
+
+    name: str
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *failure: object) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def cancel(self) -> None: ...
+    def slots(self) -> Sequence[Slot]: ...
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+        """Apply the steps to every task, in any order and place.
+
+        Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
+        one itself, and None at least five times a second, so that the driver can look at the journal.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a plan may use."""
+
+    memory_bytes: int
+    "For all slots together."
+    slots: int
+
+    @property
+    def per_slot(self) -> int:
+        return self.memory_bytes // self.slots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """Tasks that may run in any order; a stage begins when the one before has ended."""
+
+    name: str
+    job: Job
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Everything a run will do."""
+
+    stages: tuple[Stage, ...]
+    partitions: tuple[Partition, ...]
+    "Of every whole."
+    limit_nbytes: int
+    "Bound of the automatic partition; a resumed run takes it over."
+    fingerprint: str
+    "Of all that decides the results: sources, function, parameters, partition, output; not of engine or workers."
+    summary: Mapping[str, Any]
+    "What was asked for, in words, for people and for --resume."
+
+    @property
+    def title(self) -> str:
+        """What is done to what, in a few words."""
+        named = [step["function"] for step in (*self.summary["steps"], self.summary["end"]) if "function" in step]
+        done = [name.rpartition(":")[2] for name in dict.fromkeys(named)]
+        source = self.summary["sources"]["source"]
+        more = f" and {source['files'] - 1} more" if source["files"] > 1 else ""
+        return f"{' + '.join(done) or 'copy'} over {os.path.basename(source['first'])}{more}"
+
+    def record(self) -> dict[str, Any]:
+        """The plan as plain JSON values: what a run directory keeps."""
+        values = {
+            "version": 1,
+            "fingerprint": self.fingerprint,
+            "limit_nbytes": self.limit_nbytes,
+            "summary": self.summary,
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+        return plain
+
+    @property
+    def tasks(self) -> Iterator[Task]:
+        return (task for stage in self.stages for task in stage.tasks)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(task.bytes_read for task in self.tasks)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(task.bytes_written for task in self.tasks)
+
+    @property
+    def bytes_peak(self) -> int:
+        """Largest peak of any task."""
+        return max((task.bytes_peak for task in self.tasks), default=0)
+
+
+def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: int | None = None) -> Plan:
+    """Cut the arrays of a pipeline into tasks. Raises UsageError for what cannot work, before anything is written.
+
+    `limit_nbytes` fixes the bound of the automatic partition, so that a resumed run cuts as the first one did.
+    """
+    if pipeline.end is None:
+        raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
+    _require_same_shapes(pipeline)
+    limit = limit_nbytes or _auto_limit(pipeline, budget)
+    partitions = tuple(_partition(pipeline, whole, rule, limit) for whole in pipeline.source.wholes)
+    job = _job(pipeline)
+    tasks = tuple(_tasks(pipeline, job, partitions))
+    if not tasks:
+        raise UsageError("the sources hold no elements: there is nothing to run over")
+    _require_distinct_outputs(tasks)
+    stages = tuple(_stages(pipeline, job, tasks))
+    summary = _summary(pipeline, rule, partitions)
+    return Plan(stages, partitions, limit, _fingerprint(pipeline, partitions, summary), summary)
+
+
+def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
+    """How every whole of a pipeline would be cut; the pipeline need not have an end."""
+    limit = _auto_limit(pipeline, budget)
+    return tuple(_partition(pipeline, whole, rule, limit) for whole in pipeline.source.wholes)
+
+
+def _require_same_shapes(pipeline: Pipeline) -> None:
+    primary = [whole.shape for whole in pipeline.source.wholes]
+    for name, other in pipeline.inputs.items():
+        shapes = [whole.shape for whole in other.wholes]
+        if shapes != primary:
+            raise UsageError(
+                f"the input '{name}' has shape {shapes[0]}, the source {primary[0]}: they must be the same"
+            )
+
+
+def _auto_limit(pipeline: Pipeline, budget: Budget) -> int:
+    """Bytes of a block that fit a slot's memory and leave every slot some work."""
+    itemsize = sum(source.dtype(pipeline.values).itemsize for source in pipeline.inputs.values())
+    share = math.ceil(pipeline.source.size * itemsize / (2 * budget.slots))
+    fits = int(budget.per_slot / _multiples(pipeline))
+    return max(1, min(AUTO_LIMIT_NBYTES, fits, max(share, AUTO_FLOOR_NBYTES)))
+
+
+def _multiples(pipeline: Pipeline) -> float:
+    """Estimated memory of a task in multiples of its blocks; the task's own bytes_peak is exact about what we hold."""
+    pads = 1 if any(pipeline.halo) else 0
+    return 3 + pads + max([step.temporaries for step in pipeline.steps], default=1)
+
+
+def _layout(pipeline: Pipeline, whole: Whole) -> Layout:
+    source = pipeline.source.first(whole)
+    chunk = None
+    if source.chunks is not None and len(whole.members) == 1 and source.chunks.chunk_shape != source.stored_shape:
+        stored = dict(zip(source.axes, source.chunks.chunk_shape, strict=True))
+        chunk = tuple(min(stored[axis], extent) for axis, extent in enumerate(source.shape))
+    itemsize = sum(inputs.dtype(pipeline.values).itemsize for inputs in pipeline.inputs.values())
+    return Layout(whole.shape, source.axes, itemsize, chunk)
+
+
+def _partition(pipeline: Pipeline, whole: Whole, rule: Rule, limit: int) -> Partition:
+    return cut(_layout(pipeline, whole), rule, limit, pipeline.scale)
+
+
+def _job(pipeline: Pipeline) -> Job:
+    sources = pipeline.source
+    for name, inputs in pipeline.inputs.items():
+        inputs.dtype(pipeline.values)  # one dtype, or a sentence
+        _require_one_scaling(name, inputs, pipeline)
+    end = pipeline.end
+    return Job(
+        inputs={name: inputs.sources for name, inputs in pipeline.inputs.items()},
+        headers=tuple(whole.header for whole in sources.wholes),
+        scalings=tuple(_scaling_kept(pipeline, whole) for whole in sources.wholes),
+        values=pipeline.values,
+        boundary=pipeline.boundary,
+        halo=pipeline.halo,
+        scale=pipeline.scale,
+        steps=pipeline.steps,
+        fold=end.ref if isinstance(end, Reduce) else None,
+        output=_output(pipeline, end) if isinstance(end, Write) else None,
+    )
+
+
+def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> None:
+    for whole in inputs.wholes:
+        scalings = {inputs.sources[member.source].scaling for member in whole.members}
+        if pipeline.values == "stored" and len(scalings) > 1:
+            raise UsageError(
+                f"the files of {name or 'the source'} have different slopes and intercepts, so their stored values mean "
+                "different things: use --values real"
+            )
+
+
+def _scaling_kept(pipeline: Pipeline, whole: Whole) -> Scaling | None:
+    """Blocks of stored values keep their slope and intercept while they keep their dtype."""
+    source = pipeline.source.first(whole)
+    kept = pipeline.values == "stored" and output_dtype(pipeline) == source.dtype("stored")
+    return source.scaling if kept else None
+
+
+def output_dtype(pipeline: Pipeline) -> np.dtype[Any]:
+    """dtype of the blocks after the last step."""
+    named = [np.dtype(step.dtype) for step in pipeline.steps if step.dtype]
+    return named[-1] if named else pipeline.source.dtype(pipeline.values)
+
+
+def output_shape(pipeline: Pipeline, shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of a block of this shape after the last step."""
+    for step in pipeline.steps:
+        shape = [math.ceil(n / s) for n, s in zip(shape, step.scale or (1,) * len(shape), strict=True)]
+    return tuple(shape)
+
+
+def _output(pipeline: Pipeline, end: Write) -> Output:
+    if end.format not in SUFFIXES:
+        raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
+    folder = os.path.abspath(end.dest)
+    volumes = tuple(
+        _volume(pipeline, end, folder, i) for i in range(len(pipeline.source.wholes)) if end.keep == "volume"
+    )
+    return Output(folder, end.format, volumes)
+
+
+def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[ArraySink, str]:
+    whole = pipeline.source.wholes[index]
+    name = whole.name + SUFFIXES[end.format]
+    header: Header = scaled_header(whole.header, pipeline.scale)
+    sink = formats.module(formats.format_of_name(name)).sink(
+        os.path.join(folder, name),
+        output_shape(pipeline, whole.shape),
+        output_dtype(pipeline),
+        header,
+        _scaling_kept(pipeline, whole),
+    )
+    if sink.head is None:
+        raise UsageError(f"--keep volume writes one uncompressed NIfTI (--format nii), not {end.format}")
+    return sink, os.path.join(folder, f".{name}.part")
+
+
+def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
+    number = 0
+    for index, (whole, partition) in enumerate(zip(pipeline.source.wholes, partitions, strict=True)):
+        digits = [len(str(extent)) for extent in whole.shape]
+        for core in partition:
+            if core.size:
+                name = _block_name(pipeline, whole.name, core, digits, len(partition))
+                yield _task(pipeline, job, number, index, core, name)
+                number += 1
+
+
+def _block_name(pipeline: Pipeline, stem: str, core: Hyperslab, digits: Sequence[int], blocks: int) -> str:
+    """The stem alone when a whole is one block, else with the block's first voxel, padded so that names sort."""
+    end = pipeline.end
+    if not isinstance(end, Write) or end.keep == "volume":
+        return ""
+    corner = [f"{first:0{width}d}" for first, width in zip(core.start, digits, strict=True)]
+    return "_".join([stem, *(corner if blocks > 1 else [])]) + SUFFIXES[end.format]
+
+
+def _task(pipeline: Pipeline, job: Job, number: int, index: int, core: Hyperslab, name: str) -> Task:
+    shape = pipeline.source.wholes[index].shape
+    low = [min(h, first) for h, first in zip(job.halo, core.start, strict=True)]
+    high = [min(h, e - a - n) for h, e, a, n in zip(job.halo, shape, core.start, core.count, strict=True)]
+    read = Hyperslab(
+        tuple(a - b for a, b in zip(core.start, low, strict=True)),
+        tuple(n + b + t for n, b, t in zip(core.count, low, high, strict=True)),
+    )
+    pad = tuple((h - b, h - t) for h, b, t in zip(job.halo, low, high, strict=True))
+    reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
+    nbytes, peak = _reading_cost(job, reads)
+    written = math.prod(output_shape(pipeline, core.count)) * output_dtype(pipeline).itemsize if job.output else 0
+    peak += _working_bytes(pipeline, core, written)
+    return Task(number, index, core, pad, reads, name, nbytes, written, peak)
+
+
+def _reading_cost(job: Job, reads: Sequence[Sequence[Any]]) -> tuple[int, int]:
+    """(bytes from storage, bytes held while reading) of a task."""
+    nbytes = peak = 0
+    for sources, pieces in zip(job.inputs.values(), reads, strict=True):
+        for piece in pieces:
+            nbytes += blockio.read_nbytes(sources[piece.source], piece.slab)
+            peak += blockio.read_peak(sources[piece.source], piece.slab, job.values)
+    return nbytes, peak
+
+
+def _working_bytes(pipeline: Pipeline, core: Hyperslab, written: int) -> int:
+    """Memory beside the blocks as read: the padded copy, the functions' temporaries, what the writer holds."""
+    padded = math.prod(n + 2 * h for n, h in zip(core.count, pipeline.halo, strict=True))
+    block = padded * pipeline.source.dtype(pipeline.values).itemsize
+    widest = max([block, *(padded * np.dtype(s.dtype).itemsize for s in pipeline.steps if s.dtype)])
+    temporaries = [step.temporaries for step in pipeline.steps]
+    if isinstance(pipeline.end, Reduce):
+        temporaries.append(pipeline.end.temporaries)
+    copies = sum(padded * inputs.dtype(pipeline.values).itemsize for inputs in pipeline.inputs.values())
+    packed = 2 if isinstance(pipeline.end, Write) and pipeline.end.format != "nii" else 1
+    return (copies if any(pipeline.halo) else 0) + int(widest * max(temporaries, default=0)) + packed * written
+
+
+def _require_distinct_outputs(tasks: Sequence[Task]) -> None:
+    names = [task.output for task in tasks if task.output]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"two blocks would be written to {twice}: give the sources different names")
+
+
+def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:
+    """One stage, or one per fold where a fold wants another's result first."""
+    fold: Fold | None = job.load_fold()
+    depth = 0
+    while fold is not None and fold.prior is not None:
+        fold, depth = fold.prior, depth + 1
+    for level in range(depth, -1, -1):
+        first = (depth - level) * len(tasks)
+        own = tuple(replace(task, id=task.id + first) for task in tasks) if first else tasks
+        yield Stage("run" if level == 0 else f"prior {level}", replace(job, fold_depth=level), own)
+
+
+def _summary(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -> dict[str, Any]:
+    end = pipeline.end
+    return {
+        "sources": {name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()},
+        "values": pipeline.values,
+        "boundary": pipeline.boundary,
+        "steps": [
+            _describe_function(s.ref) | {"dtype": s.dtype, "scale": s.scale, "halo": s.halo} for s in pipeline.steps
+        ],
+        "end": _describe_function(end.ref)
+        if isinstance(end, Reduce)
+        else {"format": end.format, "keep": end.keep}
+        if end
+        else {},
+        "partition": {"rule": str(rule), "blocks": sum(map(len, partitions)), "largest": _largest(partitions)},
+    }
+
+
+def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
+    first = inputs.sources[0]
+    return {"kind": inputs.kind, "files": len(inputs.sources), "first": first.url, "shape": inputs.wholes[0].shape}
+
+
+def _describe_function(ref: Any) -> dict[str, Any]:
+    return {"function": ref.target, "params": dict(ref.params)}
+
+
+def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
+    return max((p.largest for p in partitions), key=math.prod)
+
+
+def _fingerprint(pipeline: Pipeline, partitions: Sequence[Partition], summary: Mapping[str, Any]) -> str:
+    """SHA-256 over everything that decides the results."""
+    parts = {
+        "sources": [[s.version for s in inputs.sources] for inputs in pipeline.inputs.values()],
+        "wholes": [(whole.name, whole.shape) for whole in pipeline.source.wholes],
+        "functions": [(s.ref.target, s.ref.digest) for s in pipeline.steps],
+        "end": pipeline.end.ref.digest if isinstance(pipeline.end, Reduce) else "",
+        "cuts": [p.cuts for p in partitions],
+        "summary": {key: value for key, value in summary.items() if key not in ("sources", "partition")},
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""Products: the files that a plan makes, from allocation to the manifest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from hyperslab import blockio, formats
+from hyperslab.errors import HyperslabError, RunStopped
+from hyperslab.plan import Plan
+from hyperslab.rundir import FOLDER, RunDirectory, load_json, save_json
+from hyperslab.slab import Hyperslab
+from hyperslab.task import Job, Outcome, Task, output_region
+
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
+"Name of an unfinished block, as hyperslab.blockio.write makes it."
+
+
+class Products:
+    """The output files of a plan, and the plan's tasks by their ids."""
+
+    def __init__(self, directory: RunDirectory, plan: Plan) -> None:
+        self._directory = directory
+        self._tasks: dict[int, tuple[Job, Task]] = {t.id: (stage.job, t) for stage in plan.stages for t in stage.tasks}
+        output = plan.stages[-1].job.output
+        self._volumes = output.volumes if output else ()
+
+    def label(self, task_id: int) -> str:
+        """Where the block of a task lies: path[region]."""
+        job, task = self._tasks[task_id]
+        return job.label(task)
+
+    def begin(self) -> None:
+        """Make room for volumes. Raises RunStopped when the disk cannot hold them."""
+        for sink, partial in self._volumes:
+            if not os.path.exists(partial) and not os.path.exists(sink.path):
+                try:
+                    blockio.allocate(sink, partial)
+                except OSError as error:
+                    raise RunStopped(f"{sink.path} cannot be created: {error.strerror}") from error
+
+    def is_there(self, outcome: Outcome) -> bool:
+        """True while the files that an attempt wrote exist with the size it recorded."""
+        if self._volumes:
+            sink, partial = self._volumes[self._tasks[outcome.task][1].whole]
+            return any(_size(path) == sink.nbytes for path in (partial, sink.path))
+        return all(_size(written.path) == written.nbytes for written in outcome.outputs)
+
+    def commit(self) -> None:
+        """Let finished volumes appear under their names."""
+        for sink, partial in self._volumes:
+            if os.path.exists(partial):
+                blockio.commit(sink, partial)
+
+    def sweep(self) -> None:
+        """Remove what interrupted attempts left half-written; call it when no worker runs."""
+        for path in leftovers(self._directory.out, {task.output for _, task in self._tasks.values()}):
+            path.unlink(missing_ok=True)
+
+    def manifest(self, results: Mapping[int, Outcome], others: Sequence[Path] = ()) -> list[dict[str, Any]]:
+        """One entry per output: task, path relative to the directory, bytes, checksum, region of a volume.
+
+        `others` are files that belong to no task, such as the result of a reduction.
+        """
+        entries = [entry for i in sorted(results) if i in self._tasks for entry in self._entries(results[i])]
+        return entries + [
+            {"path": path.name, "nbytes": path.stat().st_size, "checksum": blockio.file_checksum(str(path))}
+            for path in others
+        ]
+
+    def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
+        job, task = self._tasks[outcome.task]
+        for written in outcome.outputs:
+            entry = {
+                "task": outcome.task,
+                "block": job.label(task),
+                "nbytes": written.nbytes,
+                "checksum": written.checksum,
+            }
+            if self._volumes:
+                region = output_region(job, task)
+                path = self._volumes[task.whole][0].path
+                yield entry | {
+                    "path": os.path.relpath(path, self._directory.out),
+                    "region": [region.start, region.count],
+                }
+            else:
+                yield entry | {"path": os.path.relpath(written.path, self._directory.out)}
+
+
+def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
+    """Half-written files in an output directory: of these outputs, or all."""
+    for path in sorted(out.iterdir()) if out.is_dir() else []:
+        match = LEFTOVER.fullmatch(path.name)
+        if match and path.is_file() and (names is None or match["name"] in names):
+            yield path
+
+
+def save_manifest(directory: RunDirectory, fingerprint: str, entries: list[dict[str, Any]]) -> None:
+    save_json(directory.root / "manifest.json", {"version": 1, "fingerprint": fingerprint, "outputs": entries})
+
+
+def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
+    """Compare every output with the manifest: (path, None) when equal, (path, what is wrong) otherwise."""
+    manifest = directory.root / "manifest.json"
+    directory.latest()
+    if not manifest.is_file():
+        raise RunStopped(f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume")
+    for entry in load_json(manifest)["outputs"]:
+        yield (
+            entry["path"] if "region" not in entry else f"{entry['path']} (task {entry['task']})",
+            _mismatch(directory.out, entry),
+        )
+
+
+def _mismatch(out: Path, entry: Mapping[str, Any]) -> str | None:
+    path = out / entry["path"]
+    try:
+        found = _region_checksum(path, entry["region"]) if "region" in entry else blockio.file_checksum(str(path))
+    except FileNotFoundError:
+        return "missing"
+    except (OSError, HyperslabError) as error:
+        return str(error)
+    return (
+        None if found == entry["checksum"] else f"checksum {found}, not {entry['checksum']}: it was changed or damaged"
+    )
+
+
+def _region_checksum(path: Path, region: tuple[list[int], list[int]]) -> str:
+    source = formats.open_source(str(path))
+    block = blockio.read(source, Hyperslab(tuple(region[0]), tuple(region[1])), values="stored")
+    stored = block.astype(source.stored, copy=False).transpose(source.axes)
+    return xxhash.xxh3_128_hexdigest(stored.tobytes())
+
+
+def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
+    """Remove leftovers and records of all runs, and on request what they wrote; returns what is gone."""
+    doomed = list(leftovers(directory.out))
+    if outputs_too and (directory.root / "manifest.json").is_file():
+        doomed += [directory.out / entry["path"] for entry in load_json(directory.root / "manifest.json")["outputs"]]
+    doomed += [path for path in directory.root.rglob("*") if path.is_file()]
+    for path in dict.fromkeys(doomed):
+        path.unlink(missing_ok=True)
+    for folder in sorted(directory.root.rglob("*"), reverse=True):
+        folder.rmdir()
+    directory.root.rmdir()
+    return [path for path in dict.fromkeys(doomed) if FOLDER not in path.parts]
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,127 @@
+"""The numbers of a summary in words: label, value with unit, one line of definition; for the terminal and the page."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hyperslab.report.summary import Summary
+from hyperslab.report.units import show_bytes, show_count, show_rate, show_seconds, show_share
+
+
+class Measure(NamedTuple):
+    """One number of a run, ready to be shown."""
+
+    label: str
+    value: str
+    definition: str
+
+
+def measures(summary: Summary) -> list[Measure]:
+    """Every number of the summary in reading order; what the machine could not tell says `unknown`."""
+    return [*_makespan(summary), *_shares(summary), *_throughput(summary), *_resources(summary)]
+
+
+def headline(summary: Summary) -> str:
+    """The answer in one or two sentences: how much was done, how long it took, where the time went first of all."""
+    verb = "Predicted" if summary.origin == "predicted" else "Ran"
+    done = f"{verb} {show_count(summary.tasks, 'task')} in {show_seconds(summary.makespan_s)}"
+    where = max(split(summary), key=lambda part: part.seconds, default=None)
+    if where is None or where.seconds == 0:
+        return f"{done}."
+    share = show_share(where.seconds / _slot_time_s(summary))
+    slots = show_count(summary.slots, "slot")
+    return f"{done} on {slots}. The largest part of the slots' time, {share}, went to {where.noun}."
+
+
+class Part(NamedTuple):
+    """One of the six that the slots' time divides into."""
+
+    label: str
+    seconds: float
+    noun: str
+
+
+def split(summary: Summary) -> list[Part]:
+    """The slots' time as parts that add up to slots x makespan without start-up."""
+    return [
+        Part("read", summary.read_s, "reading"),
+        Part("compute", summary.compute_s, "computing"),
+        Part("write", summary.write_s, "writing"),
+        Part("other", summary.other_s, "other phases"),
+        Part("overhead", summary.overhead_s, "engine overhead"),
+        Part("idle", summary.idle_s, "idle slots"),
+    ]
+
+
+def render(summary: Summary) -> str:
+    """The summary as lines of text for the terminal."""
+    rows = measures(summary)
+    labels, values = max(len(row.label) for row in rows), max(len(row.value) for row in rows)
+    lines = [f"  {row.label:<{labels}}  {row.value:>{values}}  {row.definition}".rstrip() for row in rows]
+    return "\n".join([headline(summary), *lines])
+
+
+def _slot_time_s(summary: Summary) -> float:
+    return summary.slots * summary.makespan_without_startup_s
+
+
+def _makespan(s: Summary) -> list[Measure]:
+    lost = f"attempts that did not become a result; they took {show_seconds(s.lost_s)}"
+    return [
+        Measure("makespan", show_seconds(s.makespan_s), "from the start of the run to its end, start-up included"),
+        Measure("start-up", show_seconds(s.startup_s), "until the engine could run tasks"),
+        Measure("without start-up", show_seconds(s.makespan_without_startup_s), "makespan less start-up"),
+        Measure("tasks", f"{s.tasks:,}", "pieces of work of which at least one attempt was traced"),
+        Measure("attempts", f"{s.attempts:,}", "runs of a task, retries included"),
+        Measure("lost attempts", f"{s.lost_attempts:,}", lost),
+    ]
+
+
+def _shares(s: Summary) -> list[Measure]:
+    defined = {
+        "read": "in open and read phases, over all slots and attempts",
+        "compute": "in compute phases",
+        "write": "in write phases",
+        "other": "in phases of any other kind",
+        "overhead": "per slot, ready to the end of its last phase, less its busy time",
+        "idle": "per slot, end of its last phase to the end of the run; whole if never used",
+    }
+    total = _slot_time_s(s)
+    parts = [part for part in split(s) if part.label != "other" or part.seconds]
+    return [Measure(p.label, _of(p.seconds, total), defined[p.label]) for p in parts]
+
+
+def _of(seconds: float, total: float) -> str:
+    return f"{show_seconds(seconds)} ({show_share(seconds / total)})" if total else show_seconds(seconds)
+
+
+def _throughput(s: Summary) -> list[Measure]:
+    used = f"busy time / (slots x makespan without start-up); {s.slots_used:,} of {s.slots:,} slots ran something"
+    return [
+        Measure("average parallelism", f"{s.average_parallelism:.2f}", "mean number of slots busy at a time"),
+        Measure("utilisation", show_share(s.utilisation), used),
+        Measure("bytes read", show_bytes(s.read_nbytes), "by all attempts"),
+        Measure("bytes written", show_bytes(s.written_nbytes), "by all attempts"),
+        Measure("bytes moved", show_bytes(s.moved_nbytes), "between tasks, outside the files read and written"),
+        Measure("read throughput", show_rate(s.read_nbytes_per_s), "bytes read / makespan without start-up"),
+        Measure("write throughput", show_rate(s.written_nbytes_per_s), "bytes written / makespan without start-up"),
+        Measure("throughput", show_rate(s.total_nbytes_per_s), "bytes read and written / makespan without start-up"),
+    ]
+
+
+def _resources(s: Summary) -> list[Measure]:
+    cost = "unknown" if s.tracing_cost is None else show_share(s.tracing_cost)
+    peak = max(s.max_rss_nbytes.items(), key=lambda item: item[1], default=None)
+    rows = [
+        Measure("CPU time", _known(s.cpu_s), "of the phases, on all processors"),
+        Measure("run-queue wait", _known(s.runq_s), "runnable, but waiting for a processor"),
+        Measure("cost of tracing", cost, f"{show_count(s.spans, 'span')} x CPU cost of one / CPU time of the run"),
+    ]
+    if peak is None:
+        return rows
+    of = f"largest resident set of {show_count(len(s.max_rss_nbytes), 'worker')}, that of worker {peak[0]}"
+    return [*rows, Measure("peak memory", show_bytes(peak[1]), of)]
+
+
+def _known(seconds: float | None) -> str:
+    return "unknown" if seconds is None else show_seconds(seconds)

@@ -1,0 +1,144 @@
+"""A histogram as a small SVG picture, drawn by hand so that a run with only a histogram needs no plotting library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperslab.report.units import show_count
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+MAX_STEPS = 512
+WIDTH, HEIGHT = 760, 360
+LEFT, RIGHT, TOP, BOTTOM = 68, 20, 46, 62
+FILL, LINE, GRID, TEXT = "#b9d7ea", "#0072b2", "#e6e9ed", "#4a5160"
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+EMPTY = 0.5
+"Where a logarithmic axis of counts begins, so that a count of 1 still has a height."
+
+
+class Tick(NamedTuple):
+    """A mark of an axis: where it stands (0 to 1) and what it says."""
+
+    at: float
+    label: str
+
+
+def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: bool = True) -> str:
+    """Draw a histogram as SVG text.
+
+    `edges` are n + 1 increasing values, `counts` n non-negative numbers; `log` makes the axis of the counts
+    logarithmic. Empty bins at both ends are cut off, more than 512 bins are summed in groups, and the caption says
+    either. Raises ValueError when the two lengths do not fit or the edges do not increase.
+    """
+    edge, count = np.asarray(edges, np.float64), np.asarray(counts, np.float64)
+    if edge.ndim != 1 or edge.shape != (count.size + 1,) or count.size == 0:
+        bins, needed = show_count(count.size, "bin"), show_count(count.size + 1, "edge")
+        raise ValueError(f"a histogram of {bins} needs {needed}, not {edge.size}")
+    if not (np.diff(edge) > 0).all() or not np.isfinite(edge).all():
+        raise ValueError("the edges of a histogram must be finite and increase")
+    edge, count, caption = _for_display(edge, count)
+    steps = _outline(edge, _heights(count, log))
+    body = [
+        f'<text x="{LEFT}" y="24" font-size="15" font-weight="600" fill="#1d2330">{escape(title)}</text>',
+        *(_horizontal(tick) for tick in (_count_ticks(count) if log else _linear_ticks(0.0, _top(count)))),
+        *(_vertical(tick) for tick in _linear_ticks(float(edge[0]), float(edge[-1]))),
+        f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1" stroke-linejoin="round"/>',
+        f'<text x="{LEFT}" y="{HEIGHT - 14}" fill="{TEXT}">{escape(caption)}</text>',
+    ]
+    return "\n".join([_frame(title), *body, "</svg>\n"])
+
+
+def _frame(title: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'role="img" font-family="system-ui, Arial, sans-serif" font-size="12"><title>{escape(title)}</title>'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
+    )
+
+
+def _for_display(edge: Floats, count: Floats) -> tuple[Floats, Floats, str]:
+    """Cut empty ends, sum neighbours until few enough remain, and say what was done."""
+    bins, total = count.size, count.sum()
+    filled = np.flatnonzero(count)
+    if filled.size == 0:
+        return edge[[0, -1]], np.zeros(1), f"no values in {show_count(bins, 'bin')}"
+    first, last = int(filled[0]), int(filled[-1])
+    edge, count = edge[first : last + 2], count[first : last + 1]
+    said = [f"{total:,.0f} values in {show_count(bins, 'bin')}"]
+    if count.size < bins:
+        said.append(f"all lie between {_number(edge[0])} and {_number(edge[-1])}")
+    group = -(-count.size // MAX_STEPS)
+    if group > 1:
+        said.append(f"each step sums {group} bins")
+        starts = np.arange(0, count.size, group)
+        edge, count = np.append(edge[:-1][starts], edge[-1]), np.add.reduceat(count, starts)
+    return edge, count, "; ".join(said)
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:,.10g}" if abs(value) < 1e7 else f"{value:g}"
+
+
+def _heights(count: Floats, log: bool) -> Floats:
+    """Counts as fractions of the axis."""
+    if not log:
+        return count / _top(count)
+    return _log_share(np.maximum(count, EMPTY), _top(count))
+
+
+def _top(count: Floats) -> float:
+    return max(float(count.max()), 1.0) * 1.05
+
+
+def _log_share(value: npt.ArrayLike, top: float) -> Floats:
+    return np.asarray(np.log(np.asarray(value) / EMPTY) / np.log(top / EMPTY))
+
+
+def _outline(edge: Floats, height: Floats) -> str:
+    """The steps as one closed path."""
+    x = LEFT + (edge - edge[0]) / (edge[-1] - edge[0]) * (WIDTH - LEFT - RIGHT)
+    y = HEIGHT - BOTTOM - height * (HEIGHT - TOP - BOTTOM)
+    steps = [f"V{y[i]:.1f}H{x[i + 1]:.1f}" for i in range(y.size)]
+    return f"M{x[0]:.1f} {HEIGHT - BOTTOM}" + "".join(steps) + f"V{HEIGHT - BOTTOM}Z"
+
+
+def _linear_ticks(low: float, high: float) -> Sequence[Tick]:
+    """Round numbers 1, 2 or 5 times a power of ten apart, at most eight of them."""
+    rough = (high - low) / 8
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    values = np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+    return [Tick((v - low) / (high - low), _number(v)) for v in values]
+
+
+def _count_ticks(count: Floats) -> Sequence[Tick]:
+    """Powers of ten; every second or third one where they would crowd."""
+    top = _top(count)
+    decades = int(np.floor(np.log10(top))) + 1
+    powers = range(0, decades, -(-decades // 8))
+    return [
+        Tick(float(_log_share(10.0**p, top)), str(10**p) if p < 3 else "10" + str(p).translate(SUPERSCRIPTS))
+        for p in powers
+    ]
+
+
+def _horizontal(tick: Tick) -> str:
+    y = HEIGHT - BOTTOM - tick.at * (HEIGHT - TOP - BOTTOM)
+    return (
+        f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>'
+        f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{TEXT}">{tick.label}</text>'
+    )
+
+
+def _vertical(tick: Tick) -> str:
+    x, y = LEFT + tick.at * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM
+    return (
+        f'<path d="M{x:.1f} {y}v5" stroke="{TEXT}"/>'
+        f'<text x="{x:.1f}" y="{y + 19}" text-anchor="middle" fill="{TEXT}">{tick.label}</text>'
+    )

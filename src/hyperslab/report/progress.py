@@ -1,0 +1,122 @@
+"""Progress of a run: a bar on a terminal, a line per 5 % in a log, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Protocol, TextIO
+
+from hyperslab.report.units import show_rate, show_seconds
+
+LINE_SHARE = 0.05
+FAILURES_SHOWN = 5
+"Failures told at once; the rest are in the report."
+
+
+class Progress(Protocol):
+    """What the driver tells while tasks run."""
+
+    def begin(self, tasks: int, nbytes: int) -> None: ...
+    def advance(self, nbytes: int) -> None: ...
+    def failed(self, label: str, reason: str, will_retry: bool) -> None: ...
+    def end(self) -> None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    def begin(self, tasks: int, nbytes: int) -> None:
+        """Tasks left to do, and the bytes they read."""
+
+    def advance(self, nbytes: int) -> None:
+        """A task is done."""
+
+    def failed(self, label: str, reason: str, will_retry: bool) -> None:
+        """An attempt has failed."""
+
+    def end(self) -> None:
+        """No task follows."""
+
+
+class Lines:
+    """One line per 5 % of the tasks, for logs."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._tasks = self._done = self._nbytes = self._failures = 0
+        self._began = time.monotonic()
+        self._told = 0.0
+
+    def begin(self, tasks: int, nbytes: int) -> None:
+        self._tasks, self._began = tasks, time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        self._done += 1
+        self._nbytes += nbytes
+        share = self._done / max(1, self._tasks)
+        if share - self._told >= LINE_SHARE or self._done == self._tasks:
+            self._told = share
+            print(self._line(share), file=self._stream, flush=True)
+
+    def failed(self, label: str, reason: str, will_retry: bool) -> None:
+        self._failures += 1
+        if self._failures <= FAILURES_SHOWN:
+            print(failure_line(label, reason, will_retry), file=self._stream, flush=True)
+        elif self._failures == FAILURES_SHOWN + 1:
+            print("further failures are listed at the end and in the report", file=self._stream, flush=True)
+
+    def end(self) -> None:
+        """Every line has been printed already."""
+
+    def _line(self, share: float) -> str:
+        elapsed = time.monotonic() - self._began
+        left = elapsed / share - elapsed
+        rate = show_rate(self._nbytes / elapsed) if elapsed else ""
+        return f"{share:4.0%}  {self._done}/{self._tasks} tasks  {rate}  {show_seconds(left)} left"
+
+
+class Bar:
+    """A live bar with throughput and time left, for terminals."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = ("{task.description}", "{task.fields[rate]}", "left")
+        self._bar = RichProgress(
+            TextColumn(columns[0]), BarColumn(), MofNCompleteColumn(), TextColumn(columns[1]),
+            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn(columns[2]), transient=True,
+        )  # fmt: skip
+        self._nbytes = self._failures = 0
+        self._began = time.monotonic()
+
+    def begin(self, tasks: int, nbytes: int) -> None:
+        self._began = time.monotonic()
+        self._bar.start()
+        self._task = self._bar.add_task("tasks", total=tasks, rate="")
+
+    def advance(self, nbytes: int) -> None:
+        self._nbytes += nbytes
+        elapsed = time.monotonic() - self._began
+        self._bar.update(self._task, advance=1, rate=show_rate(self._nbytes / elapsed) if elapsed else "")
+
+    def failed(self, label: str, reason: str, will_retry: bool) -> None:
+        self._failures += 1
+        if self._failures <= FAILURES_SHOWN:
+            self._bar.console.print(failure_line(label, reason, will_retry), style="red", markup=False, highlight=False)
+
+    def end(self) -> None:
+        self._bar.stop()
+
+
+def failure_line(label: str, reason: str, will_retry: bool) -> str:
+    """One sentence about a failed attempt."""
+    return f"failed: {label}: {reason}" + (" (it will be tried again)" if will_retry else "")
+
+
+def progress_for(quiet: bool, stream: TextIO | None = None) -> Progress:
+    """The kind of progress that suits where the output goes."""
+    stream = stream or sys.stderr
+    if quiet:
+        return Quiet()
+    return Bar() if stream.isatty() and sys.stdout.isatty() else Lines(stream)

@@ -1,0 +1,43 @@
+"""Quantities as people read them: three significant digits and SI prefixes (1 kB = 1000 bytes), nowhere IEC ones."""
+
+from __future__ import annotations
+
+PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+
+
+def show_bytes(nbytes: float) -> str:
+    """A number of bytes, such as `1.50 MB`."""
+    size, prefix = float(nbytes), 0
+    while abs(size) >= 999.5 and prefix < len(PREFIXES) - 1:
+        size, prefix = size / 1000, prefix + 1
+    digits = 0 if prefix == 0 or abs(size) >= 99.95 else 1 if abs(size) >= 9.995 else 2
+    return f"{size:.{digits}f} {PREFIXES[prefix]}B"
+
+
+def show_rate(nbytes_per_s: float) -> str:
+    """Bytes per second, such as `730 MB/s`."""
+    return f"{show_bytes(nbytes_per_s)}/s"
+
+
+def show_seconds(seconds: float) -> str:
+    """A duration, such as `850 ms`, `12.3 s` or `2 h 05 min`."""
+    if seconds >= 3599.5:
+        hours, minutes = divmod(round(seconds / 60), 60)
+        return f"{hours} h {minutes:02d} min"
+    if seconds >= 119.5:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest:02d} s"
+    if seconds == 0 or seconds >= 0.9995:
+        return f"{seconds:.1f} s" if seconds >= 9.995 or seconds == 0 else f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 0.9995e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def show_share(share: float) -> str:
+    """A share of one in percent, such as `12 %`; small ones keep two digits (`0.031 %`)."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:#.2g} %"
+
+
+def show_count(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 task` or `12,500 tasks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,145 @@
+"""RunDirectory: `OUT/.hyperslab`, which tells all about the runs that wrote to OUT.
+
+lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
+cancel                   exists when somebody asked the run to stop
+manifest.json            the result of every task, when a run has ended
+run-0001/                one folder per submission, never changed by a later one
+    plan.json            what was asked for, and the fingerprint
+    status.json          pid, host, state, counts
+    journal/*.jsonl      outcomes, one file per slot and worker process
+    partials/*.pickle    running results of a reduction
+    worker.log           what functions printed
+    trace.parquet, summary.json, report.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.journal import Tail
+from hyperslab.task import Outcome
+
+FOLDER = ".hyperslab"
+State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """The records beside the outputs in `out`."""
+
+    out: Path
+
+    @property
+    def root(self) -> Path:
+        return self.out / FOLDER
+
+    def submissions(self) -> list[Path]:
+        """Folders of all submissions, oldest first."""
+        return sorted(self.root.glob("run-[0-9]*"), key=lambda path: int(path.name.removeprefix("run-")))
+
+    def latest(self) -> Path:
+        """Folder of the newest submission. Raises UsageError when OUT holds none."""
+        found = self.submissions()
+        if not found:
+            raise UsageError(f"{self.out} holds no run: give the directory that a 'hyperslab run' was told with -o")
+        return found[-1]
+
+    def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Every submission's folder and plan, oldest first."""
+        for folder in self.submissions():
+            if (folder / "plan.json").is_file():
+                yield folder, load_json(folder / "plan.json")
+
+    def new_submission(self, plan: Mapping[str, Any]) -> Path:
+        """A fresh folder with this plan in it."""
+        number = max((int(p.name.removeprefix("run-")) for p in self.submissions()), default=0) + 1
+        folder = self.root / f"run-{number:04d}"
+        for part in ("journal", "partials"):
+            (folder / part).mkdir(parents=True)
+        save_json(folder / "plan.json", plan)
+        return folder
+
+    def is_owned(self) -> bool:
+        """True while a live driver holds the lock."""
+        if not (self.root / "lock").exists():
+            return False
+        try:
+            os.close(_lock(self.root / "lock"))
+        except BlockingIOError:
+            return True
+        return False
+
+    def own(self) -> int:
+        """Take the lock; returns the descriptor that holds it until closed. Raises OutputBusy."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            fd = _lock(self.root / "lock")
+        except BlockingIOError:
+            owner = (self.root / "lock").read_text().strip() or "another process"
+            raise OutputBusy(
+                f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        (self.root / "cancel").unlink(missing_ok=True)
+        return fd
+
+    def ask_to_cancel(self) -> None:
+        (self.root / "cancel").touch()
+
+    def is_cancelled(self) -> bool:
+        return (self.root / "cancel").exists()
+
+    def results(self, fingerprint: str) -> dict[int, Outcome]:
+        """First success per task, over all submissions of this fingerprint: the manifest, from its journals."""
+        done: dict[int, Outcome] = {}
+        for folder in self.folders_of(fingerprint):
+            for outcome in Tail(folder).poll():
+                if outcome.status == "done":
+                    done.setdefault(outcome.task, outcome)
+        return done
+
+    def folders_of(self, fingerprint: str) -> list[Path]:
+        """Folders of the submissions that ran the same plan."""
+        return [folder for folder, plan in self.plans() if plan["fingerprint"] == fingerprint]
+
+
+def save_status(folder: Path, state: State, counts: Mapping[str, Any]) -> None:
+    """Say what a submission is doing, for `hyperslab status`."""
+    about = {"state": state, "pid": os.getpid(), "host": socket.gethostname(), "time": time.time(), **counts}
+    save_json(folder / "status.json", about)
+
+
+def save_json(path: Path, value: Any) -> None:
+    """Write JSON under its final name in one step."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(json.dumps(value, indent=1, default=_plain))
+    os.replace(temporary, path)
+
+
+def load_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: NumPy scalars and arrays as numbers and lists, anything else as its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _lock(path: Path) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise
+    return fd

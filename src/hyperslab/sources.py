@@ -1,0 +1,217 @@
+"""SourceSet: one or many sources as the array or arrays that a pipeline runs over.
+
+Three ways to see several files: `independent` (each is an array of its own), `concatenated` along an axis, or a
+`mosaic` of blocks that tile one array. In every case the set is a list of wholes, and a whole is a shape tiled by
+members, so that everything above deals with one kind of thing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hyperslab.array import Array, ArraySource, Header, Values
+from hyperslab.errors import UsageError
+from hyperslab.slab import Hyperslab
+
+Kind = Literal["independent", "concatenated", "mosaic"]
+
+ORIGIN_TOLERANCE_VOXELS = 0.01
+"Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003 voxels."
+
+
+class Member(NamedTuple):
+    """One source and its place in a whole."""
+
+    source: int
+    "Index into SourceSet.sources."
+    box: Hyperslab
+    "The region of the whole that the source fills."
+
+
+class Piece(NamedTuple):
+    """Part of a block, as one source holds it."""
+
+    source: int
+    slab: Hyperslab
+    "In the source."
+    place: Hyperslab
+    "In the block."
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An array that a pipeline runs over: one source, or several that tile it exactly."""
+
+    name: str
+    shape: tuple[int, ...]
+    members: tuple[Member, ...]
+    header: Header
+
+    def pieces(self, slab: Hyperslab) -> Iterator[Piece]:
+        """The parts of `slab` (a region of the whole) and where each comes from; together they fill its block."""
+        for source, box in self.members:
+            if (part := slab.clip(box)) is not None:
+                inside, place = part
+                yield Piece(source, inside.shift(tuple(-first for first in box.start)), place)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSet:
+    """The sources of one input of a pipeline, and the wholes they make."""
+
+    kind: Kind
+    sources: tuple[ArraySource, ...]
+    wholes: tuple[Whole, ...]
+
+    @property
+    def ndim(self) -> int:
+        return self.sources[0].ndim
+
+    @property
+    def size(self) -> int:
+        return sum(math.prod(whole.shape) for whole in self.wholes)
+
+    def first(self, whole: Whole) -> ArraySource:
+        """The source that speaks for a whole: its axes, chunks and dtype decide how the whole is cut."""
+        return self.sources[whole.members[0].source]
+
+    def dtype(self, values: Values) -> np.dtype[Any]:
+        """The one dtype of all sources. Raises UsageError where they differ."""
+        dtypes = {source.dtype(values) for source in self.sources}
+        if len(dtypes) > 1:
+            raise UsageError(f"the sources have different dtypes ({_names(dtypes)}): run them one by one")
+        return dtypes.pop()
+
+
+def independent(sources: Sequence[ArraySource]) -> SourceSet:
+    """Every source is an array of its own; all have one number of dimensions and one dtype."""
+    _require_same_ndim(sources)
+    names = _unique_names(sources)
+    wholes = (
+        Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), source.header)
+        for i, (name, source) in enumerate(zip(names, sources, strict=True))
+    )
+    return SourceSet("independent", tuple(sources), tuple(wholes))
+
+
+def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
+    """One array: the sources one after the other along `axis`, in the order given."""
+    _require_same_ndim(sources)
+    ndim = sources[0].ndim
+    if not -ndim <= axis < ndim:
+        raise UsageError(f"cannot concatenate along axis {axis}: the sources have {ndim} dimensions")
+    axis %= ndim
+    origins, reach = [], 0
+    for source in sources:
+        if _without(source.shape, axis) != _without(sources[0].shape, axis):
+            raise UsageError(
+                f"cannot concatenate along axis {axis}: {source.url} has shape {source.shape}, "
+                f"{sources[0].url} has {sources[0].shape}"
+            )
+        origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
+        reach += source.shape[axis]
+    return _tiled("concatenated", sources, origins)
+
+
+def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None) -> SourceSet:
+    """One array tiled by the sources; `origins` in voxels, or taken from the affines.
+
+    Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
+    """
+    _require_same_ndim(sources)
+    found = [tuple(o) for o in origins] if origins is not None else _origins_from_affines(sources)
+    lowest = tuple(min(axis) for axis in zip(*found, strict=True))
+    shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
+    return _tiled("mosaic", sources, shifted)
+
+
+def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]]) -> SourceSet:
+    boxes = [Hyperslab(origin, source.shape) for origin, source in zip(origins, sources, strict=True)]
+    shape = tuple(max(axis) for axis in zip(*(box.bounds[1] for box in boxes), strict=True))
+    _require_exact_cover(shape, boxes, sources)
+    first = sources[0]
+    header = first.header.moved(tuple(-o for o in origins[0]), (1,) * first.ndim)
+    members = tuple(Member(i, box) for i, box in enumerate(boxes))
+    name = _unique_names(sources)[0] if len(sources) == 1 else kind
+    return SourceSet(kind, tuple(sources), (Whole(name, shape, members, header),))
+
+
+def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
+    """Voxel origin of every source in the grid of the first one."""
+    affines = [_affine_of(source) for source in sources]
+    inverse = np.linalg.inv(affines[0][:3, :3])
+    origins = []
+    for source, affine in zip(sources, affines, strict=True):
+        exact = inverse @ (affine[:3, 3] - affines[0][:3, 3])
+        nearest = np.rint(exact)
+        turned = not np.allclose(affine[:3, :3], affines[0][:3, :3], rtol=1e-4, atol=1e-6)
+        if turned or np.abs(exact - nearest).max() > ORIGIN_TOLERANCE_VOXELS:
+            raise UsageError(
+                f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
+                "a mosaic needs blocks cut from one array; give them as independent sources instead"
+            )
+        placed = [int(n) for n in nearest[: source.ndim]]
+        origins.append((*placed, *(0,) * (source.ndim - len(placed))))
+    return origins
+
+
+def _affine_of(source: ArraySource) -> Array:
+    if source.header.affine is None:
+        raise UsageError(f"{source.url} has no affine, so its place in a mosaic is unknown: give origins")
+    return source.header.affine
+
+
+def _require_exact_cover(shape: tuple[int, ...], boxes: Sequence[Hyperslab], sources: Sequence[ArraySource]) -> None:
+    low = np.array([box.bounds[0] for box in boxes])
+    high = np.array([box.bounds[1] for box in boxes])
+    for i in range(len(boxes)):
+        touching = ((low[i] < high[i + 1 :]) & (low[i + 1 :] < high[i])).all(axis=1)
+        if touching.any():
+            other = i + 1 + int(np.argmax(touching))
+            raise UsageError(f"the blocks {sources[i].url} and {sources[other].url} overlap: each voxel must come once")
+    missing = math.prod(shape) - sum(box.size for box in boxes)
+    if missing:
+        raise UsageError(
+            f"the blocks leave {missing} voxels of the array of shape {shape} uncovered: a block is missing"
+        )
+
+
+def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
+    if not sources:
+        raise UsageError("there is no source: name a file, a directory, a glob or a list of paths")
+    odd = next((s for s in sources if s.ndim != sources[0].ndim), None)
+    if odd is not None:
+        raise UsageError(
+            f"{odd.url} has {odd.ndim} dimensions, {sources[0].url} has {sources[0].ndim}: run them one by one"
+        )
+
+
+def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
+    """A name per source for its outputs: the file's stem, with as much of its folders as makes it unique."""
+    paths = [_stem_parts(source) for source in sources]
+    for depth in range(1, max(len(p) for p in paths) + 1):
+        names = ["_".join(p[-depth:]) for p in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
+
+
+def _stem_parts(source: ArraySource) -> tuple[str, ...]:
+    *folders, name = (part for part in source.url.split("/") if part)
+    for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc"):
+        name = name.removesuffix(suffix)
+    dataset = source.name.strip("/").replace("/", "-")
+    return (*folders, name, dataset) if dataset else (*folders, name)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _names(dtypes: set[np.dtype[Any]]) -> str:
+    return ", ".join(sorted(str(d) for d in dtypes))

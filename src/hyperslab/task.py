@@ -1,0 +1,333 @@
+"""Task, Job and the steps that a slot runs: read -> map ... -> write or lift -> Outcome.
+
+Contract, held by hyperslab.testing.EngineTests: a task is idempotent; its steps never raise (a failure is data); every
+phase is timed by the code that spends the time; a step's result is what the next step takes, so an engine may run the
+steps as one operator or each as its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hyperslab import blockio, formats
+from hyperslab.array import Array, ArraySink, ArraySource, Header, Scaling, Values
+from hyperslab.blockio import Written
+from hyperslab.errors import BlockError, HyperslabError
+from hyperslab.function import FunctionRef
+from hyperslab.pipeline import PRIMARY, Boundary, Fold, Step
+from hyperslab.slab import Hyperslab
+from hyperslab.sources import Piece
+from hyperslab.span import Phase, recording, span
+
+Status = Literal["done", "failed", "lost", "timeout"]
+PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One block's worth of work. Small: everything that tasks share is in the Job."""
+
+    id: int
+    whole: int
+    "Index of the array it belongs to."
+    core: Hyperslab
+    "The block, in the whole, without halo."
+    pad: tuple[tuple[int, int], ...]
+    "Halo voxels per axis that lie beyond the array's edge and are made up by the boundary rule."
+    reads: tuple[tuple[Piece, ...], ...]
+    "Per input, the parts of the block with its halo, and which source holds them."
+    output: str
+    "Name of the file it writes, '' for none or for a region of a volume."
+    bytes_read: int
+    bytes_written: int
+    bytes_peak: int
+    "Upper bound of the memory it needs."
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """Where blocks go."""
+
+    folder: str
+    format: str
+    volumes: tuple[tuple[ArraySink, str], ...] = ()
+    "Per whole, its sink and the path of its unfinished file; empty when every block is a file."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """What all tasks of a stage share. Sent to every worker once."""
+
+    inputs: Mapping[str, tuple[ArraySource, ...]]
+    headers: tuple[Header, ...]
+    "Of every whole."
+    scalings: tuple[Scaling | None, ...]
+    "Of every whole: what a file of stored values must say to keep their meaning."
+    values: Values
+    boundary: Boundary
+    halo: tuple[int, ...]
+    scale: tuple[int, ...]
+    steps: tuple[Step, ...]
+    fold: FunctionRef | None = None
+    fold_depth: int = 0
+    "0: the fold itself; 1: its prior; 2: the prior's prior ..."
+    prior: Any = None
+    "Result of the stage before, handed to the fold as `prior`."
+    output: Output | None = None
+
+    def load_fold(self) -> Fold | None:
+        """The fold of this stage."""
+        fold: Fold | None = self.fold.load() if self.fold else None
+        for _ in range(self.fold_depth):
+            fold = fold.prior if fold else None
+        return fold
+
+    def label(self, task: Task) -> str:
+        """Where a task's first input lies: path[region]."""
+        pieces = task.reads[0]
+        source = self.inputs[PRIMARY][pieces[0].source]
+        name = f"{source.url}::{source.name}" if source.name else source.url
+        return (
+            f"{name}{pieces[0].slab}" if len(pieces) == 1 else f"{name} and {len(pieces) - 1} more, block {task.core}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task failed, in words, and where."""
+
+    error: str
+    "Name of the exception, or of what ended the worker."
+    message: str
+    where: str
+    permanent: bool = False
+    "True when another attempt cannot succeed."
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one attempt at one task."""
+
+    task: int
+    attempt: int
+    status: Status
+    failure: Failure | None = None
+    value: Any = None
+    "What the fold's lift made of the block."
+    outputs: tuple[Written, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    slot: str = ""
+    max_rss: int = 0
+    "Peak resident memory of the worker so far, bytes."
+
+
+@dataclass(slots=True)
+class State:
+    """What one step hands to the next."""
+
+    task: Task
+    blocks: list[Array] = field(default_factory=list)
+    "One per input, the first being worked on."
+    phases: list[Phase] = field(default_factory=list)
+    failure: Failure | None = None
+    value: Any = None
+    outputs: tuple[Written, ...] = ()
+
+
+StepFunction = Callable[[Any], Any]
+
+
+def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
+    """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together unless stepwise."""
+    last = _write if job.output else _lift
+    maps = (functools.partial(_map, number=i) for i in range(len(job.steps)))
+    chain: list[Callable[..., None]] = [_read, *maps, last]
+    guarded: list[StepFunction] = [functools.partial(_guarded, job, step) for step in chain]
+    if stepwise:
+        return (_Chain((State, guarded[0])), *guarded[1:-1], _Chain((guarded[-1], _outcome)))
+    return (_Chain((State, *guarded, _outcome)),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    steps: tuple[StepFunction, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> State:
+    """Run one step; what it raises becomes the state's failure. Only Ctrl-C passes through."""
+    if state.failure is None:
+        with recording() as phases:
+            try:
+                step(job, state)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001  # a failure is data, also sys.exit()
+                state.failure = describe_failure(error, job.label(state.task))
+        state.phases += phases
+    return state
+
+
+def _outcome(state: State) -> Outcome:
+    status: Status = "failed" if state.failure else "done"
+    return Outcome(
+        state.task.id, state.task.attempt, status, state.failure, state.value, state.outputs, tuple(state.phases)
+    )
+
+
+def describe_failure(error: BaseException, where: str) -> Failure:
+    """An exception as data, with the sentence that a user reads."""
+    name = type(error).__name__
+    if isinstance(error, SystemExit):
+        message = f"the function called sys.exit({error.code!r}); let it return a block or raise an exception"
+    elif isinstance(error, MemoryError):
+        message = f"out of memory ({error}); use smaller blocks or fewer workers" if str(error) else "out of memory"
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    elif isinstance(error, HyperslabError):
+        message = str(error)
+    else:
+        message = f"{name}: {error}" if str(error) else name
+    text = "".join(traceback.format_exception(error))
+    return Failure(name, message, where, isinstance(error, HyperslabError), text)
+
+
+def _read(job: Job, state: State) -> None:
+    task = state.task
+    shape = tuple(n + 2 * h - low - high for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True))
+    for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
+        block = _assemble(sources, pieces, shape, job.values)
+        if any(low or high for low, high in task.pad):
+            block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
+        state.blocks.append(block)
+
+
+def _assemble(sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values) -> Array:
+    """The block that the pieces make; one piece is the block itself and is not copied."""
+    source = sources[pieces[0].source]
+    if len(pieces) == 1:
+        return blockio.read(source, pieces[0].slab, values=values)
+    stored = np.empty([shape[a] for a in source.axes], source.dtype(values))
+    block = stored.transpose(np.argsort(source.axes))
+    for piece in pieces:
+        blockio.read(sources[piece.source], piece.slab, out=block[piece.place.slices()], values=values)
+    return block
+
+
+def _map(job: Job, state: State, number: int) -> None:
+    step, block = job.steps[number], state.blocks[0]
+    function = step.ref.load()
+    with span("compute"):
+        result = np.asarray(_call(function, step.ref.params, job, state))
+    state.blocks[0] = _checked(result, block, step, job, state.task)
+
+
+def _call(function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any) -> Any:
+    others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
+    if _wants_slab(function):
+        more["slab"] = state.task.core
+    return function(state.blocks[0], **others, **params, **more)
+
+
+@functools.lru_cache(maxsize=256)
+def _wants_slab(function: Callable[..., Any]) -> bool:
+    try:
+        return "slab" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature has no such parameter
+        return False
+
+
+def _checked(result: Array, block: Array, step: Step, job: Job, task: Task) -> Array:
+    """The result in native byte order, if it is the block that the step promised. Raises BlockError."""
+    expected = np.dtype(step.dtype) if step.dtype else block.dtype
+    if result.dtype.newbyteorder("=") != expected:
+        raise BlockError(
+            f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype} if that is meant, "
+            "or convert the block before returning it"
+        )
+    scale = step.scale or (1,) * block.ndim
+    shape = tuple(math.ceil(n / s) for n, s in zip(block.shape, scale, strict=True))
+    if result.shape not in (shape, task.core.count if not step.scale else shape):
+        raise BlockError(
+            f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped function keeps its "
+            "block's shape; use a fold (hyperslab.Fold) for values of another shape"
+        )
+    return result.astype(expected, copy=False)
+
+
+def _trimmed(job: Job, task: Task, block: Array) -> Array:
+    """The block without its halo, unless the function has cut it off already."""
+    if not any(job.halo) or block.shape == task.core.count:
+        return block
+    return block[tuple(slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True))]
+
+
+def _write(job: Job, state: State) -> None:
+    output, task = job.output, state.task
+    assert output is not None
+    block = _trimmed(job, task, state.blocks[0])
+    if output.volumes:
+        sink, partial = output.volumes[task.whole]
+        state.outputs = (blockio.write_region(sink, partial, output_region(job, task), block),)
+    else:
+        sink = block_sink(job, task, block.shape, block.dtype)
+        state.outputs = (blockio.write(sink, block),)
+    state.blocks.clear()
+
+
+def output_region(job: Job, task: Task) -> Hyperslab:
+    """The region of the output volume that a task fills."""
+    start = tuple(a // s for a, s in zip(task.core.start, job.scale, strict=True))
+    return Hyperslab(start, tuple(math.ceil(n / s) for n, s in zip(task.core.count, job.scale, strict=True)))
+
+
+def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArraySink:
+    """The file of one block, with the header that keeps its voxels where they are in the whole."""
+    output = job.output
+    assert output is not None
+    header = scaled_header(job.headers[task.whole].for_slab(task.core), job.scale)
+    path = os.path.join(output.folder, task.output)
+    return formats.module(formats.format_of_name(path)).sink(path, shape, dtype, header, job.scalings[task.whole])
+
+
+def scaled_header(header: Header, scale: Sequence[int]) -> Header:
+    """The header after every `scale` voxels became one: its centre is the middle of theirs."""
+    if all(s == 1 for s in scale):
+        return header
+    return header.moved([(s - 1) / 2 for s in scale], scale)
+
+
+def _lift(job: Job, state: State) -> None:
+    fold = job.load_fold()
+    assert fold is not None
+    assert job.fold is not None
+    state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
+    more = {"prior": job.prior} if fold.prior is not None else {}
+    with span("compute"):
+        state.value = _call(fold.lift, job.fold.params if job.fold_depth == 0 else {}, job, state, **more)
+    state.blocks.clear()
+
+
+def retried(task: Task) -> Task:
+    """The same task, one attempt later."""
+    return replace(task, attempt=task.attempt + 1)
+
+
+def with_prior(job: Job, prior: Any) -> Job:
+    """The same job, knowing the result of the stage before."""
+    return replace(job, prior=prior)

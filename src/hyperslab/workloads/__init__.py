@@ -1,0 +1,126 @@
+"""The built-in functions: what `hyperslab run NAME` adds to a pipeline.
+
+Each is a module with `build(pipeline, **params)`, which adds maps or a reduction and never a write, a line SUMMARY,
+and PARAMS, which describes its parameters. They are imported at first use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hyperslab.errors import UsageError
+from hyperslab.pipeline import Pipeline
+
+BUILTINS: Mapping[str, str] = {
+    "increment": "hyperslab.workloads.increment",
+    "histogram": "hyperslab.workloads.histogram",
+    "histogram-python": "hyperslab.workloads.histogram_python",
+    "stats": "hyperslab.workloads.stats",
+    "smooth": "hyperslab.workloads.smooth",
+    "downsample": "hyperslab.workloads.downsample",
+}
+"Name of every built-in and the module that holds it."
+
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a word"}
+_PLURALS = {int: "integers", float: "numbers"}
+
+
+def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
+    """The pipeline with a built-in at its end. Raises UsageError for a wrong name, parameter, type or input."""
+    if name not in BUILTINS:
+        raise UsageError(
+            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}: {', '.join(BUILTINS)}"
+        )
+    if len(pipeline.inputs) > 1:
+        raise UsageError(f"the built-in '{name}' takes one input; leave out {', '.join(list(pipeline.inputs)[1:])}")
+    module = importlib.import_module(BUILTINS[name])
+    hints = typing.get_type_hints(module.build)
+    known = list(inspect.signature(module.build).parameters)[1:]
+    for param, value in params.items():
+        if param not in known:
+            raise UsageError(
+                f"--param {param}: '{name}' has no such parameter{_suggest(param, known)}; it has {_and(known)}"
+            )
+        if not _fits(value, hints[param]):
+            raise UsageError(f"--param {param}={_shown(value)}: give {_words(hints[param])}: {module.PARAMS[param]}")
+    built: Pipeline = module.build(pipeline, **params)
+    return built
+
+
+def parse_params(texts: Sequence[str]) -> dict[str, Any]:
+    """['sigma=1.5', 'factor=2,2,1'] as {'sigma': 1.5, 'factor': (2, 2, 1)}. Raises UsageError.
+
+    Values are integers, numbers, true or false, or several of them joined by commas; anything else is text.
+    """
+    params: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--param {text}: write it as name=value")
+        if name in params:
+            raise UsageError(f"--param {name} is given twice")
+        params[name] = _parse(value)
+    return params
+
+
+def _parse(text: str) -> Any:
+    if "," in text:
+        parts = [_parse_one(part) for part in text.split(",") if part]
+        return text if any(isinstance(part, str) for part in parts) else tuple(parts)
+    return _parse_one(text)
+
+
+def _parse_one(text: str) -> int | float | bool | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; an integer is a number, true and false are neither."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(_fits(value, choice) for choice in args)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        each = args[:1] * len(value) if args[-1] is Ellipsis else args
+        return len(each) == len(value) and all(map(_fits, value, each))
+    if isinstance(value, bool) or hint is bool:
+        return isinstance(value, bool) and hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _words(hint: Any) -> str:
+    """An annotated type in words."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_words(choice) for choice in args if choice is not types.NoneType)
+    if origin is tuple:
+        many = "" if args[-1] is Ellipsis else f"{len(args)} "
+        return f"{many}{_PLURALS[args[0]]} joined by commas"
+    return _WORDS[hint]
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _suggest(given: str, known: typing.Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names) if names else "none"

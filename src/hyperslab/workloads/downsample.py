@@ -1,0 +1,91 @@
+"""downsample: the mean of every group of neighbouring voxels along the first three axes.
+
+A group at the far edge may have fewer voxels: its mean is over those present. Sums of integers are exact, those of
+floats are in float64 and in an order that does not depend on the block, so that every partition gives the same values.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab import kernels
+from hyperslab.array import Array
+from hyperslab.errors import UsageError
+from hyperslab.partition import Layout, Rule, cut
+from hyperslab.pipeline import Pipeline
+from hyperslab.plan import output_dtype
+
+SUMMARY = "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
+PARAMS: Mapping[str, str] = {
+    "factor": "voxels that become one, the same along the first three axes or one for each of them"
+}
+SPATIAL_AXES = 3
+MOST_VOXELS = 2**20
+"In a group: the sum of so many 32-bit integers is still exact in float64."
+_PIECE_NBYTES = 2**20
+
+
+def build(pipeline: Pipeline, factor: int | tuple[int, ...] = 2) -> Pipeline:
+    """Add the step; a fourth axis is kept. Raises UsageError."""
+    dtype, ndim = output_dtype(pipeline), pipeline.source.ndim
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise UsageError(f"downsample needs real numbers of up to 64 bits, not {dtype}")
+    merged = min(SPATIAL_AXES, ndim)
+    factors = factor if isinstance(factor, tuple) else (factor,) * merged
+    if len(factors) != merged or min(factors) < 1 or math.prod(factors) > MOST_VOXELS:
+        raise UsageError(
+            f"--param factor={factor}: give one integer of at least 1, or {merged} of them; "
+            f"together they may merge {MOST_VOXELS} voxels"
+        )
+    scale = (*factors, *(1,) * (ndim - merged))
+    name = "float64" if dtype.char == "d" else "float32"
+    return pipeline.map(block_mean, {"factors": scale}, dtype=name, scale=scale, temporaries=0.5)
+
+
+def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
+    """Means over groups of `factors` voxels per axis, groups starting at the block's first voxel.
+
+    Returns ceil(n / factor) voxels per axis, float64 for float64 and float32 for all else.
+    """
+    order = kernels.storage_order(block)
+    stored, by_axis = block.transpose(order), [factors[axis] for axis in order]
+    dtype = np.float64 if block.dtype.char == "d" else np.float32
+    means = np.empty([math.ceil(n / f) for n, f in zip(stored.shape, by_axis, strict=True)], dtype)
+    means = means.transpose(np.argsort(order))
+    for box in cut(Layout(block.shape, order, block.itemsize, None), Rule("bytes", (_PIECE_NBYTES,)), 0, factors):
+        low, high = box.bounds
+        place = tuple(slice(a // f, math.ceil(z / f)) for a, z, f in zip(low, high, factors, strict=True))
+        means[place] = _means(block[box.slices()], factors)
+    return means
+
+
+def _means(part: Array, factors: Sequence[int]) -> Array:
+    present = [np.minimum(f, n - np.arange(0, n, f)) for n, f in zip(part.shape, factors, strict=True)]
+    return np.asarray(_sums(part, factors) / functools.reduce(np.multiply.outer, present))
+
+
+def _sums(part: Array, factors: Sequence[int]) -> Array:
+    """float64 sums over the groups; 64-bit integers in two halves of 32 bits, so that nothing overflows."""
+    if part.dtype.kind in "iu" and part.dtype.itemsize == 8:
+        high, low = part >> part.dtype.type(32), part & part.dtype.type(2**32 - 1)
+        return np.asarray(_add_up(high, factors, np.int64) * 2.0**32 + _add_up(low, factors, np.int64))
+    return _add_up(part, factors, np.float64 if part.dtype.kind == "f" else np.int64)
+
+
+def _add_up(part: Array, factors: Sequence[int], dtype: Any) -> Array:
+    """Sums over the groups, along the last axis first: an order that memory layouts and blocks do not change."""
+    sums = part.astype(dtype, casting="unsafe")
+    for axis, factor in reversed(list(enumerate(factors))):
+        if factor > 1:
+            lines = np.moveaxis(sums, axis, 0)
+            added = lines[::factor].copy(order="K")
+            for offset in range(1, min(factor, len(lines))):
+                taken = lines[offset::factor]
+                added[: len(taken)] += taken
+            sums = np.moveaxis(added, 0, axis)
+    return sums

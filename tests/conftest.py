@@ -1,0 +1,40 @@
+"""What all tests share: hypothesis profiles, the folder of extra real files, and a loud list of what was skipped."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(scope="session")
+def extra_data() -> Path:
+    """The folder of extra real files, which may hold any number of any format."""
+    named = os.environ.get("HYPERSLAB_EXTRA_DATA")
+    if not named:
+        pytest.skip("no extra real files; set HYPERSLAB_EXTRA_DATA to a folder of NIfTI and HDF5 files")
+    folder = Path(named)
+    assert folder.is_dir(), f"HYPERSLAB_EXTRA_DATA names {folder}, which is not a directory"
+    return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each reason for a skip, with what to do about it, so that none goes unnoticed."""
+    reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    if not reasons:
+        return
+    terminalreporter.section(f"NOT TESTED HERE: {reasons.total()} skipped", sep="!", red=True, bold=True)
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{count:5d} x {reason}")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")

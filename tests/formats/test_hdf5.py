@@ -1,0 +1,290 @@
+"""HDF5: the conformance suite on real files, and datasets of every layout that h5py writes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperslab import blockio, formats
+from hyperslab.array import Array, Header, Values
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import hdf5
+from hyperslab.slab import Hyperslab
+from hyperslab.testing import FormatTests
+from hyperslab.testing.formats import assert_same, slabs
+from tests.formats.files import DATA, real_files
+
+DTYPES = ["i1", "u1", "<i2", ">i2", "<u2", "<i4", ">u4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"compression": "gzip"},
+    {"shuffle": True},
+    {"compression": "gzip", "shuffle": True},
+    {"compression": "gzip", "shuffle": True, "fletcher32": True},
+    {"compression": "lzf"},
+]
+LAYOUT = DATA / "hdf5" / "layout"
+
+
+@lru_cache(maxsize=512)
+def whole(path: str, name: str) -> Array:
+    with h5py.File(path, "r", locking=False) as file:
+        return np.asarray(file[name][()])
+
+
+class TestHdf5(FormatTests):
+    @pytest.fixture(params=real_files("hdf5"))
+    def path(self, request: pytest.FixtureRequest) -> Path:
+        return Path(request.param)
+
+    def companions(self, path: Path) -> list[Path]:
+        return list(path.parent.glob("1_*.h5")) if path.name == "1_vds.h5" else []
+
+    def reference(self, url: str, slab: Hyperslab, values: Values) -> Array:
+        path, name = formats.split_url(url)
+        with h5py.File(path, "r", locking=False) as file:
+            dataset = file[name]
+            if slab.size == 0:
+                return np.empty(slab.count, dataset.dtype)
+            if dataset.size > 2**24:
+                low, high = slab.bounds
+                forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
+                block: Array = dataset[forward][tuple(slice(None, None, int(np.sign(s))) for s in slab.stride)]
+                return block
+        return np.asarray(whole(path, name)[slab.slices()])
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """A shape and the arguments of create_dataset: contiguous or chunked, in any combination of filters."""
+    shape = draw(st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple))
+    options: dict[str, Any] = {"dtype": draw(st.sampled_from(DTYPES))}
+    if draw(st.booleans()):
+        options["fillvalue"] = draw(st.integers(-5, 5) if "u" not in options["dtype"] else st.integers(0, 5))
+    if draw(st.integers(0, 3)):
+        options["chunks"] = tuple(draw(st.integers(1, n)) for n in shape)
+        options["maxshape"] = draw(st.sampled_from([shape, (None,) * len(shape)]))
+        options |= draw(st.sampled_from(FILTERS))
+    return shape, options
+
+
+@given(data=st.data(), dataset=datasets(), libver=st.sampled_from(["earliest", "latest", "v110"]))
+@settings(max_examples=200, deadline=None)
+def test_any_dataset_reads_as_h5py_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject,
+    dataset: tuple[tuple[int, ...], dict[str, Any]], libver: str,
+) -> None:  # fmt: skip
+    shape, options = dataset
+    path = tmp_path_factory.mktemp("hdf5") / "any.h5"
+    parts = data.draw(st.lists(slabs(shape), max_size=3))
+    with h5py.File(path, "w", libver=libver) as file:
+        made = file.create_dataset("group/values", shape, **options)
+        values = np.random.default_rng(7).integers(0, 120, shape).astype(made.dtype)
+        for part in parts:
+            low, high = part.bounds
+            box = tuple(map(slice, low, high))
+            made[box] = values[box]
+        expected = made[()]
+    source, slab = formats.open_source(str(path)), data.draw(slabs(shape))
+    assert_same(blockio.read(source, slab), expected[slab.slices()])
+    exact = not options.keys() & {"fletcher32"} and options.get("compression") != "lzf"
+    assert (source.chunks is not None) or not exact or "edge" in source.reason, source.reason
+
+
+def eligibility(path: Path, name: str) -> str | None:
+    with h5py.File(path, "r", locking=False) as file:
+        return hdf5.eligible(file[name])
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "reason"),
+    [
+        ("deflate.h5", "Dataset1", None),
+        ("h5repack_filters.h5", "dset_shuffle", None),
+        ("h5repack_filters.h5", "dset_fletcher32", "fletcher32"),
+        ("h5repack_filters.h5", "dset_nbit", "plain numbers"),
+        ("h5repack_soffset.h5", "dset_scaleoffset", "scaleoffset"),
+        ("h5repack_szip.h5", "dset_szip", "szip"),
+        ("vds/1_vds.h5", "vds_dset", "virtual"),
+    ],
+)
+def test_real_datasets_are_eligible_or_say_why_not(file: str, name: str, reason: str | None) -> None:
+    found = eligibility(LAYOUT / file, name)
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_made_datasets_are_eligible_or_say_why_not(tmp_path: Path) -> None:
+    path = tmp_path / "kinds.h5"
+    with h5py.File(path, "w") as file:
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((4,))
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I32LE, space, compact)
+        file.create_dataset("external", (4,), "i4", external=[("raw.bin", 0, 16)])
+        file.create_dataset("null", data=h5py.Empty("f4"))
+        file.create_dataset("scalar", data=1.0)
+        file.create_dataset("bool", data=[True, False])
+        file.create_dataset("enum", (3,), h5py.enum_dtype({"a": 1}, "i4"))
+        file.create_dataset("compound", (3,), [("a", "i4")])
+        file.create_dataset("complex", (3,), "c8")
+        file.create_dataset("opaque", (3,), "V5")
+    words = {"compact": "compact", "external": "external", "null": "no elements", "scalar": "single value"}
+    for name in ("compact", "external", "null", "scalar", "bool", "enum", "compound", "complex", "opaque"):
+        assert words.get(name, "plain numbers") in str(eligibility(path, name))
+
+
+def test_a_user_block_is_left_to_h5py(tmp_path: Path) -> None:
+    path = tmp_path / "block.h5"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["data"] = np.arange(10)
+    source = formats.open_source(str(path))
+    assert "user block" in source.reason
+    assert_same(blockio.read(source, Hyperslab((9,), (5,), (-2,))), np.arange(10)[9::-2])
+
+
+def test_chunks_that_skip_a_filter_are_left_to_h5py(tmp_path: Path) -> None:
+    path, values = tmp_path / "mask.h5", np.arange(16, dtype="<i4")
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("data", (16,), "<i4", chunks=(8,), compression="gzip")
+        dataset[:] = values
+        dataset.id.write_direct_chunk((8,), values[8:].tobytes(), filter_mask=1)
+    source = formats.open_source(str(path))
+    assert "skip a filter" in source.reason
+    assert_same(blockio.read(source, Hyperslab.full((16,))), values)
+
+
+def test_unfiltered_edge_chunks_are_left_to_h5py(tmp_path: Path) -> None:
+    path, values = tmp_path / "edge.h5", np.arange(12, dtype="<i4")
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("data", (12,), "<i4", chunks=(8,), shuffle=True)
+        dataset[:] = values
+    source = formats.open_source(str(path))
+    assert "edge" in source.reason
+    assert_same(blockio.read(source, Hyperslab.full((12,))), values)
+
+
+@pytest.mark.parametrize("order", [["deflate", "shuffle"], ["deflate", "deflate"]])
+def test_filters_in_unusual_order(tmp_path: Path, order: list[str]) -> None:
+    path, values = tmp_path / "order.h5", np.random.default_rng(1).integers(0, 50, (16, 6)).astype("<u4")
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_chunk((4, 6))
+    for name in order:
+        creation.set_deflate(6) if name == "deflate" else creation.set_shuffle()
+    with h5py.File(path, "w") as file:
+        h5py.h5d.create(file.id, b"data", h5py.h5t.STD_U32LE, h5py.h5s.create_simple((16, 6)), creation)
+        file["data"][...] = values
+    source = formats.open_source(str(path))
+    assert [codec.name for codec in source.codecs] == order
+    assert_same(blockio.read(source, Hyperslab((15, 5), (8, 3), (-2, -2))), values[15::-2, 5::-2])
+
+
+def test_never_written_datasets_hold_the_fill_value(tmp_path: Path) -> None:
+    path = tmp_path / "empty.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("contiguous", (5, 4), ">f4", fillvalue=-3.5)
+        file.create_dataset("chunked", (5, 4), "<i2", fillvalue=7, chunks=(2, 2), compression="gzip")
+    for name, fill in (("contiguous", -3.5), ("chunked", 7)):
+        source = formats.open_source(f"{path}::{name}")
+        assert source.chunks is not None
+        assert len(source.chunks) == 0
+        assert blockio.read_nbytes(source, Hyperslab.full((5, 4))) == 0
+        assert (blockio.read(source, Hyperslab.full((5, 4))) == fill).all()
+
+
+def test_dimensions_are_named_by_labels_and_scales(tmp_path: Path) -> None:
+    path = tmp_path / "named.h5"
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset("field", data=np.zeros((2, 3, 4)))
+        file["lat"] = np.arange(3)
+        file["lat"].make_scale("latitude")
+        dataset.dims[0].label = "time"
+        dataset.dims[1].attach_scale(file["lat"])
+    source = formats.open_source(str(path))
+    assert source.name == "/field", "a dimension scale is not a candidate"
+    assert source.dims == ("time", "lat", "dim_2")
+
+
+def test_the_dataset_has_to_be_named_where_there_are_several(tmp_path: Path) -> None:
+    path = tmp_path / "many.h5"
+    with h5py.File(path, "w") as file:
+        for i in range(25):
+            file[f"group/array{i:02d}"] = np.zeros(3)
+        file["word"] = "text"
+    with pytest.raises(UsageError, match=r"holds 25 arrays.*::NAME.*array19 and 5 more"):
+        formats.open_source(str(path))
+    with pytest.raises(UsageError, match="holds no 'nowhere'"):
+        formats.open_source(f"{path}::nowhere")
+    with pytest.raises(UsageError, match="is a group"):
+        formats.open_source(f"{path}::group")
+    with pytest.raises(FormatError, match="not numbers"):
+        formats.open_source(f"{path}::word")
+
+
+def test_packed_values_are_said_to_be_as_stored() -> None:
+    path, values = DATA / "minc" / "small.mnc", "image-max and image-min"
+    source = formats.open_source(f"{path}::/minc-2.0/image/0/image")
+    assert all(word in source.reason for word in values.split(" and "))
+
+
+def test_written_blocks_carry_their_affine(tmp_path: Path) -> None:
+    affine, values = np.diag([2.0, 3.0, 4.0, 1.0]), np.arange(24, dtype="f2").reshape(2, 3, 4)
+    parent = tmp_path / "parent.h5"
+    blockio.write(hdf5.sink(str(parent), values.shape, values.dtype, Header(base_affine=affine)), values)
+    source = formats.open_source(str(parent))
+    np.testing.assert_array_equal(source.header.affine, affine)
+    slab = Hyperslab((1, 2, 0), (1, 2, 2), (1, -1, 2))
+    block = blockio.read(source, slab)
+    sink = hdf5.sink(str(tmp_path / "block.h5"), block.shape, block.dtype, source.header.for_slab(slab))
+    first, second = blockio.write(sink, block), blockio.write(sink, block)
+    assert first == second, "the same array gives the same bytes"
+    with h5py.File(sink.path) as file:
+        assert_same(file["data"][()], values[slab.slices()])
+        np.testing.assert_array_equal(file["data"].attrs["affine"] @ [0, 1, 1, 1], affine @ [1, 1, 2, 1])
+
+
+def test_a_place_without_an_affine_is_counted_in_voxels(tmp_path: Path) -> None:
+    path = tmp_path / "plain.h5"
+    with h5py.File(path, "w") as file:
+        file["data"] = np.zeros((4, 4))
+    header = formats.open_source(str(path)).header.for_slab(Hyperslab((2, 3), (1, 1)))
+    assert header.affine is not None
+    np.testing.assert_array_equal(header.affine @ [0, 0, 0, 1], [2, 3, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", ["O", "M8[s]", "U4"])
+def test_what_hdf5_cannot_hold_is_refused(dtype: str) -> None:
+    with pytest.raises(UsageError, match="convert the block"):
+        hdf5.sink("/nowhere/out.h5", (3,), np.dtype(dtype), Header())
+
+
+def test_a_truncated_file_is_a_format_error(tmp_path: Path) -> None:
+    path = tmp_path / "short.h5"
+    with h5py.File(path, "w") as file:
+        file["data"] = np.zeros(10000)
+    path.write_bytes(path.read_bytes()[:-5000])
+    with pytest.raises(FormatError, match=r"short\.h5.*truncated"):
+        formats.open_source(str(path))
+
+
+def test_a_corrupt_chunk_is_named(tmp_path: Path) -> None:
+    path, values = tmp_path / "rot.h5", np.random.default_rng(3).integers(0, 9, (20, 20)).astype("i4")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=values, chunks=(10, 10), compression="gzip")
+    source = formats.open_source(str(path))
+    assert source.chunks is not None
+    raw = bytearray(path.read_bytes())
+    offset, nbytes = int(source.chunks.offset[3]), int(source.chunks.nbytes[3])
+    for damage in (bytes(nbytes), raw[offset : offset + 10] + bytes(nbytes - 10)):
+        path.write_bytes(raw[:offset] + damage + raw[offset + nbytes :])
+        damaged = formats.open_source(str(path))
+        good = Hyperslab((0, 0), (10, 20))
+        assert_same(blockio.read(damaged, good), values[good.slices()])
+        with pytest.raises(FormatError, match=rf"rot\.h5::/data: the chunk at byte {offset} .*deflate"):
+            blockio.read(damaged, Hyperslab.full((20, 20)))

@@ -1,0 +1,271 @@
+"""NIfTI: the conformance suite on real files, and images of every kind that nibabel writes."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import nibabel
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperslab import blockio, formats
+from hyperslab.array import Array, Header, Scaling, Values
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import nifti
+from hyperslab.slab import Hyperslab
+from hyperslab.testing import FormatTests
+from hyperslab.testing.formats import assert_same, slabs
+from tests.formats.files import DATA, real_files
+
+nib: Any = nibabel
+"Its functions carry no types."
+
+DTYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"]
+RGB = np.dtype([("R", "u1"), ("G", "u1"), ("B", "u1")])
+
+
+@lru_cache(maxsize=4)
+def whole(url: str, values: Values) -> Array:
+    proxy = nib.load(url).dataobj
+    return np.asanyarray(proxy) if values == "real" else np.asanyarray(proxy.get_unscaled())
+
+
+class TestNifti(FormatTests):
+    @pytest.fixture(params=real_files("nifti"))
+    def path(self, request: pytest.FixtureRequest) -> Path:
+        return Path(request.param)
+
+    def reference(self, url: str, slab: Hyperslab, values: Values) -> Array:
+        block: Array = whole(url, values)[slab.slices()]
+        return block
+
+    def test_affines_are_nibabels(self, path: Path) -> None:
+        affine = formats.open_source(str(path)).header.affine
+        assert affine is not None
+        np.testing.assert_array_equal(affine, nib.load(path).affine)
+
+
+def save(path: Path, values: Array, version: int = 1, order: str = "<", slope: float = 1, inter: float = 0) -> Path:
+    """Write an image of exactly these stored values and this scaling."""
+    kind = nib.Nifti1Header if version == 1 else nib.Nifti2Header
+    header: Any = kind(endianness=order)
+    header.set_data_dtype(values.dtype.newbyteorder("="))
+    header.set_data_shape(values.shape)
+    header["scl_slope"], header["scl_inter"] = slope, inter
+    header["vox_offset"] = header.single_vox_offset
+    head = header.binaryblock.ljust(int(header.single_vox_offset), b"\0")
+    data = head + values.astype(values.dtype.newbyteorder("<" if order == "<" else ">")).tobytes(order="F")
+    path.write_bytes(gzip.compress(data, 1) if path.suffix == ".gz" else data)
+    return path
+
+
+def random_values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Any bit patterns but, for floats, no NaN payloads that a conversion could lose."""
+    rng = np.random.default_rng([*shape, dtype.itemsize])
+    if dtype.kind in "fc":
+        return np.asarray(rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype.kind == "c" else 0)).astype(
+            dtype
+        )
+    return rng.integers(0, 256, (*shape, dtype.itemsize), dtype=np.uint8).view(dtype)[..., 0]
+
+
+@given(
+    data=st.data(),
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=7).map(tuple),
+    dtype=st.sampled_from(DTYPES),
+    order=st.sampled_from("<>"),
+    version=st.sampled_from([1, 2]),
+    scaling=st.sampled_from([(1, 0), (0, 3), (np.nan, 1), (1, -2.5), (0.3, 0), (1e-3, 7.25), (-2, 1)]),
+    suffix=st.sampled_from([".nii", ".nii", ".nii.gz"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_image_reads_as_nibabel_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shape: tuple[int, ...], dtype: str, order: str,
+    version: int, scaling: tuple[float, float], suffix: str,
+) -> None:  # fmt: skip
+    values = random_values(shape, np.dtype(dtype))
+    path = save(tmp_path_factory.mktemp("image") / f"image{suffix}", values, version, order, *scaling)
+    source, slab = formats.open_source(str(path)), data.draw(slabs(shape))
+    image = nib.load(path)
+    assert_same(blockio.read(source, slab, values="stored"), values[slab.slices()])
+    assert_same(blockio.read(source, slab, values="real"), np.asanyarray(image.dataobj)[slab.slices()])
+
+
+def test_a_scaling_that_overflows_float64_widens_as_nibabel_does(tmp_path: Path) -> None:
+    path = save(tmp_path / "wide.nii", np.arange(8, dtype="i8") * 2**59, 2, "<", 1e300, 0)
+    source = formats.open_source(str(path))
+    assert_same(blockio.read(source, Hyperslab.full((8,))), np.asanyarray(nib.load(path).dataobj))
+
+
+def test_colours_are_structured_values(tmp_path: Path) -> None:
+    values = random_values((5, 4, 3), np.dtype("V3")).view(RGB)
+    path = tmp_path / "colours.nii"
+    nib.Nifti1Image(values, np.eye(4)).to_filename(path)
+    slab = Hyperslab((4, 0, 2), (2, 4, 2), (-3, 1, -1))
+    assert_same(blockio.read(formats.open_source(str(path)), slab), values[slab.slices()])
+
+
+def test_suffix_and_content_may_disagree(tmp_path: Path) -> None:
+    values = np.arange(60, dtype="i2").reshape(3, 4, 5)
+    packed = save(tmp_path / "image.nii.gz", values).rename(tmp_path / "packed.nii")
+    plain = save(tmp_path / "image.nii", values).rename(tmp_path / "plain.nii.gz")
+    for path in (packed, plain):
+        assert_same(blockio.read(formats.open_source(str(path)), Hyperslab.full((3, 4, 5))), values)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 100, 347, 351, 352, 500])
+def test_truncated_images_say_what_is_missing(tmp_path: Path, keep: int) -> None:
+    path = save(tmp_path / "short.nii", np.zeros((10, 10), "i2"))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FormatError, match=r"short\.nii") as raised:
+        formats.open_source(str(path))
+    if keep >= 352:
+        assert f"truncated: {552 - keep} bytes missing" in str(raised.value)
+
+
+def test_header_only_images_are_refused(tmp_path: Path) -> None:
+    for suffix in (".nii", ".nii.gz"):
+        path = save(tmp_path / f"head{suffix}", np.zeros((300, 300, 30), "f8"))
+        head = (
+            gzip.compress(gzip.decompress(path.read_bytes())[:352]) if suffix == ".nii.gz" else path.read_bytes()[:352]
+        )
+        path.write_bytes(head)
+        with pytest.raises(FormatError, match="truncated"):
+            formats.open_source(str(path))
+
+
+def test_a_compressed_image_that_ends_early_fails_where_it_is_read(tmp_path: Path) -> None:
+    values = random_values((40, 40, 40), np.dtype("i2"))
+    path = save(tmp_path / "short.nii.gz", values)
+    path.write_bytes(path.read_bytes()[:-20000])
+    source, first = formats.open_source(str(path)), Hyperslab((0, 0, 0), (40, 40, 2))
+    assert_same(blockio.read(source, first), values[first.slices()])
+    with pytest.raises(FormatError, match=r"short\.nii\.gz.*too early or are corrupt"):
+        blockio.read(source, Hyperslab((0, 0, 38), (40, 40, 2)))
+
+
+def test_garbage_in_a_gzip_stream_is_a_format_error(tmp_path: Path) -> None:
+    path = save(tmp_path / "bad.nii.gz", random_values((40, 40, 40), np.dtype("i2")))
+    good = path.read_bytes()
+    path.write_bytes(good[:60000] + bytes(200) + good[60200:])
+    with pytest.raises(FormatError, match=r"bad\.nii\.gz"):
+        blockio.read(formats.open_source(str(path)), Hyperslab.full((40, 40, 40)))
+    path.write_bytes(b"\x1f\x8b" + b"garbage" * 100)
+    with pytest.raises(FormatError, match=r"bad\.nii\.gz"):
+        formats.open_source(str(path))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("datatype", 1), ("datatype", 999), ("vox_offset", 1e9), ("scl_inter", np.nan)]
+)
+def test_headers_that_cannot_be_used_are_refused(tmp_path: Path, field: str, value: float) -> None:
+    path = save(tmp_path / "odd.nii", np.zeros((4, 4), "i2"), slope=2)
+    raw = bytearray(path.read_bytes())
+    header = np.frombuffer(raw, nib.Nifti1Header.template_dtype, count=1)
+    header[field] = value
+    path.write_bytes(raw)
+    with pytest.raises(FormatError, match=r"odd\.nii"):
+        formats.open_source(str(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "remedy"),
+    [
+        ((4, 4), "bool", "uint8"),
+        ((4, 4), "f2", "float32"),
+        ((4, 4), "U3", r"\.h5"),
+        ((1,) * 8, "u1", r"\.h5"),
+        ((4, 0), "u1", r"\.h5"),
+        ((), "u1", r"\.h5"),
+    ],
+)
+def test_what_nifti_cannot_hold_is_refused_with_the_remedy(shape: tuple[int, ...], dtype: str, remedy: str) -> None:
+    with pytest.raises(UsageError, match=remedy):
+        nifti.sink("/nowhere/out.nii", shape, np.dtype(dtype), Header())
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+@pytest.mark.parametrize("dtype", [*DTYPES, ">i2", ">f8"])
+def test_written_blocks_are_images_for_nibabel(tmp_path: Path, suffix: str, dtype: str) -> None:
+    values = random_values((5, 4, 3), np.dtype(dtype))
+    sink = nifti.sink(str(tmp_path / f"block{suffix}"), values.shape, values.dtype, Header())
+    written = blockio.write(sink, values)
+    image: Any = nib.load(sink.path)
+    assert_same(np.asanyarray(image.dataobj), values)
+    assert image.header.endianness == "<"
+    assert written.checksum == blockio.file_checksum(sink.path)
+    assert written.nbytes == Path(sink.path).stat().st_size
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    values = random_values((5, 4, 3), np.dtype("i2"))
+    sinks = [
+        nifti.sink(str(tmp_path / name), values.shape, values.dtype, Header()) for name in ("a.nii.gz", "b.nii.gz")
+    ]
+    assert len({blockio.write(sink, values).checksum for sink in sinks}) == 1
+
+
+def test_long_axes_and_nifti2_parents_give_nifti2(tmp_path: Path) -> None:
+    for shape, header in (
+        ((32768, 2), Header()),
+        ((4, 4, 4, 2), formats.open_source(str(DATA / "mri" / "example_nifti2.nii.gz")).header),
+    ):
+        sink = nifti.sink(str(tmp_path / "block.nii"), shape, np.dtype("u1"), header)
+        blockio.write(sink, np.ones(shape, "u1"))
+        image: Any = nib.load(sink.path)
+        assert isinstance(image, nib.Nifti2Image)
+        assert image.shape == shape
+
+
+def test_scaling_is_kept_when_stored_values_are_written(tmp_path: Path) -> None:
+    source = formats.open_source(str(DATA / "mri" / "functional.nii"))
+    assert source.scaling is not None
+    slab = Hyperslab((1, 2, 0, 3), (5, 6, 3, 4))
+    stored = blockio.read(source, slab, values="stored")
+    sink = nifti.sink(
+        str(tmp_path / "block.nii"), stored.shape, stored.dtype, source.header.for_slab(slab), source.scaling
+    )
+    blockio.write(sink, stored)
+    image: Any = nib.load(sink.path)
+    assert_same(np.asanyarray(image.dataobj), blockio.read(source, slab))
+    plain = nifti.sink(sink.path, stored.shape, stored.dtype, source.header.for_slab(slab))
+    blockio.write(plain, stored)
+    assert_same(np.asanyarray(nib.load(sink.path).dataobj), stored)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_extensions_survive(tmp_path: Path, order: str) -> None:
+    header = nib.Nifti1Header(endianness=order)
+    header.set_data_dtype("i2")
+    image: Any = nib.Nifti1Image(np.zeros((3, 3, 3), "i2"), np.eye(4), header)
+    image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"cut from a whole"))
+    path = tmp_path / "parent.nii"
+    image.to_filename(path)
+    source = formats.open_source(str(path))
+    sink = nifti.sink(str(tmp_path / "block.nii"), (2, 2, 2), np.dtype("i2"), source.header)
+    blockio.write(sink, np.ones((2, 2, 2), "i2"))
+    block: Any = nib.load(sink.path)
+    assert [e.get_content().rstrip(b"\0") for e in block.header.extensions] == [b"cut from a whole"]
+    assert_same(np.asanyarray(block.dataobj), np.ones((2, 2, 2), "i2"))
+
+
+def test_the_scaling_record_holds_what_nibabel_reads() -> None:
+    source = formats.open_source(str(DATA / "mri" / "functional.nii"))
+    proxy: Any = nib.load(DATA / "mri" / "functional.nii").dataobj
+    assert source.scaling == Scaling(proxy.slope, proxy.inter)
+
+
+def test_every_order_of_writing_gives_the_same_file(tmp_path: Path) -> None:
+    values = random_values((6, 5, 4), np.dtype("i2"))
+    sink = nifti.sink(str(tmp_path / "block.nii"), values.shape, values.dtype, Header())
+    checksums = {
+        blockio.write(sink, np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))).checksum
+        for axes in itertools.permutations(range(3))
+    }
+    assert len(checksums) == 1

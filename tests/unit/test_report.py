@@ -1,0 +1,301 @@
+"""The page, the Gantt chart and the picture: what a browser would find in them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from hyperslab.report.gantt import LOST_COLOUR, MAX_BARS, gantt
+from hyperslab.report.html import write_page
+from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
+from hyperslab.report.summary import summarise
+from hyperslab.span import Span, Trace
+
+S = 10**9
+HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
+
+
+def _trace() -> Trace:
+    spans = [
+        Span(0, 0, "n/w0/t0", "read", 2 * S, 3 * S, 4096, S // 2, S // 10),
+        Span(0, 0, "n/w0/t0", "compute", 3 * S, 5 * S, 0, 2 * S, 0),
+        Span(1, 0, "n/w1/t0", "read", 2 * S, 4 * S, 4096, S, -1, lost=True),
+    ]
+    meta = {"start_ns": S, "ready_ns": 2 * S, "end_ns": 6 * S, "labels": [HOSTILE, "block 1"]}
+    return Trace(spans, ["n/w0/t0", "n/w1/t0", "n/w2/t0"], meta=meta)
+
+
+def _many(spans: int, slots: int) -> Trace:
+    """Back-to-back spans with numbers that do not compress."""
+    draw = random.Random(spans)
+    names = [f"node{i // 16:02d}/w{i % 16}/t0" for i in range(slots)]
+    now = dict.fromkeys(names, S)
+    rows = []
+    for i in range(spans):
+        slot, length = names[i % slots], draw.randrange(10**5, 10**8)
+        numbers = (draw.randrange(10**8), draw.randrange(length), draw.randrange(length))
+        kind = ("read", "compute", "write")[i // slots % 3]
+        rows.append(Span(i // 3, 0, slot, kind, now[slot], now[slot] + length, *numbers))
+        now[slot] += length
+    meta = {
+        "start_ns": 0,
+        "ready_ns": S,
+        "end_ns": max(now.values()),
+        "labels": [f"block {i}" for i in range(spans // 3)],
+    }
+    return Trace(rows, names, meta=meta)
+
+
+class _Page(HTMLParser):
+    """What a browser would load, show and run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in {"meta", "link", "img", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def text_of(self, tag: str) -> list[str]:
+        return [text for name, text in self.texts if name == tag]
+
+
+def _written(path: Path, trace: Trace, failures: list[tuple[str, str]] | None = None) -> _Page:
+    facts = {"engine": "processes", HOSTILE: HOSTILE}
+    write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, failures or [])
+    return _Page(path.read_text(encoding="utf-8"))
+
+
+def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
+    page = _written(tmp_path / "report.html", _trace())
+    loads = [attrs[name] for _, attrs in page.tags for name in ("src", "href", "srcset", "data") if name in attrs]
+    assert loads == []
+    policy = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    assert len(policy) == 1
+    assert policy[0] is not None
+    assert policy[0].startswith("default-src 'none'")
+    assert "http" not in policy[0]
+    assert not re.search(r"@import|url\(", "".join(page.text_of("style")))
+
+
+def test_the_page_is_whole_and_alone(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    page = _written(path, _trace())
+    assert page.open == []
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    with pytest.raises(UnicodeEncodeError):
+        write_page(path, _trace(), summarise(_trace()), "broken \ud800", {}, [])
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_text_from_outside_stays_text(tmp_path: Path) -> None:
+    page = _written(tmp_path / "report.html", _trace(), [(HOSTILE, HOSTILE)])
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert page.text_of("h1") == [f"increment {HOSTILE}"]
+    assert page.text_of("title") == [f"increment {HOSTILE}"]
+    assert page.text_of("th").count(HOSTILE) == 2, "one failed task, one fact"
+    assert page.text_of("td").count(HOSTILE) == 2
+    data = [text for tag, text in page.texts if tag == "script" and text.startswith('{"target_id"')]
+    assert len(data) == 1
+    assert HOSTILE in json.dumps(json.loads(data[0])).replace('\\"', '"')
+
+
+def test_the_page_answers_first_then_failures_numbers_chart_and_facts(tmp_path: Path) -> None:
+    page = _written(tmp_path / "report.html", _trace(), [("block 1", "the file is truncated")])
+    assert page.text_of("p")[0].startswith("Ran 2 tasks in 5.00 s on 3 slots.")
+    assert page.text_of("p")[0].endswith("1 task failed.")
+    assert page.text_of("h2") == ["1 failed task", "Numbers", "Every phase of every task", "Provenance"]
+    assert page.text_of("b")[:2] == ["5.00 s", "1.00 s"]
+    assert "the file is truncated" in page.text_of("td")
+    assert "per slot, ready to the end of its last phase, less its busy time" in page.text_of("td")
+
+
+def test_sections_without_content_are_absent(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_page(path, Trace([], []), summarise(Trace([], [])), "nothing", {}, [])
+    page = _Page(path.read_text(encoding="utf-8"))
+    assert page.text_of("h2") == ["Numbers", "Every phase of every task"]
+
+
+def _drawn(trace: Trace) -> Any:
+    """The chart, untyped: its attributes depend on the classes that the chart itself chose."""
+    return gantt(trace)
+
+
+def _bars(chart: Any, name: str) -> dict[str, list[Any]]:
+    return {k: list(v) for k, v in chart.select_one({"name": name}).data_source.data.items()}
+
+
+def test_a_bar_per_span_in_the_lane_of_its_slot() -> None:
+    chart = _drawn(_trace())
+    bars = _bars(chart, "read")
+    assert (bars["lane"], bars["left"], bars["right"]) == ([0], [0.0], [1.0])
+    assert (bars["task"], bars["attempt"], bars["nbytes"]) == ([0], [0], [4096.0])
+    assert (bars["duration_ms"], bars["cpu_ms"], bars["runq_ms"]) == ([1000.0], [500.0], [100.0])
+    assert _bars(chart, "compute")["right"] == [3.0]
+    assert chart.output_backend == "webgl"
+
+
+def test_idle_slots_have_a_lane_and_startup_a_band() -> None:
+    from bokeh.models.annotations import BoxAnnotation
+
+    chart = _drawn(_trace())
+    assert chart.yaxis[0].major_label_overrides == {0: "n/w0/t0", 1: "n/w1/t0", 2: "n/w2/t0"}
+    assert (chart.y_range.end, chart.y_range.start) == (-0.6, 2.6)
+    band = chart.select_one({"type": BoxAnnotation, "level": "underlay"})
+    assert (band.left, band.right) == (-1.0, 0)
+    assert chart.x_range.start < -1.0
+    assert chart.x_range.end > 4.0
+
+
+def test_lost_attempts_are_hatched() -> None:
+    chart = _drawn(_trace())
+    lost, kept = chart.select_one({"name": "read (lost attempt)"}), chart.select_one({"name": "read"})
+    assert (lost.glyph.hatch_pattern, lost.glyph.line_color) == ("/", LOST_COLOUR)
+    assert kept.glyph.hatch_pattern is None
+    assert list(lost.data_source.data["lane"]) == [1]
+    assert np.isnan(lost.data_source.data["runq_ms"][0]), "unknown, not -1"
+    assert [item.label.value for item in chart.legend[0].items] == ["read", "compute", "lost attempt"]
+
+
+def test_hovering_names_the_task() -> None:
+    from bokeh.models.tools import HoverTool
+
+    hover = _drawn(_trace()).select_one({"type": HoverTool})
+    assert hover.formatters["@task"].args["labels"] == [HOSTILE, "block 1"]
+    assert [label for label, _ in hover.tooltips][:4] == ["task", "attempt", "phase", "bytes"]
+    assert len(hover.renderers) == 3
+
+
+def test_a_page_of_100_000_spans_stays_under_ten_megabytes(tmp_path: Path) -> None:
+    trace = _many(100_000, 64)
+    _written(tmp_path / "report.html", trace)
+    assert (tmp_path / "report.html").stat().st_size < 10_000_000
+    chart = _drawn(trace)
+    assert sum(len(_bars(chart, kind)["lane"]) for kind in ("read", "compute", "write")) == 100_000
+    assert chart.below[1:] == [], "nothing was left out, so nothing says so"
+
+
+def test_more_spans_than_bars_are_shaded_and_said() -> None:
+    trace = _many(MAX_BARS + 5000, 7)
+    chart = _drawn(trace)
+    drawn = [_bars(chart, kind) for kind in ("read", "compute", "write")]
+    assert sum(len(bars["lane"]) for bars in drawn) == MAX_BARS
+    shortest_ms = min(min(bars["duration_ms"]) for bars in drawn)
+    limit_ms = sorted((s.end_ns - s.start_ns for s in trace.spans), reverse=True)[MAX_BARS] / 1e6
+    assert shortest_ms >= np.float32(limit_ms)
+    shades = chart.renderers[0].data_source.data
+    covered = np.zeros(7)
+    np.add.at(covered, shades["y"].astype(int), shades["right"] - shades["left"])
+    busy = list(summarise(trace).busy_by_slot_s.values())
+    np.testing.assert_allclose(covered, busy)
+    notes = [item.text for item in chart.below if hasattr(item, "text")]
+    assert len(notes) == 1
+    assert notes[0].startswith("The 100,000 longest of 105,000 spans are drawn")
+
+
+def test_task_names_that_would_bloat_the_page_are_left_out_and_said() -> None:
+    from bokeh.models.tools import HoverTool
+
+    trace = _trace()
+    trace.meta["labels"] = ["x" * 600_000, "y" * 600_000]
+    chart = _drawn(trace)
+    assert chart.select_one({"type": HoverTool}).formatters["@task"].args["labels"] == []
+    assert "Task names are left out" in chart.below[-1].text
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def _steps(svg: str) -> npt.NDArray[np.float64]:
+    """The heights of the steps as shares of the axis, read back from the drawn path."""
+    path = ET.fromstring(svg).findall(f"{SVG}path")[-1].get("d") or ""
+    y = np.array([float(v) for v in re.findall(r"V([\d.]+)H", path)])
+    return (HEIGHT - BOTTOM - y) / (HEIGHT - TOP - BOTTOM)
+
+
+def _texts(svg: str) -> list[str]:
+    return ["".join(text.itertext()) for text in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_a_small_histogram_has_one_step_per_bin() -> None:
+    svg = histogram_svg([0, 1, 2, 3, 4], [1, 5, 0, 2], "intensities", log=False)
+    np.testing.assert_allclose(_steps(svg), np.array([1, 5, 0, 2]) / (5 * 1.05), atol=0.001)
+    assert _texts(svg)[0] == "intensities"
+    assert _texts(svg)[-1] == "8 values in 4 bins"
+    assert {"0", "1", "2", "3", "4"} <= set(_texts(svg))
+
+
+def test_a_logarithmic_axis_shows_a_count_of_one() -> None:
+    svg = histogram_svg([0, 1, 2, 3], [1, 0, 100_000], "t")
+    expected = np.log(np.array([1, EMPTY, 100_000]) / EMPTY) / np.log(105_000 / EMPTY)
+    np.testing.assert_allclose(_steps(svg), expected, atol=0.001)
+    assert _texts(svg)[1:7] == ["1", "10", "100", "10³", "10⁴", "10⁵"]
+
+
+def test_65_536_bins_are_summed_for_display_and_said() -> None:
+    counts = np.random.default_rng(7).integers(1, 10_000, 65_536)
+    svg = histogram_svg(np.arange(65_537), counts, "uint16", log=False)
+    sums = counts.reshape(512, 128).sum(axis=1)
+    np.testing.assert_allclose(_steps(svg) * sums.max() * 1.05, sums, rtol=0.001)
+    assert _texts(svg)[-1].endswith("in 65,536 bins; each step sums 128 bins")
+    assert len(svg) < 30_000
+
+
+def test_empty_ends_are_cut_and_said() -> None:
+    counts = np.zeros(65_536, np.int64)
+    counts[[10, 12]] = 3, 4
+    svg = histogram_svg(np.arange(65_537), counts, "t", log=False)
+    assert _steps(svg).size == 3
+    assert _texts(svg)[-1] == "7 values in 65,536 bins; all lie between 10 and 13"
+
+
+def test_a_histogram_of_nothing_is_drawn() -> None:
+    assert _texts(histogram_svg([0, 1, 2], [0, 0], "t"))[-1] == "no values in 2 bins"
+
+
+def test_negative_and_tiny_ranges_get_round_ticks() -> None:
+    ticks = _texts(histogram_svg([-0.02, -0.01, 0.0, 0.01], [1, 2, 3], "t"))
+    assert {"-0.02", "-0.01", "0", "0.01"} <= set(ticks)
+    assert "-0" not in ticks
+
+
+def test_titles_are_escaped_in_the_picture() -> None:
+    assert _texts(histogram_svg([0, 1], [1], HOSTILE))[0] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("edges", "counts", "message"),
+    [
+        ([0, 1, 2], [1], "a histogram of 1 bin needs 2 edges, not 3"),
+        ([0], [], "a histogram of 0 bins needs 1 edge, not 1"),
+        ([0, 0, 1], [1, 1], "finite and increase"),
+        ([0, float("inf")], [1], "finite and increase"),
+    ],
+)
+def test_a_histogram_that_cannot_be_drawn_is_refused(edges: list[float], counts: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        histogram_svg(edges, counts, "t")

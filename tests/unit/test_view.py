@@ -1,0 +1,64 @@
+"""ArrayView behaves as NumPy's arrays do for every basic index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra.numpy import basic_indices
+
+from hyperslab import blockio, view
+from hyperslab.array import Header, Scaling
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import nifti
+from hyperslab.slab import Hyperslab
+
+VALUES = np.arange(6 * 5 * 4, dtype="u2").reshape(6, 5, 4)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("view") / "image.nii"
+    header = Header(base_affine=np.diag([2.0, 3.0, 4.0, 1.0]))
+    blockio.write(nifti.sink(str(path), VALUES.shape, VALUES.dtype, header, Scaling(2, 1)), VALUES)
+    return path
+
+
+@given(index=basic_indices(VALUES.shape))
+def test_every_basic_index_selects_what_numpy_selects(image: Path, index: Any) -> None:
+    np.testing.assert_array_equal(view.open(str(image))[index], (VALUES * 2.0 + 1)[index])
+    np.testing.assert_array_equal(view.open(str(image), values="stored")[index], VALUES[index])
+    np.testing.assert_array_equal(view.open(VALUES)[index], VALUES[index])
+
+
+def test_a_view_has_the_attributes_of_an_array(image: Path) -> None:
+    array = view.open(str(image))
+    assert (array.shape, array.dtype, array.ndim) == ((6, 5, 4), np.dtype("f8"), 3)
+    assert (array.size, array.nbytes, len(array), array.dims) == (120, 960, 6, ("x", "y", "z"))
+    assert array.affine is not None
+    np.testing.assert_array_equal(array.affine, np.diag([2.0, 3.0, 4.0, 1.0]))
+    np.testing.assert_array_equal(np.asarray(array), VALUES * 2.0 + 1)
+    assert np.asarray(array, dtype="f4").dtype == np.dtype("f4")
+    assert repr(array) == f"<ArrayView {image} (6, 5, 4) float64 real, 960 bytes>"
+
+
+def test_a_region_is_read_into_an_array(image: Path) -> None:
+    out = np.zeros((2, 2, 2))
+    view.open(str(image)).read(Hyperslab((1, 1, 1), (2, 2, 2)), out)
+    np.testing.assert_array_equal(out, VALUES[1:3, 1:3, 1:3] * 2.0 + 1)
+
+
+def test_wrong_arguments_get_a_sentence(image: Path) -> None:
+    with pytest.raises(UsageError, match="'real' or 'stored'"):
+        view.open(str(image), values="raw")  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="no such file"):
+        view.open("/nowhere/image.nii")
+    with pytest.raises(IndexError):
+        view.open(str(image))[6]
+    with pytest.raises(TypeError, match="no length"):
+        len(view.open(np.array(1)))
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(view.open(str(image)), copy=False)
