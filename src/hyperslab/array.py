@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hyperslab.errors import UsageError
 from hyperslab.slab import Hyperslab
 
 Values = Literal["real", "stored"]
@@ -140,6 +141,8 @@ class ArraySource:
     codecs: tuple[Codec, ...] = ()
     "Filters of every chunk, in the order in which writing applied them."
     scaling: Scaling | None = None
+    packing: str = ""
+    "What real values would need and this version does not apply; '' when `scaling` says all."
     fill: float | int | None = None
     "Stored value of chunks that were never written."
     chunk_shape: tuple[int, ...] = ()
@@ -174,7 +177,15 @@ class ArraySource:
         return tuple(self.shape[a] for a in self.axes)
 
     def dtype(self, values: Values) -> np.dtype[Any]:
-        """dtype of a block read as real or as stored values, always in native byte order."""
+        """dtype of a block read as real or as stored values, always in native byte order.
+
+        Raises UsageError for real values that this version cannot compute: stored ones in their place would be wrong.
+        """
+        if values == "real" and self.packing:
+            raise UsageError(
+                f"{self.url}::{self.name}: its real values need {self.packing}, which cannot be applied yet: "
+                "use --values stored (values='stored') if the stored numbers are meant"
+            )
         return self.real if values == "real" else self.stored.newbyteorder("=")
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from hyperslab.array import Array
 
-PIECE_ELEMENTS = 2**17
-"Values of a piece: 1 MiB of them as float64. The sums below are exact for up to 2**20."
+PIECE_ELEMENTS = 2**16
+"Values of a piece: half a MiB of them as float64. The sums below are exact for up to 2**20."
 UNIT_BITS = 1074
 "Every finite float64 is a whole multiple of 2**-1074, its square of 2**-2148."
 _LIMB_BITS = 16
@@ -79,7 +79,8 @@ def _above(piece: Array, low: int) -> Array:
     """Integers as their distance from `low`, which fits where their own dtype would overflow."""
     if piece.dtype.itemsize < 8:
         return np.subtract(piece, low, dtype=np.intp) if low else piece
-    return (piece - piece.dtype.type(low)).astype(np.intp)
+    distance: Array = piece - piece.dtype.type(low)
+    return distance.astype(np.intp)
 
 
 def equal_edges(low: Any, high: Any, bins: int, dtype: np.dtype[Any]) -> tuple[Array, tuple[Any, Any]]:
@@ -102,7 +103,9 @@ def equal_edges(low: Any, high: Any, bins: int, dtype: np.dtype[Any]) -> tuple[A
 
 def binned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that values are binned as: float16 cannot even number 4,096 bins, and NumPy bins no bool."""
-    return {"?": np.dtype(np.uint8), "e": np.dtype(np.float32)}.get(dtype.char, dtype.newbyteorder("="))
+    if dtype.char in "?e":
+        return np.dtype(np.uint8 if dtype.char == "?" else np.float32)
+    return dtype.newbyteorder("=")
 
 
 def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[Array, int, int, int]:
@@ -112,13 +115,10 @@ def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[
     """
     counts = np.zeros(len(edges) - 1, np.int64)
     nan = below = above = 0
-    wide = not _is_finite_span(*bounds, edges.dtype)
+    how = {"bins": len(counts), "range": bounds} if _is_moderate(*bounds, edges.dtype) else {"bins": edges}
     for piece in pieces(block):
         values = piece.astype(binned_dtype(piece.dtype), copy=False)
-        if wide:
-            found = np.histogram(finite(values).values, edges)[0]
-        else:
-            found = np.histogram(values, len(counts), bounds)[0]
+        found = np.histogram(finite(values).values, **how)[0]
         counts += found
         if found.sum() < len(piece):
             nan += int(np.count_nonzero(np.isnan(values)))
@@ -128,15 +128,15 @@ def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[
 
 
 def _linear(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> Array:
-    if _is_finite_span(low, high, kind):
-        return np.linspace(low, high, bins + 1, dtype=kind)
-    return np.linspace(low / 2, high / 2, bins + 1, dtype=kind) * kind.type(2)
+    if _is_moderate(low, high, kind):
+        return np.asarray(np.linspace(low, high, bins + 1, dtype=kind))
+    quarters = np.linspace(kind.type(low) / 4, kind.type(high) / 4, bins + 1, dtype=kind)
+    return np.asarray(quarters * kind.type(4))
 
 
-def _is_finite_span(low: Any, high: Any, kind: np.dtype[Any]) -> bool:
-    """Whether high - low can be told in this dtype; numpy.histogram needs it for equal bins."""
-    with np.errstate(over="ignore"):
-        return bool(np.isfinite(kind.type(high) - kind.type(low)))
+def _is_moderate(low: Any, high: Any, kind: np.dtype[Any]) -> bool:
+    """Whether numpy.histogram can make equal bins: it would overflow near the largest numbers of a dtype."""
+    return max(abs(float(low)), abs(float(high))) < float(np.finfo(kind).max) / 4
 
 
 def _widened(value: Any) -> tuple[Any, Any]:

@@ -41,7 +41,7 @@ def read_all(path: Path) -> None:
         blockio.read(source, Hyperslab.full(source.shape))
 
 
-def test_a_corrupt_attribute_of_a_dataset_is_a_format_error(tmp_path: Path) -> None:
+def test_corrupt_attributes_raise_nothing_but_our_errors(tmp_path: Path) -> None:
     path = tmp_path / "attribute.h5"
     with h5py.File(path, "w") as file:
         file["data"] = np.zeros(3)

@@ -227,10 +227,12 @@ def test_the_dataset_has_to_be_named_where_there_are_several(tmp_path: Path) -> 
         formats.open_source(f"{path}::word")
 
 
-def test_packed_values_are_said_to_be_as_stored() -> None:
-    path, values = DATA / "minc" / "small.mnc", "image-max and image-min"
-    source = formats.open_source(f"{path}::/minc-2.0/image/0/image")
-    assert all(word in source.reason for word in values.split(" and "))
+def test_packed_values_are_refused_as_real_ones() -> None:
+    source = formats.open_source(f"{DATA / 'minc' / 'small.mnc'}::/minc-2.0/image/0/image")
+    assert source.packing == "image-min and image-max"
+    with pytest.raises(UsageError, match=r"image-min and image-max.*--values stored"):
+        source.dtype("real")
+    assert source.dtype("stored") == np.int16
 
 
 def test_written_blocks_carry_their_affine(tmp_path: Path) -> None:

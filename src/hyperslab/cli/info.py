@@ -45,7 +45,7 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "shape": "x".join(map(str, source.shape)) or "scalar",
         "dims": ", ".join(source.dims),
         "stored as": f"{source.stored.name}, {_byte_order(source)}",
-        "real dtype": source.real.name,
+        "real dtype": f"unknown: {source.packing} cannot be applied yet" if source.packing else source.real.name,
         "axes": f"slowest to fastest in the file: {', '.join(source.dims[a] for a in source.axes)}",
         "chunks": _chunks(source),
         "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none known",
@@ -83,6 +83,6 @@ def _partition(source: ArraySource) -> str:
         return "nothing to cut"
     host = Host.here()
     budget = Budget(int(host.memory_bytes * MEMORY_SHARE), host.cpus)
-    (cut,) = preview(Pipeline(source), Rule(), budget)
+    (cut,) = preview(Pipeline(source, values="stored"), Rule(), budget)
     largest = "x".join(map(str, cut.largest))
     return f"{len(cut)} blocks, the largest {largest}, on {host.cpus} processors"

@@ -4,7 +4,7 @@ The chunk table is exact or absent: `eligible` names the first of many reasons f
 A dataset keeps its place in an attribute 'affine' (4, 4); without it a block's place is counted in voxels.
 
 - values: equal h5py's (`tests/formats/test_hdf5.py`); attributes for packing (scale_factor) are shown, not applied
-- a corrupt file raises FormatError, never another exception (`tests/formats/test_corrupt.py`)
+- a corrupt file raises FormatError, never another exception (`tests/formats/test_detect.py`)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DATASET = "data"
 "Name of the dataset in files that are written."
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
-_PACKING_ATTRIBUTES = {"scale_factor", "add_offset"}
+_PACKING_ATTRIBUTES = {"scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"}
 _SHOWN_ELEMENTS = 1024
 _LARGEST_NDIM = 32
 
@@ -64,7 +64,8 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             stored=dtype,
             real=dtype.newbyteorder("="),
             chunks=storage.chunks,
-            reason=storage.reason + _packing(str(dataset.name), header),
+            reason=storage.reason,
+            packing=_packing(str(dataset.name), header),
             codecs=storage.codecs,
             fill=storage.fill,
             chunk_shape=stored_shape,
@@ -208,8 +209,7 @@ def _shown(value: Any) -> Any:
 
 
 def _packing(name: str, header: Header) -> str:
-    """A note for datasets whose values as meant need more than the dataset: netCDF's packing, MINC's ranges."""
-    packed = sorted(_PACKING_ATTRIBUTES & set(header.attributes))
+    """What the real values need that is not in the dataset's own values: netCDF's packing, MINC's ranges."""
     if name.startswith("/minc-2.0/image/") and name.endswith("/image"):
-        packed = ["image-min", "image-max"]
-    return f" (its {' and '.join(packed)} are not applied: values are as stored)" if packed else ""
+        return "image-min and image-max"
+    return " and ".join(sorted(_PACKING_ATTRIBUTES & set(header.attributes)))

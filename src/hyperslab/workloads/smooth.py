@@ -70,7 +70,7 @@ def _filter_axis(stored: Array, axis: int, weights: Array) -> None:
 def _filter_lines(part: Array, weights: Array) -> Array:
     radius, n = len(weights) - 1, len(part)
     padded = np.pad(part, [(radius, radius), *[(0, 0)] * (part.ndim - 1)], mode="symmetric")
-    total = padded[radius : radius + n] * weights[0]
+    total: Array = padded[radius : radius + n] * weights[0]
     for distance in range(1, radius + 1):
         before, after = radius - distance, radius + distance
         pair = padded[before : before + n] + padded[after : after + n]

@@ -12,9 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from hyperslab import kernels
 from hyperslab.array import Array
@@ -51,7 +48,8 @@ class Stats:
         return [f"{name:<10} {value}" for name, value in asdict(self).items()]
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Moments:
     """Exact sums over some finite values, and how many others there were."""
 
     count: int = 0
@@ -97,7 +95,8 @@ def _measure_piece(piece: Array) -> Moments:
 
 def combine(a: Moments, b: Moments) -> Moments:
     """Merge: sums add exactly."""
-    lows, highs = _present(a.low, b.low), _present(a.high, b.high)
+    lows = [low for low in (a.low, b.low) if low is not None]
+    highs = [high for high in (a.high, b.high) if high is not None]
     return Moments(
         a.count + b.count,
         min(lows, default=None),
@@ -108,10 +107,6 @@ def combine(a: Moments, b: Moments) -> Moments:
         a.nan + b.nan,
         a.infinite + b.infinite,
     )
-
-
-def _present(*values: int | float | None) -> list[int | float]:
-    return [value for value in values if value is not None]
 
 
 def conclude(found: Moments) -> Stats:

@@ -1,0 +1,153 @@
+"""Functions and folds for the suites: what users write, well and badly. Workers import them, so NumPy is all they need.
+
+Those that take `at` do their deed in the block that starts there, and return all other blocks as they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hyperslab.array import Array
+from hyperslab.pipeline import Fold
+from hyperslab.slab import Hyperslab
+
+
+def add(block: Array, k: int = 1, seconds: float = 0.0) -> Array:
+    """block + k, after a while."""
+    time.sleep(seconds)
+    return block + block.dtype.type(k)
+
+
+def masked(block: Array, mask: Array) -> Array:
+    """The block where the mask is not zero, zero elsewhere."""
+    return block * (mask != 0).astype(block.dtype)
+
+
+def positions(block: Array, slab: Hyperslab, shape: Sequence[int]) -> Array:
+    """Every voxel's own number in an array of `shape`, as int64: right only if `slab` is."""
+    indices = np.ogrid[slab.slices()]
+    numbers = sum(i * np.prod(shape[axis + 1 :], dtype=np.int64) for axis, i in enumerate(indices))
+    return np.broadcast_to(np.asarray(numbers, np.int64), block.shape)
+
+
+def neighbourhood(block: Array) -> Array:
+    """int64: the sum over every voxel and those around it, wrong at the block's own edges. Needs a halo of 1."""
+    total = block.astype(np.int64)
+    for axis in range(block.ndim):
+        total = total + np.roll(total, 1, axis) + np.roll(total, -1, axis)
+    return total
+
+
+def misbehave(block: Array, slab: Hyperslab, deed: str, at: Sequence[int], once: str = "") -> Array:
+    """Do a deed of DEEDS; only the first time, if `once` names a file to remember it by."""
+    if slab.start != tuple(at) or (once and os.path.exists(once)):
+        return block
+    if once:
+        Path(once).touch()
+    result: Array = DEEDS[deed](block)
+    return result
+
+
+def _raise(_block: Array) -> Array:
+    raise ValueError("this block is not to my liking")
+
+
+def _exit(_block: Array) -> Array:
+    sys.exit(3)
+
+
+def _leave(_block: Array) -> Array:
+    os._exit(7)
+
+
+def _die(_block: Array) -> Array:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return _hang(_block)
+
+
+def _crash(block: Array) -> Array:
+    ctypes.string_at(0)
+    return block
+
+
+def _hang(block: Array) -> Array:
+    while True:
+        time.sleep(1)
+    return block
+
+
+DEEDS = {
+    "raise": _raise,
+    "exit": _exit,
+    "leave": _leave,
+    "die": _die,
+    "crash": _crash,
+    "hang": _hang,
+    "shape": lambda block: block[:1],
+    "dtype": lambda block: block.astype(np.complex64),
+}
+"What functions do wrong: raise, sys.exit, os._exit, be killed, segfault, never return, return another shape or dtype."
+
+
+def counted(block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()) -> Array:
+    """block + 1, leaving a file in `folder` for each execution; raises at `at` while the folder holds a file 'broken'."""
+    corner = "_".join(map(str, slab.start))
+    Path(folder, f"{corner}.{uuid.uuid4().hex}").touch()
+    time.sleep(seconds)
+    if slab.start == tuple(at) and Path(folder, "broken").exists():
+        raise ValueError("this block is not to my liking")
+    return block + block.dtype.type(1)
+
+
+def executions(folder: Path) -> dict[str, int]:
+    """How often `counted` ran each block: its first voxel, joined by '_' -> times."""
+    times: dict[str, int] = {}
+    for path in folder.glob("*.*"):
+        times[path.stem] = times.get(path.stem, 0) + 1
+    return times
+
+
+def _sum(block: Array, **_: Any) -> int:
+    return int(block.sum(dtype=object if block.dtype.kind == "u" and block.itemsize == 8 else None))
+
+
+def _counted_sum(block: Array, slab: Hyperslab, **options: Any) -> int:
+    return _sum(counted(block, slab, **options)) - block.size
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _refuse(*_: Any) -> Any:
+    raise ValueError("this value is not to my liking")
+
+
+def _place(block: Array, slab: Hyperslab, **_: Any) -> list[tuple[Hyperslab, Array]]:
+    return [(slab, block.copy())]
+
+
+def _float_sum(block: Array) -> float:
+    return float(block.sum(dtype=np.float64))
+
+
+TOTAL = Fold(_sum, _add)
+"Sum of integers, exact."
+COUNTED_TOTAL = Fold(_counted_sum, _add)
+"The same, leaving a file in `folder` for each execution, as `counted` does."
+FLOAT_TOTAL = Fold(_float_sum, _add)
+"Sum of floats, rounded at every addition."
+BLOCKS = Fold(_place, _add)
+"All blocks with their places."
+UNMERGEABLE = Fold(_sum, _refuse)
+UNFINISHABLE = Fold(_sum, _add, _refuse)
