@@ -35,7 +35,7 @@ lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers
 	exit $$status
 
 bench: $(VENV)/.installed-test ## measure against a hand-written loop
-	@for file in benchmarks/bench_*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $$file $(BENCH) || exit 1; done
+	@for file in benchmarks/bench_*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 docs: $(VENV)/.installed-docs ## build the pages into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

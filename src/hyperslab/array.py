@@ -22,6 +22,7 @@ Values = Literal["real", "stored"]
 "Two kinds of value: as meant (slope and intercept applied, fill as NaN) or as the bytes in the file say."
 
 Array = npt.NDArray[Any]
+DType = np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True)

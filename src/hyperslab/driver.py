@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from hyperslab import engines
 from hyperslab.admission import MEMORY_SHARE, Needs, admit, examine
 from hyperslab.engines import EngineOptions
 from hyperslab.errors import OutputBusy, RunStopped, UsageError
-from hyperslab.journal import Partial, SlotJournal, Tail, load_partials, merge_partials, partial_bytes
+from hyperslab.journal import Partial, SlotJournal, Tail, conclude, load_partials, partial_bytes
 from hyperslab.machine import Host
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Fold, Pipeline, Write
@@ -34,6 +35,8 @@ from hyperslab.task import Failure, Outcome, Task, retried, steps_of, with_prior
 
 POLL_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
+UNRECORDED_ROUNDS = 10
+"How often tasks are done again, at no charge, whose worker died after them but before it had recorded them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
     host = Host.here()
     workers, threads = _slots(options, host)
+    engines.create(options.engine, EngineOptions(Path(), workers, threads, options.task_timeout_s))  # or it refuses
     memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
     budget = Budget(memory, workers * threads)
     folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
@@ -202,6 +206,7 @@ class _Run:
         self.failures: dict[int, tuple[Failure, int]] = {}
         self.done = set(prepared.done)
         self.value: Any = None
+        self.saved: list[Path] = []
         self.state: State = "running"
         self._polled_at = self._saved_at = 0.0
 
@@ -215,7 +220,8 @@ class _Run:
             self.engine = engines.create(self.options.engine, self._engine_options())
             try:
                 self._run_stages()
-            except (RunStopped, KeyboardInterrupt) as reason:
+                self._save_value()
+            except (RunStopped, KeyboardInterrupt, OSError) as reason:
                 self._stopped(reason)
                 raise
             self.state = "failed" if self.failures else "done"
@@ -284,9 +290,7 @@ class _Run:
         missing = [task for task in stage.tasks if task.id not in self.done]
         if fold is None or missing:
             return None
-        partials = self._partials(stage)
-        total = merge_partials(partials, fold.merge)
-        return fold.finish(total.value) if fold.finish else total.value
+        return conclude(fold, self._partials(stage))
 
     def _is_final(self, task: Task) -> bool:
         return task.id in self.failures and self.failures[task.id][0].permanent
@@ -297,14 +301,19 @@ class _Run:
         """One attempt at every task; afterwards each is done or has a failure."""
         by_id = {task.id: task for task in tasks}
         own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
+        left = tasks
         try:
-            for outcome in engine.run(tasks, steps, fold):
-                if outcome is not None:
-                    own.record(outcome)
-                    own.flush()
-                self._look(by_id, last)
-            self._look(by_id, last, now=True)
-            for task in self._unaccounted(tasks, fold):
+            for _ in range(UNRECORDED_ROUNDS):
+                with closing(engine.run(left, steps, fold)) as outcomes:
+                    for outcome in outcomes:
+                        if outcome is not None:
+                            own.record(outcome)
+                            own.flush()
+                        self._look(by_id, last)
+                self._look(by_id, last, now=True)
+                if not (left := self._unaccounted(left, fold)):
+                    break
+            for task in left:
                 reason = Failure("WorkerDied", "the worker process died before it had recorded the task's result", "")
                 own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
         finally:
@@ -347,6 +356,12 @@ class _Run:
             final = last or outcome.failure.permanent
             self.progress.failed(self.products.label(outcome.task), outcome.failure.message, will_retry=not final)
 
+    def _save_value(self) -> None:
+        """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
+        fold = self.plan.stages[-1].job.load_fold()
+        if fold is not None and not self.failures:
+            self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
+
     def _partials(self, stage: Stage) -> list[Partial]:
         """Partials that together hold every task of the stage once; raises RunStopped when records are damaged."""
         ids = [task.id for task in stage.tasks]
@@ -366,11 +381,8 @@ class _Run:
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room for them."""
         results = self.directory.results(self.plan.fingerprint)
-        outputs = [Path(w.path) for i in sorted(results) if i in self.done for w in results[i].outputs]
-        fold = self.plan.stages[-1].job.load_fold()
-        if fold is not None and self.state == "done":
-            outputs = save_value(fold, self.value, self.directory.out)
-        save_manifest(self.directory, self.plan.fingerprint, self.products.manifest(results, outputs if fold else []))
+        outputs = [Path(w.path) for i in sorted(results) if i in self.done for w in results[i].outputs] + self.saved
+        save_manifest(self.directory, self.plan.fingerprint, self.products.manifest(results, self.saved))
         clock = Clock(self.start_ns, self.ready_ns, time.monotonic_ns())
         meta = {
             "labels": [self.products.label(task.id) for task in self.plan.tasks],

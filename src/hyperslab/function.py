@@ -48,9 +48,20 @@ def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:
     """
     if isinstance(what, FunctionRef):
         return what
+    _pickled(params, "a parameter of the function")
     if isinstance(what, str):
         return _refer_by_name(what, params or {})
     return _refer_to_object(what, params or {})
+
+
+def _pickled(what: Any, label: str) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(what))
+    except Exception as error:
+        raise UsageError(
+            f"{label} cannot be sent to a worker: {error}; "
+            "keep open files, locks and connections out of it, or open them inside the function"
+        ) from error
 
 
 def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
@@ -78,13 +89,7 @@ def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
     if module and module != "__main__" and getattr(sys.modules.get(module), name, None) is what:
         return FunctionRef(f"{module}:{name}", _module_digest(module, name), params)
     label = name or type(what).__name__
-    try:
-        payload = cloudpickle.dumps(what)
-    except Exception as error:
-        raise UsageError(
-            f"the function {label} cannot be sent to a worker: {error}; "
-            "keep open files, locks and connections out of it, or open them inside the function"
-        ) from error
+    payload = _pickled(what, f"the function {label}")
     return FunctionRef(label, hashlib.sha256(payload).hexdigest(), params, payload)
 
 

@@ -50,18 +50,25 @@ def _open(item: Named) -> Iterator[ArraySource]:
 
 
 def expand(text: str) -> list[str]:
-    """The files, or PATH::DATASET, that one argument stands for, in natural order."""
+    """The files, or PATH::DATASET, that one argument stands for, in natural order.
+
+    Raises UsageError when nothing is there.
+    """
     path, dataset = formats.split_url(os.path.expanduser(text))
-    if os.path.isdir(path):
-        return _files_of(path)
-    if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
-        return _lines_of(Path(path))
-    if not os.path.lexists(path) and glob.has_magic(path):
-        matches = sorted(glob.glob(path, recursive=True), key=natural)
-        if not matches:
-            raise UsageError(f"SOURCE '{text}': no file matches this pattern")
-        return [f"{match}::{dataset}" if dataset else match for match in matches]
-    return [f"{path}::{dataset}" if dataset else path]
+    try:
+        if os.path.isdir(path):
+            return _files_of(path)
+        if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
+            return _lines_of(Path(path))
+    except OSError as error:
+        raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
+    if os.path.lexists(path):
+        return [f"{path}::{dataset}" if dataset else path]
+    matches = sorted(glob.glob(path, recursive=True), key=natural)
+    if not matches:
+        why = "no file matches this pattern" if glob.has_magic(path) else "there is no such file"
+        raise UsageError(f"SOURCE '{text}': {why}")
+    return [f"{match}::{dataset}" if dataset else match for match in matches]
 
 
 def natural(text: str) -> list[tuple[bool, int, str]]:
@@ -79,13 +86,19 @@ def _files_of(folder: str) -> list[str]:
 
 def _lines_of(listing: Path) -> list[str]:
     """Lines of `path` or `path,dataset`; relative paths start at the listing's folder; '#' begins a comment."""
+    try:
+        lines = listing.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise UsageError(f"SOURCE '{listing}': is not a text file of one 'path' or 'path,dataset' a line") from None
     urls = []
-    for line in listing.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             path, comma, dataset = text.rpartition(",") if not os.path.exists(listing.parent / text) else (text, "", "")
-            place = os.path.join(listing.parent, path if comma else text)
-            urls.append(f"{place}::{dataset.strip()}" if comma else place)
+            place = listing.parent / os.path.expanduser(path if comma else text)
+            if not os.path.lexists(place):
+                raise UsageError(f"SOURCE '{listing}', line {number}: there is no file {place}")
+            urls.append(f"{place}::{dataset.strip()}" if dataset.strip() else str(place))
     if not urls:
         raise UsageError(f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line")
     return urls

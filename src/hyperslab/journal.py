@@ -23,6 +23,7 @@ import xxhash
 from hyperslab.blockio import Written
 from hyperslab.errors import RunStopped
 from hyperslab.machine import peak_rss_bytes
+from hyperslab.pipeline import Fold
 from hyperslab.span import Phase, recording, span
 from hyperslab.task import Failure, Outcome, StepFunction, Task
 
@@ -57,7 +58,7 @@ class SlotJournal:
         self._partial_path = folder / "partials" / f"{name}.pickle"
         self._merge = merge
         self._partial = Partial()
-        self._waiting: list[bytes] = []
+        self._waiting: list[Outcome] = []
         self._flushed_at = self._due_at = time.monotonic()
 
     def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
@@ -71,7 +72,7 @@ class SlotJournal:
         """Take an outcome; it reaches the disk within FLUSH_INTERVAL_S, or with `flush`. Raises RunStopped."""
         if self._merge is not None and outcome.status == "done":
             outcome = self._merged(outcome, self._merge)
-        self._waiting.append(encode(replace(outcome, slot=outcome.slot or self.slot)))
+        self._waiting.append(replace(outcome, slot=outcome.slot or self.slot))
         if time.monotonic() >= self._due_at:
             self.flush()
 
@@ -80,18 +81,26 @@ class SlotJournal:
             try:
                 self._partial.add([outcome.task], outcome.value, merge)
             except Exception as error:  # noqa: BLE001  # the user's merge: a failure of the task, as data
-                reason = Failure(type(error).__name__, f"merging failed: {type(error).__name__}: {error}", "", True)
+                message = f"merging failed: {type(error).__name__}: {error}"
+                self._forget_unsaved(message)
+                reason = Failure(type(error).__name__, message, "", permanent=True)
                 return replace(outcome, status="failed", value=None, failure=reason)
         return replace(outcome, value=None, phases=(*outcome.phases, *phases))
 
+    def _forget_unsaved(self, why: str) -> None:
+        """Go back to what is saved: a merge that failed may have changed half of its first argument."""
+        self._partial = (self._partial_path.exists() and _load(self._partial_path)) or Partial()
+        lost = Failure("MergeFailed", f"its value was lost with that of another task: {why}", "")
+        self._waiting = [replace(o, status="lost", failure=lost) if o.status == "done" else o for o in self._waiting]
+
     def flush(self) -> None:
-        """Save the partial, then append the waiting outcomes. Raises RunStopped when the run directory takes no more."""
+        """Save the partial, then append the waiting outcomes. Raises RunStopped when they cannot be written."""
         began = time.monotonic()
         if self._waiting:
             try:
                 if self._partial.tasks:
                     save_partial(self._partial_path, self._partial)
-                _write_all(self._lines, b"".join(self._waiting))
+                _write_all(self._lines, b"".join(map(encode, self._waiting)))
             except OSError as error:
                 raise RunStopped(
                     f"the run directory cannot be written ({error.strerror}): {self._partial_path.parent.parent}"
@@ -200,6 +209,11 @@ def load_partials(folders: Iterable[Path], wanted: Iterable[int]) -> list[Partia
     return chosen
 
 
+def saved_tasks(folder: Path) -> set[int]:
+    """Tasks that any saved partial of a submission holds."""
+    return {i for path in (folder / "partials").glob("*.pickle") if (loaded := _load(path)) for i in loaded.tasks}
+
+
 def _load(path: Path) -> Partial | None:
     data = path.read_bytes()
     digest, body = data[:16], data[16:]
@@ -215,6 +229,18 @@ def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
     for partial in partials:
         total.add(partial.tasks, partial.value, merge)
     return total
+
+
+def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
+    """The result of a fold, by the user's own functions. Raises RunStopped when one of them fails."""
+    try:
+        value = merge_partials(partials, fold.merge).value
+        return fold.finish(value) if fold.finish else value
+    except Exception as error:
+        raise RunStopped(
+            f"all blocks are reduced, but the fold's merge or finish failed: {type(error).__name__}: {error}; "
+            "correct it and run again with another -o"
+        ) from error
 
 
 def partial_bytes(folder: Path) -> int:

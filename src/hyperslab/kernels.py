@@ -130,8 +130,9 @@ def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[
 def _linear(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> Array:
     if _is_moderate(low, high, kind):
         return np.asarray(np.linspace(low, high, bins + 1, dtype=kind))
-    quarters = np.linspace(kind.type(low) / 4, kind.type(high) / 4, bins + 1, dtype=kind)
-    return np.asarray(quarters * kind.type(4))
+    edges = np.linspace(kind.type(low) / 4, kind.type(high) / 4, bins + 1, dtype=kind) * kind.type(4)
+    edges[0], edges[-1] = low, high
+    return np.asarray(edges)
 
 
 def _is_moderate(low: Any, high: Any, kind: np.dtype[Any]) -> bool:

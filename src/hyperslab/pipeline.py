@@ -59,6 +59,10 @@ class Step:
     temporaries: float = 2.0
     "Memory it takes beside its input and output, in multiples of its block: an upper bound."
 
+    def shape(self, given: Sequence[int]) -> tuple[int, ...]:
+        """Shape of what it returns for a block of the given shape."""
+        return tuple(math.ceil(n / s) for n, s in zip(given, self.scale or (1,) * len(given), strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -140,14 +144,16 @@ class Pipeline:
 
         It also gets `slab=` (the Hyperslab of its block) if it has such a parameter, and every further input by name.
         `dtype` says what it returns if that is not what it gets; `scale` that it merges so many voxels per axis into
-        one; `halo` how many voxels around its block it needs (they are cut off again, and it may return the block with
-        or without them). Raises UsageError when the function cannot be sent to a worker.
+        one; `halo` how many voxels around its block it needs. The halo is cut off after the last step; a function may
+        do that itself unless a later one has a halo, too. With two such steps, the second one's voxels beyond the
+        array's edge are what the first one made of its own. Raises UsageError when the function cannot be sent to a
+        worker, and for a halo and a scale in one pipeline.
         """
         self._must_be_open("map")
         around = _per_axis(halo, self.source.ndim, "--halo", least=0)
         merged = _per_axis(scale, self.source.ndim, "scale", least=1) if scale is not None else None
-        if merged is not None and any(around):
-            raise UsageError("a step has either a halo or a scale, not both")
+        if (merged is not None or any(n > 1 for n in self.scale)) and any((*around, *self.halo)):
+            raise UsageError("a halo and a scale in one pipeline: write the first result, then run the second over it")
         step = Step(refer(function, params), _dtype_name(dtype), merged, around, temporaries)
         return self._with(steps=(*self.steps, step))
 

@@ -6,23 +6,23 @@ is read here.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-import numpy as np
-
-from hyperslab import blockio, formats
-from hyperslab.array import ArraySink, Header, Scaling
+from hyperslab import formats
+from hyperslab.array import ArraySink, DType, Header, Scaling
+from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import UsageError
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
-from hyperslab.sources import SourceSet, Whole
+from hyperslab.sources import SourceSet
 from hyperslab.span import Slot
 from hyperslab.task import Job, Outcome, Output, StepFunction, Task, scaled_header
 
@@ -31,6 +31,10 @@ AUTO_LIMIT_NBYTES = 32 * 2**20
 AUTO_FLOOR_NBYTES = 2**20
 "Smallest block that is cut only to give every slot something to do."
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5"}
+
+
+Running = Generator[Outcome | None, None, None]
+"What an engine yields while it runs tasks; closing it early ends them."
 
 
 class Engine(Protocol):
@@ -44,7 +48,7 @@ class Engine(Protocol):
     def stop(self) -> None: ...
     def cancel(self) -> None: ...
     def slots(self) -> Sequence[Slot]: ...
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
         """Apply the steps to every task, in any order and place.
 
         Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
@@ -136,7 +140,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
     _require_same_shapes(pipeline)
     limit = limit_nbytes or _auto_limit(pipeline, budget)
-    partitions = tuple(_partition(pipeline, whole, rule, limit) for whole in pipeline.source.wholes)
+    partitions = tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
     job = _job(pipeline)
     tasks = tuple(_tasks(pipeline, job, partitions))
     if not tasks:
@@ -150,7 +154,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
     """How every whole of a pipeline would be cut; the pipeline need not have an end."""
     limit = _auto_limit(pipeline, budget)
-    return tuple(_partition(pipeline, whole, rule, limit) for whole in pipeline.source.wholes)
+    return tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
 
 
 def _require_same_shapes(pipeline: Pipeline) -> None:
@@ -165,7 +169,7 @@ def _require_same_shapes(pipeline: Pipeline) -> None:
 
 def _auto_limit(pipeline: Pipeline, budget: Budget) -> int:
     """Bytes of a block that fit a slot's memory and leave every slot some work."""
-    itemsize = sum(source.dtype(pipeline.values).itemsize for source in pipeline.inputs.values())
+    itemsize = sum(max(s.stored.itemsize for s in inputs.sources) for inputs in pipeline.inputs.values())
     share = math.ceil(pipeline.source.size * itemsize / (2 * budget.slots))
     fits = int(budget.per_slot / _multiples(pipeline))
     return max(1, min(AUTO_LIMIT_NBYTES, fits, max(share, AUTO_FLOOR_NBYTES)))
@@ -177,30 +181,36 @@ def _multiples(pipeline: Pipeline) -> float:
     return 3 + pads + max([step.temporaries for step in pipeline.steps], default=1)
 
 
-def _layout(pipeline: Pipeline, whole: Whole) -> Layout:
+def _layout(pipeline: Pipeline, index: int) -> Layout:
+    whole = pipeline.source.wholes[index]
     source = pipeline.source.first(whole)
     chunk = None
     if source.chunks is not None and len(whole.members) == 1 and source.chunks.chunk_shape != source.stored_shape:
         stored = dict(zip(source.axes, source.chunks.chunk_shape, strict=True))
         chunk = tuple(min(stored[axis], extent) for axis, extent in enumerate(source.shape))
-    itemsize = sum(inputs.dtype(pipeline.values).itemsize for inputs in pipeline.inputs.values())
+    itemsize = sum(dtype.itemsize for dtype in _dtypes(pipeline, index))
     return Layout(whole.shape, source.axes, itemsize, chunk)
 
 
-def _partition(pipeline: Pipeline, whole: Whole, rule: Rule, limit: int) -> Partition:
-    return cut(_layout(pipeline, whole), rule, limit, pipeline.scale)
+def _dtypes(pipeline: Pipeline, index: int) -> list[DType]:
+    return [input_dtype(pipeline, name, index) for name in pipeline.inputs]
+
+
+def _partition(pipeline: Pipeline, index: int, rule: Rule, limit: int) -> Partition:
+    return cut(_layout(pipeline, index), rule, limit, pipeline.scale)
 
 
 def _job(pipeline: Pipeline) -> Job:
     sources = pipeline.source
     for name, inputs in pipeline.inputs.items():
-        inputs.dtype(pipeline.values)  # one dtype, or a sentence
         _require_one_scaling(name, inputs, pipeline)
     end = pipeline.end
+    if isinstance(end, Reduce):
+        output_dtype(pipeline)  # one for all that is merged, or a sentence
     return Job(
         inputs={name: inputs.sources for name, inputs in pipeline.inputs.items()},
         headers=tuple(whole.header for whole in sources.wholes),
-        scalings=tuple(_scaling_kept(pipeline, whole) for whole in sources.wholes),
+        scalings=tuple(_scaling_kept(pipeline, index) for index in range(len(sources.wholes))),
         values=pipeline.values,
         boundary=pipeline.boundary,
         halo=pipeline.halo,
@@ -216,29 +226,16 @@ def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> No
         scalings = {inputs.sources[member.source].scaling for member in whole.members}
         if pipeline.values == "stored" and len(scalings) > 1:
             raise UsageError(
-                f"the files of {name or 'the source'} have different slopes and intercepts, so their stored values mean "
+                f"the files of {name or 'the source'} have different slopes and intercepts, so the stored values mean "
                 "different things: use --values real"
             )
 
 
-def _scaling_kept(pipeline: Pipeline, whole: Whole) -> Scaling | None:
+def _scaling_kept(pipeline: Pipeline, index: int) -> Scaling | None:
     """Blocks of stored values keep their slope and intercept while they keep their dtype."""
-    source = pipeline.source.first(whole)
-    kept = pipeline.values == "stored" and output_dtype(pipeline) == source.dtype("stored")
+    source = pipeline.source.first(pipeline.source.wholes[index])
+    kept = pipeline.values == "stored" and output_dtype(pipeline, index) == source.dtype("stored")
     return source.scaling if kept else None
-
-
-def output_dtype(pipeline: Pipeline) -> np.dtype[Any]:
-    """dtype of the blocks after the last step."""
-    named = [np.dtype(step.dtype) for step in pipeline.steps if step.dtype]
-    return named[-1] if named else pipeline.source.dtype(pipeline.values)
-
-
-def output_shape(pipeline: Pipeline, shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of a block of this shape after the last step."""
-    for step in pipeline.steps:
-        shape = [math.ceil(n / s) for n, s in zip(shape, step.scale or (1,) * len(shape), strict=True)]
-    return tuple(shape)
 
 
 def _output(pipeline: Pipeline, end: Write) -> Output:
@@ -258,9 +255,9 @@ def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[Ar
     sink = formats.module(formats.format_of_name(name)).sink(
         os.path.join(folder, name),
         output_shape(pipeline, whole.shape),
-        output_dtype(pipeline),
+        output_dtype(pipeline, index),
         header,
-        _scaling_kept(pipeline, whole),
+        _scaling_kept(pipeline, index),
     )
     if sink.head is None:
         raise UsageError(f"--keep volume writes one uncompressed NIfTI (--format nii), not {end.format}")
@@ -271,11 +268,18 @@ def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Ite
     number = 0
     for index, (whole, partition) in enumerate(zip(pipeline.source.wholes, partitions, strict=True)):
         digits = [len(str(extent)) for extent in whole.shape]
+        needs = functools.cache(functools.partial(_needs, pipeline, index, _dtypes(pipeline, index)))
         for core in partition:
             if core.size:
                 name = _block_name(pipeline, whole.name, core, digits, len(partition))
-                yield _task(pipeline, job, number, index, core, name)
+                yield _task(pipeline, job, number, index, core, name, needs(core.count))
                 number += 1
+
+
+def _needs(pipeline: Pipeline, index: int, dtypes: Sequence[DType], count: tuple[int, ...]) -> tuple[int, int]:
+    """(bytes written, working memory) of a task whose block has this shape."""
+    written = math.prod(output_shape(pipeline, count)) * output_dtype(pipeline, index).itemsize
+    return written if isinstance(pipeline.end, Write) else 0, working_bytes(pipeline, count, dtypes)
 
 
 def _block_name(pipeline: Pipeline, stem: str, core: Hyperslab, digits: Sequence[int], blocks: int) -> str:
@@ -287,7 +291,9 @@ def _block_name(pipeline: Pipeline, stem: str, core: Hyperslab, digits: Sequence
     return "_".join([stem, *(corner if blocks > 1 else [])]) + SUFFIXES[end.format]
 
 
-def _task(pipeline: Pipeline, job: Job, number: int, index: int, core: Hyperslab, name: str) -> Task:
+def _task(
+    pipeline: Pipeline, job: Job, number: int, index: int, core: Hyperslab, name: str, needs: tuple[int, int]
+) -> Task:
     shape = pipeline.source.wholes[index].shape
     low = [min(h, first) for h, first in zip(job.halo, core.start, strict=True)]
     high = [min(h, e - a - n) for h, e, a, n in zip(job.halo, shape, core.start, core.count, strict=True)]
@@ -297,33 +303,9 @@ def _task(pipeline: Pipeline, job: Job, number: int, index: int, core: Hyperslab
     )
     pad = tuple((h - b, h - t) for h, b, t in zip(job.halo, low, high, strict=True))
     reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
-    nbytes, peak = _reading_cost(job, reads)
-    written = math.prod(output_shape(pipeline, core.count)) * output_dtype(pipeline).itemsize if job.output else 0
-    peak += _working_bytes(pipeline, core, written)
-    return Task(number, index, core, pad, reads, name, nbytes, written, peak)
-
-
-def _reading_cost(job: Job, reads: Sequence[Sequence[Any]]) -> tuple[int, int]:
-    """(bytes from storage, bytes held while reading) of a task."""
-    nbytes = peak = 0
-    for sources, pieces in zip(job.inputs.values(), reads, strict=True):
-        for piece in pieces:
-            nbytes += blockio.read_nbytes(sources[piece.source], piece.slab)
-            peak += blockio.read_peak(sources[piece.source], piece.slab, job.values)
-    return nbytes, peak
-
-
-def _working_bytes(pipeline: Pipeline, core: Hyperslab, written: int) -> int:
-    """Memory beside the blocks as read: the padded copy, the functions' temporaries, what the writer holds."""
-    padded = math.prod(n + 2 * h for n, h in zip(core.count, pipeline.halo, strict=True))
-    block = padded * pipeline.source.dtype(pipeline.values).itemsize
-    widest = max([block, *(padded * np.dtype(s.dtype).itemsize for s in pipeline.steps if s.dtype)])
-    temporaries = [step.temporaries for step in pipeline.steps]
-    if isinstance(pipeline.end, Reduce):
-        temporaries.append(pipeline.end.temporaries)
-    copies = sum(padded * inputs.dtype(pipeline.values).itemsize for inputs in pipeline.inputs.values())
-    packed = 2 if isinstance(pipeline.end, Write) and pipeline.end.format != "nii" else 1
-    return (copies if any(pipeline.halo) else 0) + int(widest * max(temporaries, default=0)) + packed * written
+    nbytes, peak = reading_cost(job.inputs, reads, job.values)
+    written, working = needs
+    return Task(number, index, core, pad, reads, name, nbytes, written, peak + working)
 
 
 def _require_distinct_outputs(tasks: Sequence[Task]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.errors import RunStopped
 from hyperslab.machine import describe
 from hyperslab.pipeline import Fold
 from hyperslab.report.html import write_page
@@ -96,16 +97,34 @@ def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     }
 
 
-def save_value(fold: Fold, value: Any, out: Path) -> list[Path]:
-    """Write the result of a reduction into the output directory, and its picture where it is a histogram."""
-    written = list(fold.save(value, out)) if fold.save else [_save_plain(value, out)]
+def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:
+    """Write the result of a reduction, and its picture where it is a histogram, into the output directory.
+
+    The files are written in `staging`, on the same file system, and appear by rename when all are complete. Raises
+    OSError, and RunStopped when the fold's own `save` fails.
+    """
+    staging.mkdir()
+    written = _save_by_fold(fold, value, staging) if fold.save else [_save_plain(value, staging)]
     if hasattr(value, "edges") and hasattr(value, "counts"):
-        picture = out / "histogram.svg"
+        picture = staging / "histogram.svg"
         picture.write_text(
             histogram_svg(value.edges, value.counts, getattr(value, "title", "Histogram")), encoding="utf-8"
         )
         written.append(picture)
-    return written
+    return [path.replace(out / path.name) for path in written]
+
+
+def _save_by_fold(fold: Fold, value: Any, folder: Path) -> list[Path]:
+    assert fold.save is not None
+    try:
+        return list(fold.save(value, folder))
+    except OSError:
+        raise
+    except Exception as error:
+        raise RunStopped(
+            f"all blocks are reduced, but saving the result failed: {type(error).__name__}: {error}; "
+            "correct the fold's save and run again with another -o"
+        ) from error
 
 
 def _save_plain(value: Any, out: Path) -> Path:

@@ -73,7 +73,7 @@ class Hyperslab:
         return Hyperslab(tuple(a + o for a, o in zip(self.start, offset, strict=True)), self.count, self.stride)
 
     def compose(self, inner: Hyperslab) -> Hyperslab:
-        """The region of the array that is `inner` of this region's block: `a[self][inner] == a[self.compose(inner)]`."""
+        """The region of the array that is `inner` of this region's block: `a[self][inner] == a[compose(inner)]`."""
         start = tuple(a + i * s for a, i, s in zip(self.start, inner.start, self.stride, strict=True))
         stride = tuple(s * t for s, t in zip(self.stride, inner.stride, strict=True))
         return Hyperslab(start, inner.count, stride)

@@ -7,14 +7,15 @@ members, so that everything above deals with one kind of thing.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hyperslab.array import Array, ArraySource, Header, Values
+from hyperslab.array import Array, ArraySource, Header
 from hyperslab.errors import UsageError
 from hyperslab.slab import Hyperslab
 
@@ -50,14 +51,30 @@ class Whole:
     name: str
     shape: tuple[int, ...]
     members: tuple[Member, ...]
+    "In the order of their first element along the axis below."
     header: Header
+    axis: int = 0
+    "The axis along which the members have the most different places."
+    longest: int = 0
+    "Largest extent of a member along that axis."
 
     def pieces(self, slab: Hyperslab) -> Iterator[Piece]:
         """The parts of `slab` (a region of the whole) and where each comes from; together they fill its block."""
-        for source, box in self.members:
+        for source, box in self._near(slab):
             if (part := slab.clip(box)) is not None:
                 inside, place = part
                 yield Piece(source, inside.shift(tuple(-first for first in box.start)), place)
+
+    def _near(self, slab: Hyperslab) -> Sequence[Member]:
+        """The members that may touch a region: a task among many must not look at all files."""
+        if len(self.members) == 1 or not slab.ndim:
+            return self.members
+        (low, *_), (high, *_) = (edge[self.axis :] for edge in slab.bounds)
+        first = bisect.bisect_right(self.members, low - self.longest, key=self._place)
+        return self.members[first : bisect.bisect_left(self.members, high, key=self._place)]
+
+    def _place(self, member: Member) -> int:
+        return member.box.start[self.axis]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +97,9 @@ class SourceSet:
         """The source that speaks for a whole: its axes, chunks and dtype decide how the whole is cut."""
         return self.sources[whole.members[0].source]
 
-    def dtype(self, values: Values) -> np.dtype[Any]:
-        """The one dtype of all sources. Raises UsageError where they differ."""
-        dtypes = {source.dtype(values) for source in self.sources}
-        if len(dtypes) > 1:
-            raise UsageError(f"the sources have different dtypes ({_names(dtypes)}): run them one by one")
-        return dtypes.pop()
-
 
 def independent(sources: Sequence[ArraySource]) -> SourceSet:
-    """Every source is an array of its own; all have one number of dimensions and one dtype."""
+    """Every source is an array of its own; all have one number of dimensions."""
     _require_same_ndim(sources)
     names = _unique_names(sources)
     wholes = (
@@ -104,7 +114,7 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
     _require_same_ndim(sources)
     ndim = sources[0].ndim
     if not -ndim <= axis < ndim:
-        raise UsageError(f"cannot concatenate along axis {axis}: the sources have {ndim} dimensions")
+        raise UsageError(f"--axis {axis}: the sources have axes 0 to {ndim - 1}")
     axis %= ndim
     origins, reach = [], 0
     for source in sources:
@@ -133,12 +143,15 @@ def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | No
 def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]]) -> SourceSet:
     boxes = [Hyperslab(origin, source.shape) for origin, source in zip(origins, sources, strict=True)]
     shape = tuple(max(axis) for axis in zip(*(box.bounds[1] for box in boxes), strict=True))
-    _require_exact_cover(shape, boxes, sources)
+    if kind == "mosaic":
+        _require_exact_cover(shape, boxes, sources)
     first = sources[0]
     header = first.header.moved(tuple(-o for o in origins[0]), (1,) * first.ndim)
-    members = tuple(Member(i, box) for i, box in enumerate(boxes))
+    axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}))
+    members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
-    return SourceSet(kind, tuple(sources), (Whole(name, shape, members, header),))
+    whole = Whole(name, shape, tuple(members), header, axis, max(box.count[axis] for box in boxes))
+    return SourceSet(kind, tuple(sources), (whole,))
 
 
 def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
@@ -211,7 +224,3 @@ def _stem_parts(source: ArraySource) -> tuple[str, ...]:
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]
-
-
-def _names(dtypes: set[np.dtype[Any]]) -> str:
-    return ", ".join(sorted(str(d) for d in dtypes))

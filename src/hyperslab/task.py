@@ -234,7 +234,7 @@ def _map(job: Job, state: State, number: int) -> None:
     function = step.ref.load()
     with span("compute"):
         result = np.asarray(_call(function, step.ref.params, job, state))
-    state.blocks[0] = _checked(result, block, step, job, state.task)
+    state.blocks[0] = _checked(result, block, job, number, state.task)
 
 
 def _call(function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any) -> Any:
@@ -252,17 +252,18 @@ def _wants_slab(function: Callable[..., Any]) -> bool:
         return False
 
 
-def _checked(result: Array, block: Array, step: Step, job: Job, task: Task) -> Array:
+def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> Array:
     """The result in native byte order, if it is the block that the step promised. Raises BlockError."""
+    step = job.steps[number]
     expected = np.dtype(step.dtype) if step.dtype else block.dtype
     if result.dtype.newbyteorder("=") != expected:
         raise BlockError(
             f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype} if that is meant, "
             "or convert the block before returning it"
         )
-    scale = step.scale or (1,) * block.ndim
-    shape = tuple(math.ceil(n / s) for n, s in zip(block.shape, scale, strict=True))
-    if result.shape not in (shape, task.core.count if not step.scale else shape):
+    shape = step.shape(block.shape)
+    keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
+    if result.shape not in (shape, shape if keeps_halo else task.core.count):
         raise BlockError(
             f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped function keeps its "
             "block's shape; use a fold (hyperslab.Fold) for values of another shape"

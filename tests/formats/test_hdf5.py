@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import hdf5plugin
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hyperslab import blockio, formats
 from hyperslab.array import Array, Header, Values
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats import hdf5
+from hyperslab.formats import hdf5, hdf5_storage
 from hyperslab.slab import Hyperslab
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
@@ -100,7 +101,7 @@ def test_any_dataset_reads_as_h5py_reads_it(
 
 def eligibility(path: Path, name: str) -> str | None:
     with h5py.File(path, "r", locking=False) as file:
-        return hdf5.eligible(file[name])
+        return hdf5_storage.eligible(file[name])
 
 
 @pytest.mark.parametrize(
@@ -290,3 +291,21 @@ def test_a_corrupt_chunk_is_named(tmp_path: Path) -> None:
         assert_same(blockio.read(damaged, good), values[good.slices()])
         with pytest.raises(FormatError, match=rf"rot\.h5::/data: the chunk at byte {offset} .*deflate"):
             blockio.read(damaged, Hyperslab.full((20, 20)))
+
+
+def test_a_missing_filter_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = formats.open_source(str(DATA / "hdf5" / "corrupt" / "filter_error.h5"))
+    with pytest.raises(FormatError, match=r"filter that is not installed, .*\(305\)"):
+        blockio.read(source, Hyperslab.full(source.shape))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(FormatError, match=r"pip install 'hyperslab\[codecs\]'"):
+        blockio.read(source, Hyperslab.full(source.shape))
+
+
+def test_a_plugin_filter_is_read_through_the_library(tmp_path: Path) -> None:
+    path, values = tmp_path / "zstd.h5", np.arange(4096, dtype="i4").reshape(16, 256)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=values, chunks=(4, 64), compression=hdf5plugin.Zstd())
+    source = formats.open_source(str(path))
+    assert source.chunks is None
+    np.testing.assert_array_equal(blockio.read(source, Hyperslab.full(source.shape)), values)

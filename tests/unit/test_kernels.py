@@ -82,7 +82,7 @@ def test_value_counts_of_bool() -> None:
 
 
 def values_of(dtype: str) -> st.SearchStrategy[Array]:
-    finite = {} if dtype in INTEGERS else {"allow_nan": False, "allow_infinity": False}
+    finite: dict[str, Any] = {} if dtype in INTEGERS else {"allow_nan": False, "allow_infinity": False}
     elements = hnp.from_dtype(np.dtype(dtype), **finite)
     return hnp.arrays(dtype, st.integers(1, 60), elements=elements)
 

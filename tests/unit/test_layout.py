@@ -86,8 +86,9 @@ def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the body: a command's signature is its table of flags, not code."""
     assert function.end_lineno is not None
-    return function.end_lineno - function.lineno + 1
+    return function.end_lineno - function.body[0].lineno + 1
 
 
 def _described(page: str) -> Iterator[str]:

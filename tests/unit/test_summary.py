@@ -122,7 +122,7 @@ def test_an_unknown_counter_makes_its_sum_unknown() -> None:
     summary = summarise(Trace(spans, ["a"]))
     assert summary.runq_s is None
     assert summary.cpu_s == 0.5
-    assert "run-queue wait" in render(summary)
+    assert "run-queue wait" in {row.label for row in measures(summary)}
     assert {m.label: m.value for m in measures(summary)}["run-queue wait"] == "unknown"
 
 
@@ -176,18 +176,17 @@ def test_a_text_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_the_terminal_shows_answer_values_and_definitions() -> None:
+def test_the_terminal_shows_the_answer_and_the_values_that_matter() -> None:
     lines = render(summarise(_hand_made())).splitlines()
     assert (
         lines[0] == "Ran 2 tasks in 12.0 s on 3 slots. The largest part of the slots' time, 47 %, went to idle slots."
     )
     shown = {line[2:].split("  ")[0]: line for line in lines[1:]}
     assert "3.00 s (10 %)" in shown["overhead"]
-    assert "2.00 s" in shown["lost attempts"]
+    assert shown["lost attempts"].endswith(" 1")
     assert "0.40 %" in shown["cost of tracing"]
     assert "18 B/s" in shown["throughput"]
     assert "3.00 kB" in shown["peak memory"]
-    assert "that of worker 1" in shown["peak memory"]
     assert not any("iB" in line for line in lines)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from types import FrameType
 
@@ -20,6 +22,7 @@ from hyperslab.cli.verify import verify
 from hyperslab.errors import HyperslabError, UsageError
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
+DEBUG = "--debug"
 WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
 "What typer raises for wrong arguments; newer versions of it bring their own copy of click, so click's is not it."
 
@@ -30,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (info, run, status, cancel, verify, clean, synth, doctor):
-    app.command()(verb)
+    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(verb)
 
 
 def _show_version(wanted: bool) -> None:
@@ -44,34 +47,46 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
+    debug: bool = typer.Option(False, DEBUG, help="Show the traceback of an error; may stand anywhere on the line."),
 ) -> None:
-    """Options that belong to no verb."""
+    """Options that belong to no verb; --debug is taken out of the line before it gets here."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130 for Ctrl-C."""
     signal.signal(signal.SIGTERM, _terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    if not given:
-        given = ["--help"]
     try:
-        code = app(args=[argument for argument in given if argument != "--debug"], standalone_mode=False)
-    except WRONG_ARGUMENTS as error:
-        code = _say(getattr(error, "format_message", error.__str__)(), USAGE)
-    except (KeyboardInterrupt, typer.Abort) as error:
-        code = _say("interrupted: run the same command with --resume to go on", INTERRUPTED, error)
-    except HyperslabError as error:
-        if debug:
-            raise
-        code = _say(str(error), USAGE if isinstance(error, UsageError) else FAILED, error)
+        code = app(args=[argument for argument in given if argument != DEBUG] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _leave_quietly()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last resort says what happened, and where
+        if DEBUG in given:
+            traceback.print_exc()
+        sentence, code = _sentence(error, resumable=given[:1] == ["run"])
+        print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     sys.exit(code)
 
 
-def _say(sentence: str, code: int, error: BaseException | None = None) -> int:
-    notes = getattr(error, "__notes__", [])
-    print("\n".join([f"hyperslab: {sentence}", *notes]), file=sys.stderr)
-    return code
+def _sentence(error: BaseException, resumable: bool) -> tuple[str, int]:
+    """What to say about an error, and the exit status."""
+    if isinstance(error, WRONG_ARGUMENTS):
+        return str(getattr(error, "format_message", error.__str__)()), USAGE
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted" + (": run the same command with --resume to go on" if resumable else ""), INTERRUPTED
+    if isinstance(error, HyperslabError):
+        return str(error), USAGE if isinstance(error, UsageError) else FAILED
+    if isinstance(error, OSError) and error.strerror:
+        return (f"{error.filename}: {error.strerror}" if error.filename else error.strerror), FAILED
+    what = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return f"{what}; this should not happen: run again with {DEBUG} and report the traceback", FAILED
+
+
+def _leave_quietly() -> int:
+    """Whoever read our output has gone, as `head` does: nothing is left to say, at the interpreter's end neither."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

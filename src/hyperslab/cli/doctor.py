@@ -19,7 +19,7 @@ from hyperslab.machine import Host, describe
 from hyperslab.pipeline import Pipeline
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
-OPTIONAL = {"scipy": "filters"}
+OPTIONAL = {"hdf5plugin": "codecs"}
 
 
 def doctor() -> int:

@@ -8,28 +8,48 @@ import typer
 
 from hyperslab import formats
 from hyperslab.admission import MEMORY_SHARE, size
-from hyperslab.array import ArraySource, Scaling
+from hyperslab.array import ArraySource, Scaling, Values
+from hyperslab.errors import HyperslabError
 from hyperslab.gather import expand
 from hyperslab.machine import Host
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.plan import Budget, preview
+from hyperslab.report.units import show_count
 
 
 def info(
     path: Annotated[str, typer.Argument(help="PATH or PATH::DATASET; a directory or a glob stands for its files.")],
 ) -> int:
-    """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is used and why."""
-    for url in expand(path):
-        named = formats.split_url(url)[1]
-        found = formats.arrays(url)
-        if len(found) == 1 or named:
-            _show(formats.open_source(url))
-            continue
-        typer.echo(f"{url}: {len(found)} arrays; add ::NAME to see one")
-        for entry in found:
-            typer.echo(f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}")
-    return 0
+    """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is used and why.
+
+    Exit status 1 when a file among several cannot be read; the others are shown all the same.
+    """
+    urls = expand(path)
+    if len(urls) == 1:
+        _show_file(urls[0])
+        return 0
+    return 1 if [url for url in urls if not _is_shown(url)] else 0
+
+
+def _is_shown(url: str) -> bool:
+    try:
+        _show_file(url)
+    except HyperslabError as error:
+        typer.echo(f"hyperslab: {error}", err=True)
+        return False
+    return True
+
+
+def _show_file(url: str) -> None:
+    """One array in full, or the table of contents of a file of several."""
+    found = formats.arrays(url)
+    if len(found) == 1 or formats.split_url(url)[1]:
+        _show(formats.open_source(url))
+        return
+    typer.echo(f"{url}: {show_count(len(found), 'array')}" + ("; add ::NAME to see one" if found else ""))
+    for entry in found:
+        typer.echo(f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}")
 
 
 def _show(source: ArraySource) -> None:
@@ -48,7 +68,7 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "real dtype": f"unknown: {source.packing} cannot be applied yet" if source.packing else source.real.name,
         "axes": f"slowest to fastest in the file: {', '.join(source.dims[a] for a in source.axes)}",
         "chunks": _chunks(source),
-        "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none known",
+        "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none",
         "scaling": _scaling(source.scaling),
         "fill": "none" if source.fill is None else str(source.fill),
         "bytes": f"{size(source.nbytes_stored)} stored, {size(source.nbytes)} decoded",
@@ -65,12 +85,13 @@ def _byte_order(source: ArraySource) -> str:
 
 
 def _chunks(source: ArraySource) -> str:
-    if source.chunks is None:
-        return "unknown: no chunk table"
-    if source.chunks.chunk_shape == source.stored_shape:
+    if source.chunks is not None and source.chunks.chunk_shape == source.stored_shape:
         return "contiguous"
-    by_axis = dict(zip(source.axes, source.chunks.chunk_shape, strict=True))
-    return f"{len(source.chunks)} of {'x'.join(str(by_axis[a]) for a in range(source.ndim))}"
+    if not source.chunk_shape:
+        return "none"
+    by_axis = dict(zip(source.axes, source.chunk_shape, strict=True))
+    number = f"{len(source.chunks)} of " if source.chunks is not None else ""
+    return number + "x".join(str(by_axis[axis]) for axis in range(source.ndim))
 
 
 def _scaling(scaling: Scaling | None) -> str:
@@ -83,6 +104,7 @@ def _partition(source: ArraySource) -> str:
         return "nothing to cut"
     host = Host.here()
     budget = Budget(int(host.memory_bytes * MEMORY_SHARE), host.cpus)
-    (cut,) = preview(Pipeline(source, values="stored"), Rule(), budget)
+    values: Values = "stored" if source.packing else "real"
+    (cut,) = preview(Pipeline(source, values=values), Rule(), budget)
     largest = "x".join(map(str, cut.largest))
-    return f"{len(cut)} blocks, the largest {largest}, on {host.cpus} processors"
+    return f"{show_count(len(cut), 'block')}, the largest {largest}, on {show_count(host.cpus, 'processor')}"

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hyperslab import driver, workloads
+from hyperslab import driver
 from hyperslab.admission import admit, size
+from hyperslab.cli.function import add_function
 from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
 from hyperslab.driver import Options, Prepared, Result
-from hyperslab.errors import UsageError
-from hyperslab.function import refer
+from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gather import gather
-from hyperslab.pipeline import Fold, Pipeline
+from hyperslab.pipeline import Pipeline, Reduce
 from hyperslab.report.measures import render
 from hyperslab.report.progress import FAILURES_SHOWN, progress_for
+from hyperslab.report.units import show_count
 from hyperslab.rundir import FOLDER
+from hyperslab.sources import SourceSet
 
 Opt = typer.Option
 
@@ -37,7 +39,7 @@ def run(
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
-    axis: Annotated[int, Opt(help="Axis of --sources concatenated.")] = 0,
+    axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
     engine: Annotated[str, Opt(help="serial, threads or processes.")] = "processes",
     workers: Annotated[
         int | None, Opt(help="Worker processes; by default one per processor this process may use.")
@@ -47,7 +49,9 @@ def run(
     blocks: Annotated[str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")] = None,
     partition: Annotated[str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.")] = None,
     axes_whole: Annotated[str | None, Opt(help="Axes that are never cut, such as 0,1.")] = None,
-    halo: Annotated[str, Opt(help="Voxels around each block that the function needs, or one number per axis.")] = "0",
+    halo: Annotated[
+        str | None, Opt(help="Voxels around each block that the function needs, or one number per axis.")
+    ] = None,
     boundary: Annotated[
         str, Opt(help="What the halo holds beyond the array: reflect, nearest or constant (zeros).")
     ] = "reflect",
@@ -56,8 +60,10 @@ def run(
     ] = None,
     values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
     dtype: Annotated[str | None, Opt(help="dtype that the function returns, if not that of its block.")] = None,
-    format: Annotated[str, Opt(help="Of the outputs: nii, nii.gz or h5.")] = "nii",
-    keep: Annotated[str, Opt(help="blocks: a file per block; volume: one NIfTI per array.")] = "blocks",
+    format: Annotated[str | None, Opt(help="Of the outputs: nii (the default), nii.gz or h5.")] = None,
+    keep: Annotated[
+        str | None, Opt(help="blocks (the default): a file per block; volume: one NIfTI per array.")
+    ] = None,
     granularity: Annotated[
         str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
     ] = "fused",
@@ -75,14 +81,16 @@ def run(
     _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
     _choice("--values", values, ("real", "stored"))
     _choice("--granularity", granularity, ("fused", "stepwise"))
-    _choice("--keep", keep, ("blocks", "volume"))
+    _choice("--keep", keep or "blocks", ("blocks", "volume"))
+    if axis is not None and sources != "concatenated":
+        raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
+    _require_writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
-    inputs = {name: gather(path, sources, axis) for name, path in parse_inputs(other).items()}  # type: ignore[arg-type]
-    primary = gather(source, sources, axis)  # type: ignore[arg-type]  # gather refuses other words itself
+    inputs = {name: _gather_input(name, path, sources, axis or 0) for name, path in parse_inputs(other).items()}
+    primary = gather(source, sources, axis or 0)  # type: ignore[arg-type]  # gather refuses other words itself
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
-    pipeline = _with_function(pipeline, function, param, parse_numbers("--halo", halo), dtype)
-    if pipeline.end is None:
-        pipeline = pipeline.write(out, format, keep)  # type: ignore[arg-type]
+    around = parse_numbers("--halo", halo) if halo is not None else None
+    pipeline = _with_end(add_function(pipeline, function, param, around, dtype), out, format, keep)
     options = Options(
         engine=engine,
         workers=workers,
@@ -105,31 +113,30 @@ def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
         raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
 
 
-def _with_function(
-    pipeline: Pipeline, name: str, param: list[str], halo: tuple[int, ...], dtype: str | None
-) -> Pipeline:
-    """The pipeline with the built-in, the mapped function or the fold that `name` stands for."""
-    params = workloads.parse_params(param)
-    around: Any = halo[0] if len(halo) == 1 else halo
-    if name in workloads.BUILTINS:
-        if any(halo) or dtype:
-            raise UsageError(f"{'--halo' if any(halo) else '--dtype'}: the built-in '{name}' sets its own")
-        return workloads.build(name, pipeline, params)
-    ref = refer(_known(name), params)
-    if isinstance(ref.load(), Fold):
-        if any(halo) or dtype:
-            raise UsageError(f"{'--halo' if any(halo) else '--dtype'}: a fold takes neither")
-        return pipeline.reduce(ref)
-    return pipeline.map(ref, dtype=dtype, halo=around)
+def _require_writable(out: Path) -> None:
+    """Raise UsageError where the output directory could not be made."""
+    place = next(folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder))
+    if not place.is_dir():
+        raise UsageError(f"-o {out}: {place} is a file: give a directory")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"-o {out}: you may not write to {place}; choose another directory")
 
 
-def _known(name: str) -> str:
-    if ":" not in name:
-        raise UsageError(
-            f"FUNCTION '{name}': not a built-in ({', '.join(workloads.BUILTINS)}); "
-            "give your own as module:function or file.py:function"
-        )
-    return name
+def _gather_input(name: str, path: str, sources: str, axis: int) -> SourceSet:
+    try:
+        return gather(path, sources, axis)  # type: ignore[arg-type]  # gather refuses other words itself
+    except HyperslabError as error:
+        raise UsageError(f"--with {name}={path}: {error}") from error
+
+
+def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | None) -> Pipeline:
+    """The pipeline that writes its blocks, unless its function reduces them to one value."""
+    if not isinstance(pipeline.end, Reduce):
+        return pipeline.write(out, format or "nii", keep or "blocks")  # type: ignore[arg-type]  # checked above
+    for flag, given in (("--format", format), ("--keep", keep)):
+        if given is not None:
+            raise UsageError(f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays")
+    return pipeline
 
 
 def _show_plan(prepared: Prepared, out: Path) -> int:
@@ -138,14 +145,15 @@ def _show_plan(prepared: Prepared, out: Path) -> int:
     largest = "x".join(map(str, partition["largest"]))
     rows = {
         "plan": plan.title,
-        "partition": f"{partition['rule']}: {partition['blocks']} blocks, the largest {largest}",
+        "partition": f"{partition['rule']}: {show_count(partition['blocks'], 'block')}, the largest {largest}",
         "tasks": f"{needs.tasks} to do" + (f", {len(prepared.done)} done already" if prepared.done else ""),
         "reads": size(needs.bytes_read),
-        "writes": f"{size(needs.bytes_written)} in {needs.files} files, {size(needs.disk_free)} free at {out}",
+        "writes": f"{size(needs.bytes_written)} in {show_count(needs.files, 'file')}, "
+        f"{size(needs.disk_free)} free at {out}",
         "memory": f"{size(needs.bytes_peak)} per task at most, {size(needs.worker_bytes)} per worker, "
         f"{size(needs.worker_bytes * needs.workers)} in all; allowed {size(needs.budget.memory_bytes)}",
-        "runs on": f"{prepared.workers} workers x {prepared.threads} threads "
-        f"({prepared.host.cpus} processors by {prepared.host.cpus_from})",
+        "runs on": f"{show_count(prepared.workers, 'worker')} x {show_count(prepared.threads, 'thread')} "
+        f"({show_count(prepared.host.cpus, 'processor')} by {prepared.host.cpus_from})",
     }
     for name, text in rows.items():
         typer.echo(f"{name:<10} {text}")
@@ -161,7 +169,7 @@ def _show_result(result: Result, out: Path, quiet: bool) -> int:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
         typer.echo(render(result.summary))
-        typer.echo(f"\noutputs    {len(result.outputs)} files in {out}")
+        typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {out / FOLDER}")
         typer.echo(f"report     {result.folder / 'report.html'}")
     return 0 if result.ok else 1

@@ -11,6 +11,7 @@ import typer
 from hyperslab.admission import size
 from hyperslab.cli.parse import parse_size
 from hyperslab.machine import Host
+from hyperslab.report.units import show_count
 from hyperslab.workloads import synth as workload
 
 
@@ -25,7 +26,8 @@ def synth(
 ) -> int:
     """Write a deterministic array of any size, in parallel: the same voxels whatever the blocks and workers."""
     began = time.monotonic()
-    paths = workload.synth(kind, out, parse_size("--size", nbytes), blocks, format, workers or Host.here().cpus, seed)
+    workers = Host.here().cpus if workers is None else workers
+    paths = workload.synth(kind, out, parse_size("--size", nbytes), blocks, format, workers, seed)
     written = sum(path.stat().st_size for path in paths)
-    typer.echo(f"{len(paths)} files, {size(written)}, in {out} ({time.monotonic() - began:.1f} s)")
+    typer.echo(f"{show_count(len(paths), 'file')}, {size(written)}, in {out} ({time.monotonic() - began:.1f} s)")
     return 0

@@ -12,26 +12,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
+from hyperslab.engines.environment import environment
 from hyperslab.engines.worker import Begin, End
 from hyperslab.errors import RunStopped
 from hyperslab.span import LOST, Phase, Slot
 from hyperslab.task import Failure, Outcome, Status, Task
 
 START_LIMIT_S = 60.0
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
-KEEP_MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**62),
-    "MALLOC_TOP_PAD_": str(2**24),
-}
-"glibc returns large arrays to the system and pays for fresh pages at the next one; a worker's blocks recur, so it keeps them."
 
 
 class WorkerProcess:
@@ -45,28 +32,33 @@ class WorkerProcess:
         self.running: dict[int, tuple[int, int]] = {}
         "Thread -> task and when it began, on the monotonic clock."
         self.ended = False
+        "True when it has no more to say in this round."
+        self._ready = False
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", f"from hyperslab.engines.worker import main; main({theirs.fileno()})"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno()], start_new_session=True, env=_environment(options),
+                pass_fds=[theirs.fileno()], start_new_session=True, env=environment(options),
             )  # fmt: skip
         self.connection = Connection(ours.detach())
 
-    @property
-    def is_dead(self) -> bool:
-        return self.process.poll() is not None
-
     def await_ready(self) -> None:
-        """Return when the worker listens. Raises RunStopped when it died or does not answer."""
+        """Return when the worker listens.
+
+        Raises ConnectionError when it was killed, RunStopped when it ended by itself or does not answer.
+        """
+        if self._ready:
+            return
         try:
-            if self.connection.poll(START_LIMIT_S) and self.connection.recv() == ("ready",):
-                return
+            self._ready = self.connection.poll(START_LIMIT_S) and self.connection.recv() == ("ready",)
             reason = f"it did not answer within {START_LIMIT_S:.0f} s"
         except (EOFError, ConnectionError):
             reason = self.death()
-        raise RunStopped(f"a worker process could not start: {reason}; see {self._log}")
+            if self.process.returncode < 0:
+                raise ConnectionError(reason) from None
+        if not self._ready:
+            raise RunStopped(f"a worker process could not start: {reason}; see {self._log}")
 
     def begin(self, folder: Path, stage: str, payload: bytes) -> None:
         """Tell it what to do with the tasks that follow."""
@@ -84,12 +76,45 @@ class WorkerProcess:
         except OSError:
             self.ended = True  # it is dead already
 
+    def listen(self, timeout_s: float = 0.0) -> bool:
+        """Take all that it has to say; False when it is dead. Raises RunStopped when it cannot record its outcomes."""
+        is_dead = self.process.poll() is not None  # the connection may be held open by what a function has forked
+        try:
+            while self.connection.poll(timeout_s):
+                self._note(self.connection.recv())
+        except (EOFError, ConnectionError):
+            is_dead = True
+        self.ended |= is_dead
+        return not is_dead
+
+    def _note(self, message: tuple[object, ...]) -> None:
+        match message:
+            case ("start", int(thread), int(task)):
+                self.running[thread] = (task, time.monotonic_ns())
+            case ("done", int(thread), int(task)):
+                self.running.pop(thread)
+                self.given.pop(task)
+            case ("ended",):
+                self.ended = True
+            case ("broken", str(reason)):
+                raise RunStopped(reason)
+
+    def late(self, limit_s: float) -> list[int]:
+        """Threads whose task has been running for longer than this."""
+        now = time.monotonic_ns()
+        return [thread for thread, (_, since) in self.running.items() if now - since > limit_s * 1e9]
+
     def lose(self, thread: int, status: Status, failure: Failure) -> Outcome:
         """Give up what a thread is running."""
         task_id, since_ns = self.running.pop(thread)
         task = self.given.pop(task_id)
         phase = Phase(LOST, since_ns, time.monotonic_ns(), 0, 0, 0)
         return Outcome(task.id, task.attempt, status, failure, phases=(phase,), slot=str(self.slots[thread]))
+
+    def forgive(self, saved: set[int]) -> None:
+        """What it was running did nothing wrong: it is as good as only handed, unless a saved partial holds it."""
+        self.running.clear()
+        self.given = {task_id: task for task_id, task in self.given.items() if task_id not in saved}
 
     def death(self) -> str:
         """Why the process is no more, in words."""
@@ -101,15 +126,12 @@ class WorkerProcess:
         return f"the worker process was killed by {name}{hint}"
 
     def kill(self) -> None:
-        self.process.kill()
+        """End it and what its functions have started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def close(self) -> None:
+        """End it and let go of it."""
+        self.kill()
         self.connection.close()
-
-
-def _environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, our import path, and a slot's share of the processors for BLAS and OpenMP."""
-    environment = {**os.environ, **KEEP_MEMORY, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    for name in THREAD_VARIABLES:
-        asked = os.environ.get(name, "")
-        environment[name] = str(min(int(asked), options.slot_cpus) if asked.isdigit() else options.slot_cpus)
-    return environment

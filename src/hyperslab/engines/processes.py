@@ -7,9 +7,8 @@ the user's script: workers import the user's functions, they do not re-run the p
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from typing import Self
 
@@ -18,11 +17,15 @@ import cloudpickle
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.process import WorkerProcess
 from hyperslab.errors import RunStopped
+from hyperslab.journal import saved_tasks
 from hyperslab.pipeline import Fold
+from hyperslab.plan import Running
 from hyperslab.span import Slot
 from hyperslab.task import Failure, Outcome, StepFunction, Task
 
 POLL_S = 0.1
+START_ATTEMPTS = 10
+"How often a worker is started again that something kills before it listens."
 AHEAD = 2
 "Tasks handed to a slot at a time: one to run and one so that it never waits for us."
 
@@ -48,13 +51,13 @@ class Processes:
     def start(self) -> None:
         """Start all workers and wait until they listen. Raises RunStopped when one cannot start."""
         for number in range(self._options.workers):
-            self._processes[number] = self._spawn(number)
-        for process in self._processes.values():
-            process.await_ready()
+            self._spawn(number)
+        for number in self._processes:
+            self._insist(number, WorkerProcess.await_ready)
 
     def stop(self) -> None:
         for process in self._processes.values():
-            process.kill()
+            process.close()
         self._processes.clear()
 
     def cancel(self) -> None:
@@ -65,24 +68,36 @@ class Processes:
         options = self._options
         return [Slot(options.host, w, t) for w in range(options.workers) for t in range(options.threads)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
         self._round += 1
         payload = cloudpickle.dumps((tuple(steps), fold.merge if fold else None))
         queue = deque(tasks)
-        for number, process in self._processes.items():
-            if process.is_dead:
-                self._processes[number] = self._spawn(number)
-                self._processes[number].await_ready()
-        for process in self._processes.values():
-            process.begin(self._options.folder, f"r{self._round}", payload)
+        for number in self._processes:
+            self._begin(number, payload)
         while queue or any(process.given for process in self._processes.values()):
             self._feed(queue)
             yield from self._listen(queue, payload)
         yield from self._finish()
 
-    def _spawn(self, number: int) -> WorkerProcess:
+    def _spawn(self, number: int) -> None:
         self._started += 1
-        return WorkerProcess(number, self._options, self._started)
+        self._processes[number] = WorkerProcess(number, self._options, self._started)
+
+    def _begin(self, number: int, payload: bytes) -> None:
+        self._insist(number, lambda process: process.begin(self._options.folder, f"r{self._round}", payload))
+
+    def _insist(self, number: int, order: Callable[[WorkerProcess], None]) -> None:
+        """Give a worker an order, and another one in its place if it is dead. Raises RunStopped when none survives."""
+        for attempt in range(START_ATTEMPTS):
+            try:
+                self._processes[number].await_ready()
+                order(self._processes[number])
+                return
+            except OSError as error:
+                if attempt == START_ATTEMPTS - 1:
+                    raise RunStopped(f"a worker process died {attempt + 1} times as it started: {error}") from error
+                self._processes[number].close()
+                self._spawn(number)
 
     def _feed(self, queue: deque[Task]) -> None:
         """Hand out tasks evenly: nobody gets a second one while another slot has none."""
@@ -96,63 +111,40 @@ class Processes:
 
     def _listen(self, queue: deque[Task], payload: bytes) -> Iterator[Outcome | None]:
         """Take what workers have to say, notice the dead and the late."""
-        by_connection = {process.connection: number for number, process in self._processes.items()}
-        for connection in wait(list(by_connection), POLL_S):
-            number = by_connection[connection]  # type: ignore[index]  # wait() returns what it was given
-            try:
-                while self._processes[number].connection.poll():
-                    self._note(self._processes[number], self._processes[number].connection.recv())
-            except (EOFError, ConnectionError):
-                yield from self._replace(number, queue, payload)
+        wait([process.connection for process in self._processes.values()], POLL_S)
+        for number in [n for n, process in self._processes.items() if not process.listen()]:
+            yield from self._replace(number, queue, payload)
         if self._options.task_timeout_s is not None:
             yield from self._stop_late(self._options.task_timeout_s, queue, payload)
         yield None
-
-    def _note(self, process: WorkerProcess, message: tuple[object, ...]) -> None:
-        match message:
-            case ("start", int(thread), int(task)):
-                process.running[thread] = (task, time.monotonic_ns())
-            case ("done", int(thread), int(task)):
-                process.running.pop(thread)
-                process.given.pop(task)
-            case ("ended",):
-                process.ended = True
-            case ("broken", str(reason)):
-                raise RunStopped(reason)
 
     def _replace(self, number: int, queue: deque[Task], payload: bytes) -> Iterator[Outcome]:
         """Report what a dead worker was running, requeue what it was only handed, start another."""
         process = self._processes[number]
         reason = process.death()
-        process.connection.close()
+        process.close()
         for thread in list(process.running):
             yield process.lose(thread, "lost", Failure("WorkerDied", reason, ""))
         queue.extendleft(reversed(process.given.values()))
-        self._processes[number] = self._spawn(number)
-        self._processes[number].await_ready()
-        self._processes[number].begin(self._options.folder, f"r{self._round}", payload)
+        self._spawn(number)
+        self._begin(number, payload)
 
     def _stop_late(self, limit_s: float, queue: deque[Task], payload: bytes) -> Iterator[Outcome]:
         reason = f"the task ran longer than --task-timeout {limit_s:g} s, so its worker was stopped"
         for number, process in list(self._processes.items()):
-            began_before = time.monotonic_ns() - limit_s * 1e9
-            late = [thread for thread, (_, since) in process.running.items() if since < began_before]
-            for thread in late:
-                yield process.lose(thread, "timeout", Failure("Timeout", reason, ""))
-            if late:
-                process.running.clear()  # its other tasks did nothing wrong: they go back to the queue
-                process.process.kill()
+            if process.late(limit_s):
+                process.kill()
+                process.listen()
+                for thread in process.late(limit_s):
+                    yield process.lose(thread, "timeout", Failure("Timeout", reason, ""))
+                process.forgive(saved_tasks(self._options.folder))
                 yield from self._replace(number, queue, payload)
 
     def _finish(self) -> Iterator[None]:
         """Let every worker record what it still holds; what one that dies now has not recorded, the driver misses."""
         for process in self._processes.values():
             process.end()
-        while any(not process.ended for process in self._processes.values()):
+        while waiting := [process for process in self._processes.values() if not process.ended]:
             yield None
-            for process in self._processes.values():
-                try:
-                    while not process.ended and process.connection.poll(POLL_S / 10):
-                        self._note(process, process.connection.recv())
-                except (EOFError, ConnectionError):
-                    process.ended = True
+            for process in waiting:
+                process.listen(POLL_S / 10)

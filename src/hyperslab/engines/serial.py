@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from hyperslab.engines import EngineOptions
 from hyperslab.errors import UsageError
 from hyperslab.journal import SlotJournal
 from hyperslab.pipeline import Fold
+from hyperslab.plan import Running
 from hyperslab.span import Slot
-from hyperslab.task import Outcome, StepFunction, Task
+from hyperslab.task import StepFunction, Task
 
 
 class Serial:
@@ -47,7 +48,7 @@ class Serial:
     def slots(self) -> Sequence[Slot]:
         return [Slot(self._options.host, 0, 0)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
         self._rounds += 1
         journal = SlotJournal(
             self._options.folder, str(self.slots()[0]), f"r{self._rounds}", fold.merge if fold else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -14,8 +14,9 @@ from hyperslab.engines import EngineOptions
 from hyperslab.errors import UsageError
 from hyperslab.journal import Merge, SlotJournal
 from hyperslab.pipeline import Fold
+from hyperslab.plan import Running
 from hyperslab.span import Slot
-from hyperslab.task import Outcome, StepFunction, Task
+from hyperslab.task import StepFunction, Task
 
 POLL_S = 0.1
 GRACE_S = 2.0
@@ -59,7 +60,7 @@ class Threads:
     def slots(self) -> Sequence[Slot]:
         return [Slot(self._options.host, 0, t) for t in range(self._options.workers * self._options.threads)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Iterator[Outcome | None]:
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
         self._rounds += 1
         self._stopping.clear()
         waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()

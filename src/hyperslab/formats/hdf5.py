@@ -18,11 +18,11 @@ import numpy as np
 
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats.hdf5_storage import Storage, eligible, locate
+from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
 from hyperslab.formats.identity import identify
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "candidates", "eligible", "open", "read_reference", "sink", "write_reference"]
+__all__ = ["arrays", "candidates", "open", "read_reference", "sink", "write_reference"]
 
 DATASET = "data"
 "Name of the dataset in files that are written."
@@ -85,6 +85,7 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
     turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
     with _opened(source.url) as file, _errors(source.url, source.name):
+        require_filters(file[source.name])
         block = np.asarray(file[source.name][forward])
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
 
@@ -129,6 +130,7 @@ def _errors(path: str, name: str) -> Iterator[None]:
 def _opened(path: str) -> Iterator[Any]:
     import h5py
 
+    register_plugins()
     with _errors(path, ""), h5py.File(path, "r", locking=False) as file:
         yield file
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +35,7 @@ def eligible(dataset: Any) -> str | None:
     creation = dataset.id.get_create_plist()
     layout = creation.get_layout()
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
-    unknown = [name.decode(errors="replace") or f"number {code}" for code, _, _, name in filters if code not in _CODECS]
+    unknown = [_codec_name(code, name) for code, _, _, name in filters if code not in _CODECS]
     checks = {
         "it has no elements": dataset.shape is None,
         "it is a single value": dataset.shape == (),
@@ -46,6 +48,29 @@ def eligible(dataset: Any) -> str | None:
         f"filter {', '.join(unknown)} is not decoded here": bool(unknown),
     }
     return next((reason for reason, holds in checks.items() if holds), None)
+
+
+def register_plugins() -> None:
+    """Let HDF5 find the filters of the package hdf5plugin, if it is installed."""
+    if importlib.util.find_spec("hdf5plugin") is not None:
+        importlib.import_module("hdf5plugin")
+
+
+def require_filters(dataset: Any) -> None:
+    """Raise FormatError that says what to install, when HDF5 lacks a filter of an h5py dataset."""
+    from h5py import h5z
+
+    creation = dataset.id.get_create_plist()
+    filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
+    lacking = [(code, name.decode(errors="replace")) for code, _, _, name in filters if not h5z.filter_avail(code)]
+    missing = [f"{name} ({code})" for code, name in lacking]
+    if not missing:
+        return
+    remedy = "no plugin that is known here has it"
+    if importlib.util.find_spec("hdf5plugin") is None:
+        remedy = "pip install 'hyperslab[codecs]'"
+    where = f"{dataset.file.filename}::{dataset.name}"
+    raise FormatError(f"{where}: stored with a filter that is not installed, {', '.join(missing)}: {remedy}")
 
 
 def _is_plain(kind: Any) -> bool:
@@ -62,30 +87,30 @@ def locate(dataset: Any) -> Storage:
     """Describe where an h5py dataset lies. Raises FormatError for chunks that lie beyond the file."""
     from h5py import h5d
 
-    reason = eligible(dataset)
-    if reason is not None:
-        return _by_library(reason)
     creation = dataset.id.get_create_plist()
     codecs = tuple(
-        Codec(_CODECS[code], options)
-        for code, _, options, _ in (creation.get_filter(i) for i in range(creation.get_nfilters()))
+        Codec(_codec_name(code, name), options)
+        for code, _, options, name in (creation.get_filter(i) for i in range(creation.get_nfilters()))
     )
-    found = _contiguous(dataset) if dataset.chunks is None else _chunked(dataset, bool(codecs))
+    fill = dataset.fillvalue.item() if dataset.dtype.kind in "biuf" else None
+    why_not = eligible(dataset)
+    found = why_not or (_contiguous(dataset) if dataset.chunks is None else _chunked(dataset, bool(codecs)))
     if isinstance(found, str):
-        return _by_library(found)
+        return Storage(None, f"read through h5py: {found}", codecs, fill)
     table, whole = found
     path = dataset.file.filename
     size = Path(path).stat().st_size
     if len(table) and (int((table.offset + table.nbytes).max()) > size or int(table.offset.min()) < 0):
         raise FormatError(f"{path}::{dataset.name}: truncated: chunks lie beyond the end of the file; copy it again")
     if not whole and creation.get_fill_time() == h5d.FILL_TIME_NEVER:
-        return _by_library("parts were never written and its fill value is not used")
+        why_not = "parts were never written and its fill value is not used"
+        return Storage(None, f"read through h5py: {why_not}", codecs, fill)
     why = _table_reason(dataset, codecs) if len(table) else "nothing was written to it: a task fills its block"
-    return Storage(table, why, codecs, dataset.fillvalue.item())
+    return Storage(table, why, codecs, fill)
 
 
-def _by_library(reason: str) -> Storage:
-    return Storage(None, f"read through h5py: {reason}")
+def _codec_name(code: int, name: bytes) -> str:
+    return _CODECS.get(code) or name.decode(errors="replace") or f"number {code}"
 
 
 def _table_reason(dataset: Any, codecs: tuple[Codec, ...]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Header, Scaling
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Codec, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import Identity, identify
 from hyperslab.formats.nifti_header import NiftiHeader, build_head, header_errors, parse
@@ -67,6 +67,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         real=real,
         chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
         reason=_reason(compressed),
+        codecs=(Codec("gzip"),) if compressed else (),
         scaling=scaling,
         header=Header(base_affine=base_affine, native=raw[:offset], attributes=_attributes(header)),
         nbytes_stored=identity.file_size if compressed else nbytes,

@@ -53,12 +53,18 @@ def split(summary: Summary) -> list[Part]:
     ]
 
 
+BRIEF = (
+    "makespan", "start-up", "lost attempts", "read", "compute", "write", "other", "overhead", "idle",
+    "average parallelism", "throughput", "bytes moved", "cost of tracing", "peak memory",
+)  # fmt: skip
+"Labels of the measures that a terminal shows."
+
+
 def render(summary: Summary) -> str:
-    """The summary as lines of text for the terminal."""
-    rows = measures(summary)
-    labels, values = max(len(row.label) for row in rows), max(len(row.value) for row in rows)
-    lines = [f"  {row.label:<{labels}}  {row.value:>{values}}  {row.definition}".rstrip() for row in rows]
-    return "\n".join([headline(summary), *lines])
+    """The measures that matter most, as lines of text for the terminal; the page has them all."""
+    rows = [row for row in measures(summary) if row.label in BRIEF]
+    width = max(len(row.label) for row in rows)
+    return "\n".join([headline(summary), *(f"  {row.label:<{width}}  {row.value}" for row in rows)])
 
 
 def _slot_time_s(summary: Summary) -> float:

@@ -8,7 +8,8 @@ from typing import Protocol, TextIO
 
 from hyperslab.report.units import show_rate, show_seconds
 
-LINE_SHARE = 0.05
+LINES = 20
+"In a log: one per 5 % of the tasks."
 FAILURES_SHOWN = 5
 "Failures told at once; the rest are in the report."
 
@@ -45,7 +46,7 @@ class Lines:
         self._stream = stream or sys.stderr
         self._tasks = self._done = self._nbytes = self._failures = 0
         self._began = time.monotonic()
-        self._told = 0.0
+        self._told = 0
 
     def begin(self, tasks: int, nbytes: int) -> None:
         self._tasks, self._began = tasks, time.monotonic()
@@ -53,23 +54,21 @@ class Lines:
     def advance(self, nbytes: int) -> None:
         self._done += 1
         self._nbytes += nbytes
-        share = self._done / max(1, self._tasks)
-        if share - self._told >= LINE_SHARE or self._done == self._tasks:
-            self._told = share
-            print(self._line(share), file=self._stream, flush=True)
+        passed = self._done * LINES // max(1, self._tasks)
+        if passed > self._told:
+            self._told = passed
+            print(self._line(), file=self._stream, flush=True)
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
-        if self._failures <= FAILURES_SHOWN:
-            print(failure_line(label, reason, will_retry), file=self._stream, flush=True)
-        elif self._failures == FAILURES_SHOWN + 1:
-            print("further failures are listed at the end and in the report", file=self._stream, flush=True)
+        if line := failure_line(self._failures, label, reason, will_retry):
+            print(line, file=self._stream, flush=True)
 
     def end(self) -> None:
         """Every line has been printed already."""
 
-    def _line(self, share: float) -> str:
-        elapsed = time.monotonic() - self._began
+    def _line(self) -> str:
+        elapsed, share = time.monotonic() - self._began, self._done / max(1, self._tasks)
         left = elapsed / share - elapsed
         rate = show_rate(self._nbytes / elapsed) if elapsed else ""
         return f"{share:4.0%}  {self._done}/{self._tasks} tasks  {rate}  {show_seconds(left)} left"
@@ -78,14 +77,15 @@ class Lines:
 class Bar:
     """A live bar with throughput and time left, for terminals."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        columns = ("{task.description}", "{task.fields[rate]}", "left")
         self._bar = RichProgress(
-            TextColumn(columns[0]), BarColumn(), MofNCompleteColumn(), TextColumn(columns[1]),
-            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn(columns[2]), transient=True,
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"),
+            console=Console(file=stream), transient=True,
         )  # fmt: skip
         self._nbytes = self._failures = 0
         self._began = time.monotonic()
@@ -102,21 +102,23 @@ class Bar:
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
-        if self._failures <= FAILURES_SHOWN:
-            self._bar.console.print(failure_line(label, reason, will_retry), style="red", markup=False, highlight=False)
+        if line := failure_line(self._failures, label, reason, will_retry):
+            self._bar.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
 
     def end(self) -> None:
         self._bar.stop()
 
 
-def failure_line(label: str, reason: str, will_retry: bool) -> str:
-    """One sentence about a failed attempt."""
+def failure_line(number: int, label: str, reason: str, will_retry: bool) -> str:
+    """One sentence about a failed attempt, the `number`-th of the run; '' once enough have been told."""
+    if number > FAILURES_SHOWN:
+        return "further failures are listed at the end and in the report" if number == FAILURES_SHOWN + 1 else ""
     return f"failed: {label}: {reason}" + (" (it will be tried again)" if will_retry else "")
 
 
 def progress_for(quiet: bool, stream: TextIO | None = None) -> Progress:
-    """The kind of progress that suits where the output goes."""
+    """The kind of progress that suits where the messages go, which is standard error."""
     stream = stream or sys.stderr
     if quiet:
         return Quiet()
-    return Bar() if stream.isatty() and sys.stdout.isatty() else Lines(stream)
+    return Bar(stream) if stream.isatty() else Lines(stream)

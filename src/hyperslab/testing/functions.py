@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,14 @@ from hyperslab.slab import Hyperslab
 def add(block: Array, k: int = 1, seconds: float = 0.0) -> Array:
     """block + k, after a while."""
     time.sleep(seconds)
-    return block + block.dtype.type(k)
+    result: Array = block + block.dtype.type(k)
+    return result
 
 
 def masked(block: Array, mask: Array) -> Array:
     """The block where the mask is not zero, zero elsewhere."""
-    return block * (mask != 0).astype(block.dtype)
+    result: Array = np.where(mask, block, block.dtype.type(0))
+    return result
 
 
 def positions(block: Array, slab: Hyperslab, shape: Sequence[int]) -> Array:
@@ -54,8 +56,7 @@ def misbehave(block: Array, slab: Hyperslab, deed: str, at: Sequence[int], once:
         return block
     if once:
         Path(once).touch()
-    result: Array = DEEDS[deed](block)
-    return result
+    return DEEDS[deed](block)
 
 
 def _raise(_block: Array) -> Array:
@@ -76,7 +77,7 @@ def _die(_block: Array) -> Array:
 
 
 def _crash(block: Array) -> Array:
-    ctypes.string_at(0)
+    ctypes.memset(0, 1, 1)
     return block
 
 
@@ -86,27 +87,35 @@ def _hang(block: Array) -> Array:
     return block
 
 
-DEEDS = {
+def _fork(block: Array) -> Array:
+    if os.fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+    return _leave(block)
+
+
+DEEDS: Mapping[str, Callable[[Array], Array]] = {
     "raise": _raise,
     "exit": _exit,
     "leave": _leave,
+    "fork": _fork,
     "die": _die,
     "crash": _crash,
     "hang": _hang,
     "shape": lambda block: block[:1],
     "dtype": lambda block: block.astype(np.complex64),
 }
-"What functions do wrong: raise, sys.exit, os._exit, be killed, segfault, never return, return another shape or dtype."
+"What functions do wrong: raise, sys.exit, os._exit (leaving a child or not), die, segfault, hang, return nonsense."
 
 
 def counted(block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()) -> Array:
-    """block + 1, leaving a file in `folder` for each execution; raises at `at` while the folder holds a file 'broken'."""
+    """block + 1, and a file in `folder` for each execution; raises at `at` while the folder holds a file 'broken'."""
     corner = "_".join(map(str, slab.start))
     Path(folder, f"{corner}.{uuid.uuid4().hex}").touch()
     time.sleep(seconds)
     if slab.start == tuple(at) and Path(folder, "broken").exists():
         raise ValueError("this block is not to my liking")
-    return block + block.dtype.type(1)
+    return add(block)
 
 
 def executions(folder: Path) -> dict[str, int]:
@@ -118,7 +127,7 @@ def executions(folder: Path) -> dict[str, int]:
 
 
 def _sum(block: Array, **_: Any) -> int:
-    return int(block.sum(dtype=object if block.dtype.kind == "u" and block.itemsize == 8 else None))
+    return int(block.sum(dtype=np.int64))
 
 
 def _counted_sum(block: Array, slab: Hyperslab, **options: Any) -> int:

@@ -35,7 +35,8 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
     """The pipeline with a built-in at its end. Raises UsageError for a wrong name, parameter, type or input."""
     if name not in BUILTINS:
         raise UsageError(
-            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}: {', '.join(BUILTINS)}"
+            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}: {', '.join(BUILTINS)}; "
+            "one of your own is named as module:function or file.py:function"
         )
     if len(pipeline.inputs) > 1:
         raise UsageError(f"the built-in '{name}' takes one input; leave out {', '.join(list(pipeline.inputs)[1:])}")
@@ -44,9 +45,7 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
     known = list(inspect.signature(module.build).parameters)[1:]
     for param, value in params.items():
         if param not in known:
-            raise UsageError(
-                f"--param {param}: '{name}' has no such parameter{_suggest(param, known)}; it has {_and(known)}"
-            )
+            raise unknown_parameter("--param", param, name, known)
         if not _fits(value, hints[param]):
             raise UsageError(f"--param {param}={_shown(value)}: give {_words(hints[param])}: {module.PARAMS[param]}")
     built: Pipeline = module.build(pipeline, **params)
@@ -115,6 +114,13 @@ def _words(hint: Any) -> str:
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
+    """The error for a parameter that a function does not have; names those that it has."""
+    return UsageError(
+        f"{flag} {param}: '{function}' has no such parameter{_suggest(param, known)}; it has {_and(known)}"
+    )
 
 
 def _suggest(given: str, known: typing.Iterable[str]) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 
 from hyperslab import kernels
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.pipeline import Pipeline
-from hyperslab.plan import output_dtype
 
 SUMMARY = "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {

@@ -23,9 +23,9 @@ import numpy as np
 
 from hyperslab import kernels
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import Fold, Pipeline
-from hyperslab.plan import output_dtype
 
 SUMMARY = "Count values: one bin per value for 8- and 16-bit integers, equal bins for others (CSV, NPZ and a picture)."
 PARAMS: Mapping[str, str] = {
@@ -173,7 +173,8 @@ def find_range(block: Array) -> Range:
         values = kernels.finite(piece).values
         if values.size:
             binned = kernels.binned_dtype(values.dtype).type
-            found = widen(found, Range(binned(values.min()), binned(values.max())))
+            low, high = (binned(end) + binned(0) for end in (values.min(), values.max()))  # zero loses its sign
+            found = widen(found, Range(low, high))
     return found
 
 

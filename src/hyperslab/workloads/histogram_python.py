@@ -1,8 +1,9 @@
 """histogram-python: the same histogram counted by a plain Python loop over a dictionary.
 
-A benchmark of engines under the interpreter's lock, after the pure-Python histogram of V. Hayot-Sasson, T. Glatard et
-al., "Big Data engines for neuroimaging": voxels are flattened in Fortran order and counted one by one, dictionaries
-are merged key by key. `histogram` gives the same file a hundred times faster.
+A benchmark of engines under the interpreter's lock, after the pure Python histogram (Algorithm 2) of M. Dugré, V.
+Hayot-Sasson, T. Glatard, "A performance comparison of Dask and Apache Spark for data-intensive neuroimaging pipelines",
+2019: voxels are flattened in Fortran order and counted one by one, dictionaries are merged key by key. `histogram`
+writes the same file many times faster.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import Fold, Pipeline
-from hyperslab.plan import output_dtype
 from hyperslab.workloads.histogram import Histogram, has_few_values, save
 
 SUMMARY = "Count the values of bool, 8- and 16-bit integers in a plain Python loop (a benchmark; use histogram)."

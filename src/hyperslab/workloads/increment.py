@@ -1,7 +1,7 @@
 """increment: add one to every voxel, again and again, with a pause after each time.
 
-The benchmark that emulates a chain of tasks of known length (V. Hayot-Sasson, T. Glatard et al., "Big Data engines for
-neuroimaging", Algorithm 1): the work per block is delay x iterations, whatever the data.
+A benchmark whose work per block is known, delay x iterations, whatever the data (M. Dugré, V. Hayot-Sasson, T. Glatard,
+"A performance comparison of Dask and Apache Spark for data-intensive neuroimaging pipelines", 2019, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import Pipeline
-from hyperslab.plan import output_dtype
 
 SUMMARY = "Add one to every voxel, `iterations` times, and sleep `delay` seconds after each (integers wrap around)."
 PARAMS: Mapping[str, str] = {

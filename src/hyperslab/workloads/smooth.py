@@ -14,10 +14,10 @@ import numpy as np
 
 from hyperslab import kernels
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.pipeline import Pipeline
-from hyperslab.plan import output_dtype
 
 SUMMARY = "Gaussian filter over the first three axes; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {

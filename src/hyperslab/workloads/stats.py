@@ -12,12 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from hyperslab import kernels
 from hyperslab.array import Array
+from hyperslab.costs import output_dtype
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import Fold, Pipeline
-from hyperslab.plan import output_dtype
 from hyperslab.rundir import save_json
 
 SUMMARY = "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN counted apart."
@@ -89,8 +90,13 @@ def _measure_piece(piece: Array) -> Moments:
     if not values.size:
         return Moments(unit_bits=bits, nan=nan, infinite=below + above)
     total, squares = kernels.float_sums(values) if floating else kernels.integer_sums(values)
-    plain = float if floating else int
-    return Moments(len(values), plain(values.min()), plain(values.max()), total, squares, bits, nan, below + above)
+    low, high = (_plain(end) for end in (values.min(), values.max()))
+    return Moments(len(values), low, high, total, squares, bits, nan, below + above)
+
+
+def _plain(value: Any) -> int | float:
+    """A Python number; zero loses its sign, which would depend on the blocks."""
+    return float(value) + 0.0 if value.dtype.kind == "f" else int(value)
 
 
 def combine(a: Moments, b: Moments) -> Moments:

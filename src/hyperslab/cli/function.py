@@ -1,0 +1,70 @@
+"""FUNCTION and what goes with it on the command line: a built-in, or a user's function, at the end of a pipeline."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from hyperslab import workloads
+from hyperslab.errors import UsageError
+from hyperslab.function import FunctionRef, refer
+from hyperslab.pipeline import Fold, Pipeline
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def add_function(
+    pipeline: Pipeline, name: str, param: Sequence[str], halo: tuple[int, ...] | None, dtype: str | None
+) -> Pipeline:
+    """The pipeline with the built-in, the mapped function or the fold that `name` stands for.
+
+    Raises UsageError for a name that stands for nothing, and for parameters and inputs that the function does not take.
+    """
+    params = workloads.parse_params(param)
+    own = {"--halo": halo, "--dtype": dtype}
+    if name in workloads.BUILTINS or ":" not in name:
+        if name in workloads.BUILTINS:
+            _refuse(own, f"the built-in '{name}' sets its own")
+        return workloads.build(name, pipeline, params)
+    ref = refer(name, params)
+    found = ref.load()
+    inputs = list(pipeline.inputs)[1:]
+    if isinstance(found, Fold):
+        _refuse(own, f"'{ref.name}' is a fold, which takes neither halo nor dtype")
+        _require_accepts(ref, found.lift, inputs, {"slab", "prior"} if found.prior else {"slab"})
+        return pipeline.reduce(ref)
+    _require_accepts(ref, found, inputs, {"slab"})
+    around: Any = 0 if halo is None else halo[0] if len(halo) == 1 else halo
+    return pipeline.map(ref, dtype=dtype, halo=around)
+
+
+def _refuse(flags: Mapping[str, object], why: str) -> None:
+    for flag, given in flags.items():
+        if given is not None:
+            raise UsageError(f"{flag}: {why}")
+
+
+def _require_accepts(ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]) -> None:
+    """Raise UsageError unless the function takes a block and what was given by name; `automatic` it gets unasked."""
+    if not callable(function):
+        raise UsageError(f"FUNCTION '{ref.target}': is a {type(function).__name__}, neither a function nor a Fold")
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return  # compiled functions may not say what they take: the first block will tell
+    if not taken:
+        raise UsageError(f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy array")
+    named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
+    given = [("--param", name) for name in ref.params] + [("--with", name) for name in inputs]
+    for flag, name in given:
+        if name in automatic or not (name in named or takes_any):
+            raise workloads.unknown_parameter(flag, name, ref.name, list(named))
+        if flag == "--with" and name in ref.params:
+            raise UsageError(f"--with {name}: is given as --param {name} too; leave one out")
+    missing = named.keys() - {name for _, name in given}
+    for name in (name for name in named if name in missing and named[name] is inspect.Parameter.empty):
+        raise UsageError(
+            f"FUNCTION '{ref.name}' needs '{name}': give --param {name}=VALUE, or --with {name}=SOURCE for an array"
+        )

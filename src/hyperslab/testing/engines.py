@@ -1,0 +1,374 @@
+"""EngineTests: what every engine has to keep, tested through the driver on real files, with `serial` as the reference.
+
+A subclass is one line per engine: its name, how many workers and threads to use, and real images if there are any.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from hyperslab import driver, formats, products, workloads
+from hyperslab.array import Array
+from hyperslab.driver import Result
+from hyperslab.errors import RunStopped, UsageError
+from hyperslab.journal import Tail
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Pipeline
+from hyperslab.report.progress import Quiet
+from hyperslab.rundir import RunDirectory
+from hyperslab.testing import functions
+from hyperslab.testing.functions import executions
+
+MODULE = functions.__name__
+SHAPE = (24, 20, 18)
+AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7], [0, 0, 0, 1]])
+EIGHT = Rule("block-shape", (12, 10, 9))
+"Cuts SHAPE into eight blocks; LAST_BLOCK is where the last one starts."
+LAST_BLOCK = (12, 10, 9)
+RULES = {
+    "auto": Rule(),
+    "blocks": Rule("blocks", (7,)),
+    "grid": Rule("blocks", (3, 1, 4)),
+    "block-shape": Rule("block-shape", (7, 20, 5)),
+    "slabs": Rule("slabs"),
+    "axes-whole": Rule("slabs", axes_whole=(2, 0)),
+    "bytes": Rule("bytes", (1000,)),
+}
+MAP_PHASES = ["open", "read", "compute", "write"]
+BY_DEED = {
+    "raise": ("ValueError: this block is not to my liking", 2),
+    "exit": (r"the function called sys.exit\(3\)", 2),
+    "shape": (r"misbehave returned a block of shape \(1, 10, 9\)", 1),
+    "dtype": ("misbehave returned complex64, not uint16", 1),
+}
+"Per deed, the message and the number of attempts: another one cannot mend a wrong shape."
+
+
+class InterruptAfter(Quiet):
+    """Progress that ends the run from inside, as Ctrl-C or `hyperslab cancel` do from outside."""
+
+    def __init__(self, tasks: int, cancel: Path | None = None) -> None:
+        self._left, self._cancel = tasks, cancel
+
+    def advance(self, nbytes: int) -> None:
+        self._left -= 1
+        if self._left == 0 and self._cancel is not None:
+            RunDirectory(self._cancel).ask_to_cancel()
+        elif self._left == 0:
+            raise KeyboardInterrupt
+
+
+class EngineTests:
+    """Conformance of an engine. A subclass sets `engine`, and what follows where the engine differs."""
+
+    engine: ClassVar[str]
+    slots: ClassVar[tuple[int, int]] = (2, 1)
+    "Workers and threads."
+    stops_late_tasks: ClassVar[bool] = False
+    "Whether it honours a time limit; one that cannot has to refuse it."
+    images: ClassVar[Sequence[str]] = ()
+    "Real images: PATH of NIfTI files or PATH::DATASET of numbers."
+
+    @pytest.fixture
+    def image(self, tmp_path: Path) -> str:
+        """A uint16 NIfTI image of SHAPE."""
+        path = tmp_path / "in" / "image.nii"
+        path.parent.mkdir()
+        values = np.random.default_rng(1).integers(0, 2**16 - 1, SHAPE, dtype=np.uint16)
+        _save(values, path)
+        return str(path)
+
+    def run(self, pipeline: Pipeline, **options: Any) -> Result:
+        """Run a pipeline on the engine under test."""
+        workers, threads = self.slots
+        return driver.run(pipeline, **{"engine": self.engine, "workers": workers, "threads": threads, **options})
+
+    @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+    def test_a_volume_is_the_same_whatever_the_partition(self, image: str, tmp_path: Path, rule: Rule) -> None:
+        def written(folder: str, **options: Any) -> Path:
+            pipeline = Pipeline(image).map(functions.add, {"k": 3}).write(tmp_path / folder, keep="volume")
+            return _only_output(self.run(pipeline, **options))
+
+        reference = written("reference", engine="serial", workers=1, threads=1)
+        granularity = "stepwise" if rule.value else "fused"
+        assert written("out", rule=rule, granularity=granularity).read_bytes() == reference.read_bytes()
+        assert np.array_equal(_values(reference), _values(image) + np.uint16(3))
+        assert np.allclose(_affine(reference), AFFINE, atol=1e-6)
+
+    @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5"])
+    def test_blocks_are_the_same_whatever_the_workers(self, image: str, tmp_path: Path, format: str) -> None:
+        def written(folder: str, **options: Any) -> dict[str, bytes]:
+            pipeline = Pipeline(image).map(functions.add).map(functions.add, dtype="uint16")
+            result = self.run(pipeline.write(tmp_path / folder, format), rule=EIGHT, **options)
+            assert result.ok, result.failures
+            return {path.name: _content(path) for path in result.outputs}
+
+        reference = written("reference", engine="serial", workers=1, threads=1)
+        assert len(reference) == 8
+        assert written("same") == reference
+        if self.slots != (1, 1):
+            assert written("alone", workers=1, threads=1) == reference
+            assert written("many", workers=3, granularity="stepwise") == reference
+
+    def test_a_block_lies_where_it_lay(self, image: str, tmp_path: Path) -> None:
+        result = self.run(Pipeline(image).write(tmp_path / "out"), rule=EIGHT)
+        whole = _values(image)
+        for path in result.outputs:
+            origin = np.linalg.inv(AFFINE) @ _affine(path) @ [0, 0, 0, 1]
+            corner = np.rint(origin[:3]).astype(int)
+            assert np.allclose(origin[:3], corner, atol=1e-4)
+            block = _values(path)
+            box = tuple(slice(a, a + n) for a, n in zip(corner, block.shape, strict=True))
+            assert np.array_equal(block, whole[box])
+        assert sum(_values(path).size for path in result.outputs) == whole.size
+
+    def test_real_images(self, tmp_path: Path) -> None:
+        for number, url in enumerate(self.images):
+            source = formats.open_source(url)
+            pipeline = Pipeline(url).map(functions.add, {"k": 2}).write(tmp_path / str(number), keep="volume")
+            path = _only_output(self.run(pipeline, rule=Rule("blocks", (5,))))
+            expected = _reference_values(url)
+            assert np.array_equal(_values(path), expected + expected.dtype.type(2)), url
+            if source.header.affine is not None:
+                assert np.allclose(_affine(path), source.header.affine, rtol=1e-6, atol=1e-5), url
+
+    @pytest.mark.parametrize("boundary", ["reflect", "nearest", "constant"])
+    def test_a_halo_gives_what_the_whole_gives(self, image: str, tmp_path: Path, boundary: Any) -> None:
+        from scipy import ndimage
+
+        pipeline = Pipeline(image, boundary=boundary).map(functions.neighbourhood, dtype="int64", halo=1)
+        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("blocks", (4, 3, 2))))
+        expected = ndimage.convolve(_values(image).astype(np.int64), np.ones((3, 3, 3), np.int64), mode=boundary)
+        assert np.array_equal(_values(path), expected)
+
+    def test_chunks_and_several_inputs(self, image: str, tmp_path: Path) -> None:
+        import h5py
+
+        whole, mask = _values(image), np.indices(SHAPE).sum(0) % 3 == 0
+        with h5py.File(tmp_path / "in" / "both.h5", "w") as file:
+            file.create_dataset("image", data=whole, chunks=(8, 7, 6), compression="gzip", shuffle=True)
+            file.create_dataset("mask", data=mask.astype(np.uint8), chunks=(5, 5, 5))
+        pipeline = Pipeline(f"{tmp_path}/in/both.h5::image", mask=f"{tmp_path}/in/both.h5::mask").map(functions.masked)
+        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("chunks")))
+        assert np.array_equal(_values(path), np.where(mask, whole, 0))
+
+    def test_a_function_is_told_its_slab(self, image: str, tmp_path: Path) -> None:
+        pipeline = Pipeline(image).map(functions.positions, {"shape": SHAPE}, dtype="int64")
+        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=RULES["grid"]))
+        assert np.array_equal(_values(path), np.arange(np.prod(SHAPE)).reshape(SHAPE))
+
+    def test_reductions_are_exact_for_integers(self, image: str, tmp_path: Path) -> None:
+        expected = int(_values(image).sum(dtype=np.int64))
+        for name in ("auto", "slabs", "bytes"):
+            result = self.run(Pipeline(image).reduce(functions.TOTAL), rule=RULES[name], out=tmp_path / name)
+            assert (result.state, result.value) == ("done", expected)
+            assert (tmp_path / name / "result.json").read_text() == str(expected)
+
+    def test_reductions_of_floats_keep_their_bound(self, tmp_path: Path) -> None:
+        values = np.random.default_rng(2).standard_normal(SHAPE) * 1e6
+        _save(values, tmp_path / "floats.nii")
+        exact = sum(float(v).as_integer_ratio()[0] * (2**1074 // float(v).as_integer_ratio()[1]) for v in values.flat)
+        bound = values.size * np.finfo(float).eps * np.abs(values).sum()
+        for number, rule in enumerate((RULES["bytes"], RULES["grid"])):
+            pipeline = Pipeline(str(tmp_path / "floats.nii"))
+            plain = self.run(pipeline.reduce(functions.FLOAT_TOTAL), rule=rule, out=tmp_path / f"plain{number}")
+            assert abs(plain.value - exact / 2**1074) <= bound
+            stats = workloads.build("stats", pipeline, {})
+            assert self.run(stats, rule=rule, out=tmp_path / f"stats{number}").value.sum == exact / 2**1074
+
+    def test_folds_with_a_prior(self, tmp_path: Path) -> None:
+        values = np.random.default_rng(3).standard_normal(SHAPE)
+        _save(values, tmp_path / "floats.nii")
+        pipeline = workloads.build("histogram", Pipeline(str(tmp_path / "floats.nii")), {"bins": 64})
+        result = self.run(pipeline, rule=EIGHT, out=tmp_path / "out")
+        counts, edges = np.histogram(values, 64)
+        assert np.array_equal(result.value.counts, counts)
+        assert np.allclose(result.value.edges, edges)
+
+    @pytest.mark.parametrize("granularity", ["fused", "stepwise"])
+    def test_every_phase_is_in_the_trace(self, image: str, tmp_path: Path, granularity: Any) -> None:
+        result = self.run(
+            Pipeline(image).map(functions.add).write(tmp_path / "out"), rule=EIGHT, granularity=granularity
+        )
+        spans, meta = sorted(result.trace.spans, key=lambda s: s.start_ns), result.trace.meta
+        for task in range(8):
+            assert [s.kind for s in spans if s.task == task] == MAP_PHASES
+        for slot in {s.slot for s in spans}:
+            assert slot in result.trace.slots
+            mine = [s for s in spans if s.slot == slot]
+            assert all(a.end_ns <= b.start_ns for a, b in itertools.pairwise(mine))
+        assert all(meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in spans)
+        assert all(s.nbytes > 0 for s in spans if s.kind in ("read", "write"))
+        assert sum(s.nbytes for s in spans if s.kind == "read") >= np.prod(SHAPE) * 2
+        assert not any(s.lost for s in spans)
+
+    def test_idle_slots_are_in_the_trace(self, image: str, tmp_path: Path) -> None:
+        result = self.run(Pipeline(image).write(tmp_path / "out"), rule=Rule("blocks", (1,)))
+        workers, threads = self.slots
+        assert len(set(result.trace.slots)) == workers * threads
+        assert len({s.slot for s in result.trace.spans}) == 1
+
+    def test_the_journal_and_the_manifest_are_complete(self, image: str, tmp_path: Path) -> None:
+        result = self.run(Pipeline(image).map(functions.add).write(tmp_path / "out"), rule=EIGHT)
+        assert Counter(o.task for o in Tail(result.folder).poll()) == dict.fromkeys(range(8), 1)
+        checked = dict(products.verify(RunDirectory(tmp_path / "out")))
+        assert checked == dict.fromkeys((path.name for path in result.outputs), None)
+        assert len(checked) == 8
+
+    @pytest.mark.parametrize("deed", BY_DEED)
+    def test_a_bad_block_fails_alone(self, image: str, tmp_path: Path, deed: str) -> None:
+        message, attempts = BY_DEED[deed]
+        pipeline = Pipeline(image).map(functions.misbehave, {"deed": deed, "at": LAST_BLOCK})
+        result = self.run(pipeline.write(tmp_path / "out"), rule=EIGHT, retries=1)
+        assert result.state == "failed"
+        (failed,) = result.failures
+        assert failed.attempts == attempts
+        assert failed.label == f"{image}[12:24, 10:20, 9:18]"
+        _match(message, failed.failure.message)
+        assert len(result.outputs) == len(list((tmp_path / "out").glob("*.nii"))) == 7
+        assert list((tmp_path / "out").glob(".*.part")) == []
+
+    def test_a_failure_that_passes_is_tried_again(self, image: str, tmp_path: Path) -> None:
+        bad = {"deed": "raise", "at": LAST_BLOCK, "once": str(tmp_path / "marker")}
+        result = self.run(Pipeline(image).map(functions.misbehave, bad).write(tmp_path / "out"), rule=EIGHT)
+        assert result.ok
+        assert len(result.outputs) == 8
+        assert {(s.task, s.attempt) for s in result.trace.spans if s.lost} == {(7, 0)}
+
+    def test_a_time_limit_is_honoured_or_refused(self, image: str, tmp_path: Path) -> None:
+        deed = "hang" if self.stops_late_tasks else "raise"
+        pipeline = Pipeline(image).map(functions.misbehave, {"deed": deed, "at": LAST_BLOCK}).write(tmp_path / "out")
+        options: dict[str, Any] = {"rule": EIGHT, "task_timeout_s": 1.0, "retries": 0}
+        if not self.stops_late_tasks:
+            with pytest.raises(UsageError, match="--task-timeout needs --engine processes"):
+                self.run(pipeline, **options)
+            assert not (tmp_path / "out").exists(), "a refused run leaves nothing behind"
+            return
+        result = self.run(pipeline, **options)
+        (failed,) = result.failures
+        _match("ran longer than --task-timeout 1 s", failed.failure.message)
+        assert len(result.outputs) == 7
+
+    def test_what_cannot_be_sent_is_refused_before_the_start(self, image: str, tmp_path: Path) -> None:
+        lock = threading.Lock()
+        with pytest.raises(UsageError, match="cannot be sent to a worker"):
+            self.run(Pipeline(image).map(lambda block: (block, lock)[0]).write(tmp_path / "out"))
+        with pytest.raises(UsageError, match="cannot be sent to a worker"):
+            self.run(Pipeline(image).map(functions.add, {"k": lock}).write(tmp_path / "out"))
+        assert not (tmp_path / "out").exists()
+
+    def test_a_fold_that_fails_says_so(self, image: str, tmp_path: Path) -> None:
+        result = self.run(Pipeline(image).reduce(functions.UNMERGEABLE), rule=Rule("slabs"), out=tmp_path / "merge")
+        assert result.state == "failed"
+        assert result.value is None
+        _match("merging failed: ValueError: this value is not to my liking", result.failures[0].failure.message)
+        with pytest.raises(RunStopped, match="this value is not to my liking"):
+            self.run(Pipeline(image).reduce(functions.UNFINISHABLE), rule=EIGHT, out=tmp_path / "finish")
+
+    @pytest.mark.parametrize("reducing", [False, True], ids=["map", "reduce"])
+    @pytest.mark.parametrize("end", ["failure", "ctrl-c", "cancel"])
+    def test_a_resumed_run_repeats_only_what_is_missing(
+        self, image: str, tmp_path: Path, reducing: bool, end: str
+    ) -> None:
+        runs, out = tmp_path / "runs", tmp_path / "out"
+        runs.mkdir()
+        params = {"folder": str(runs), "at": LAST_BLOCK, "seconds": 0.03 * self.slots[0] * self.slots[1]}
+        pipeline = Pipeline(image)
+        if reducing:
+            pipeline = pipeline.reduce(f"{MODULE}:COUNTED_TOTAL", params)
+        else:
+            pipeline = pipeline.map(functions.counted, params).write(out, keep="volume")
+        recorded = self._end_early(pipeline, end, runs, out)
+        before = executions(runs)
+        result = self.run(pipeline, rule=Rule("block-shape", (6, 10, 9)), out=out, resume=True)
+        assert result.state == "done"
+        repeated = sum(executions(runs).values()) - sum(before.values())
+        assert repeated == 16 - recorded
+        if reducing:
+            assert result.value == int(_values(image).sum(dtype=np.int64))
+        else:
+            assert np.array_equal(_values(_only_output(result)), _values(image) + np.uint16(1))
+
+    def _end_early(self, pipeline: Pipeline, end: str, runs: Path, out: Path) -> int:
+        """Run until something ends it; returns how many tasks its records hold."""
+        options: dict[str, Any] = {"rule": Rule("block-shape", (6, 10, 9)), "out": out, "retries": 0}
+        if end == "failure":
+            (runs / "broken").touch()
+            assert self.run(pipeline, **options).state == "failed"
+            (runs / "broken").unlink()
+        elif end == "ctrl-c":
+            with pytest.raises(KeyboardInterrupt):
+                self.run(pipeline, progress=InterruptAfter(5), **options)
+        else:
+            with pytest.raises(RunStopped, match="cancelled"):
+                self.run(pipeline, progress=InterruptAfter(5, cancel=out), **options)
+        done = driver.prepare(pipeline, driver.Options(rule=options["rule"], resume=True), out).done
+        assert 5 <= len(done) < 16
+        return len(done)
+
+    def test_a_second_run_does_not_touch_the_first(self, image: str, tmp_path: Path) -> None:
+        pipeline = Pipeline(image).map(functions.add).write(tmp_path / "out")
+        first = self.run(pipeline, rule=EIGHT)
+        with pytest.raises(UsageError, match="--resume"):
+            self.run(pipeline, rule=EIGHT)
+        times = {path: path.stat().st_mtime_ns for path in first.outputs}
+        again = self.run(pipeline, rule=EIGHT, resume=True)
+        assert again.outputs == first.outputs
+        assert {path: path.stat().st_mtime_ns for path in again.outputs} == times
+        shutil.rmtree(tmp_path / "out")
+        assert self.run(pipeline, rule=EIGHT).ok
+
+
+def _save(values: Array, path: Path) -> None:
+    nib.save(nib.Nifti1Image(values, AFFINE), path)  # type: ignore[no-untyped-call]
+
+
+def _only_output(result: Result) -> Path:
+    assert result.ok, result.failures
+    (path,) = result.outputs
+    return path
+
+
+def _match(expected: str, message: str) -> None:
+    with pytest.raises(RuntimeError, match=expected):
+        raise RuntimeError(message)
+
+
+def _values(path: str | Path) -> Array:
+    return np.asanyarray(nib.load(path).dataobj)  # type: ignore[attr-defined]
+
+
+def _affine(path: str | Path) -> Array:
+    return np.asarray(nib.load(path).affine)  # type: ignore[attr-defined]
+
+
+def _reference_values(url: str) -> Array:
+    path, dataset = formats.split_url(url)
+    if not dataset:
+        return _values(path)
+    import h5py
+
+    with h5py.File(path) as file:
+        return np.asarray(file[dataset])
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file; for HDF5, which need not repeat them, the values and the attributes."""
+    if path.suffix != ".h5":
+        return path.read_bytes()
+    import h5py
+
+    with h5py.File(path) as file:
+        (dataset,) = file.values()
+        attributes = {name: np.asarray(value).tolist() for name, value in sorted(dataset.attrs.items())}
+        return np.asarray(dataset).tobytes() + repr((dataset.shape, dataset.dtype, attributes)).encode()

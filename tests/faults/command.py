@@ -1,0 +1,121 @@
+"""The real command in a process of its own, seen from outside, and the volume it works on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import psutil
+
+from hyperslab.array import Array
+
+SHAPE = (16, 16, 32)
+"32 slabs of 16 x 16 voxels."
+SLABS = SHAPE[2]
+FUNCTIONS = "hyperslab.testing.functions"
+PATIENCE_S = 60.0
+"After so long, something hangs; nothing is measured by it."
+
+
+def make_volume(path: Path, seed: int = 0) -> Array:
+    """Write a uint16 image of SHAPE; returns its values."""
+    values = np.random.default_rng(seed).integers(0, 2**16 - 1, SHAPE, dtype=np.uint16)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nib.save(nib.Nifti1Image(values, np.diag([2.0, 2, 2, 1])), path)  # type: ignore[no-untyped-call]
+    return values
+
+
+def load(path: Path) -> Array:
+    return np.asanyarray(nib.load(path).dataobj)  # type: ignore[attr-defined]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-c", "from hyperslab.cli import main; main()", *map(str, arguments)]
+
+
+def hyperslab(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+class Running:
+    """A command under way."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.process = subprocess.Popen(
+            command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def workers(self) -> list[psutil.Process]:
+        """Its worker processes, which serve their tasks or are about to."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def wait(self) -> tuple[int, str]:
+        """Exit status, and what it printed."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out + err
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+@contextmanager
+def running(*arguments: object) -> Iterator[Running]:
+    """A command under way, which does not outlive the test."""
+    run = Running(*arguments)
+    try:
+        yield run
+    finally:
+        workers = run.workers()
+        if not run.has_ended:
+            run.send(signal.SIGKILL)
+            run.process.communicate()
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+
+
+def await_that(what: str, condition: Callable[[], object]) -> None:
+    """Return when the condition holds; fail when it does not within a generous time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s in vain: {what}"
+        time.sleep(0.01)
+
+
+def recorded(out: Path) -> int:
+    """Tasks that the journals of a run directory call done."""
+    lines = (path.read_bytes() for path in out.glob(".hyperslab/run-*/journal/*.jsonl"))
+    return sum(len(re.findall(rb'"status":"done"', text)) for text in lines)
+
+
+def await_recorded(out: Path, tasks: int) -> None:
+    await_that(f"{tasks} tasks done in {out}", lambda: recorded(out) >= tasks)
+
+
+def await_gone(processes: list[psutil.Process]) -> None:
+    """No orphan survives."""
+    await_that(
+        f"the end of {processes}",
+        lambda: not [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE],
+    )
+
+
+def no_part_left(out: Path) -> bool:
+    return not list(out.glob(".*.part"))
