@@ -83,9 +83,9 @@ def running(*arguments: object) -> Iterator[Running]:
         yield run
     finally:
         workers = run.workers()
-        if not run.has_ended:
-            run.send(signal.SIGKILL)
-            run.process.communicate()
+        run.process.kill()
+        with run.process:  # waits, and closes its pipes
+            pass
         for worker in workers:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
@@ -105,8 +105,10 @@ def recorded(out: Path) -> int:
     return sum(len(re.findall(rb'"status":"done"', text)) for text in lines)
 
 
-def await_recorded(out: Path, tasks: int) -> None:
-    await_that(f"{tasks} tasks done in {out}", lambda: recorded(out) >= tasks)
+def await_recorded(run: Running, out: Path, tasks: int) -> None:
+    """Return when a run has done so many tasks; fail when it ends before."""
+    await_that(f"{tasks} tasks done in {out}", lambda: recorded(out) >= tasks or run.has_ended)
+    assert recorded(out) >= tasks, run.wait()
 
 
 def await_gone(processes: list[psutil.Process]) -> None:

@@ -141,7 +141,7 @@ def test_all_workers_killed_at_once(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", out, "-p", "seconds=0.1", "--keep", "volume")
     with running(*arguments, "--partition", "slabs", "--retries", 1) as run:
-        await_recorded(out, 4)
+        await_recorded(run, out, 4)
         for worker in run.workers():
             worker.kill()
         code, said = run.wait()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
 import typer
 
@@ -26,6 +28,26 @@ DEBUG = "--debug"
 WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
 "What typer raises for wrong arguments; newer versions of it bring their own copy of click, so click's is not it."
 
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM, as an exception that typer lets through."""
+
+
+def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
+    @functools.wraps(verb)
+    def run_verb(*args: Any, **options: Any) -> int:
+        try:
+            return verb(*args, **options)
+        except KeyboardInterrupt as reason:
+            interrupted = Interrupted()
+            for note in getattr(reason, "__notes__", []):
+                interrupted.add_note(note)
+            raise interrupted from reason
+
+    return run_verb
+
+
 app = typer.Typer(
     name="hyperslab",
     help="Run a function over arrays larger than memory, on any engine, and see where the time went.",
@@ -33,7 +55,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (info, run, status, cancel, verify, clean, synth, doctor):
-    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(verb)
+    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(_interruptible(verb))
 
 
 def _show_version(wanted: bool) -> None:
@@ -58,10 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(args=[argument for argument in given if argument != DEBUG] or ["--help"], standalone_mode=False)
+        if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
+            raise KeyboardInterrupt
         sys.stdout.flush()
     except BrokenPipeError:
         code = _leave_quietly()
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last resort says what happened, and where
+    except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         if DEBUG in given:
             traceback.print_exc()
         sentence, code = _sentence(error, resumable=given[:1] == ["run"])
@@ -69,11 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _sentence(error: BaseException, resumable: bool) -> tuple[str, int]:
+def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
     """What to say about an error, and the exit status."""
     if isinstance(error, WRONG_ARGUMENTS):
         return str(getattr(error, "format_message", error.__str__)()), USAGE
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
+    if isinstance(error, Interrupted | typer.Abort):
         return "interrupted" + (": run the same command with --resume to go on" if resumable else ""), INTERRUPTED
     if isinstance(error, HyperslabError):
         return str(error), USAGE if isinstance(error, UsageError) else FAILED

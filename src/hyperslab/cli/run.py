@@ -178,7 +178,8 @@ def _show_result(result: Result, out: Path, quiet: bool) -> int:
 def _show_failures(result: Result, quiet: bool) -> None:
     """Which tasks failed, unless the progress has told it already, and what to do."""
     for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
-        print(f"failed: {failed.label}: {failed.failure.message} (after {failed.attempts} attempts)", file=sys.stderr)
+        after = show_count(failed.attempts, "attempt")
+        print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)
     print(
         f"{len(result.failures)} of {result.tasks} tasks failed: mend the cause, then run again with --resume, "
         f"which repeats only what is missing; what functions printed is in {result.folder / 'worker.log'}",

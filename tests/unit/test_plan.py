@@ -1,0 +1,149 @@
+"""Compiling pipelines: what decides the fingerprint, what a task is said to need, what is refused, and at what cost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab import formats, workloads
+from hyperslab.admission import admit, examine
+from hyperslab.array import Array
+from hyperslab.errors import DoesNotFit, UsageError
+from hyperslab.gather import gather
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Pipeline
+from hyperslab.plan import Budget, Plan, compile_plan
+from hyperslab.sources import concatenated, independent
+
+BUDGET = Budget(2**30, 2)
+
+
+def save(path: Path, values: Array, slope: float | None = None) -> str:
+    image = nib.Nifti1Image(values, np.diag([2.0, 2.0, 2.0, 1.0]))  # type: ignore[no-untyped-call]
+    if slope is not None:
+        image.header.set_slope_inter(slope, 1.0)  # type: ignore[no-untyped-call]
+    nib.save(image, path)
+    return str(path)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> str:
+    return save(tmp_path / "volume.nii", np.arange(4096, dtype=np.int16).reshape(16, 16, 16))
+
+
+def add(block: Array, amount: int = 1) -> Array:
+    return block + np.int16(amount)
+
+
+def compiled(source: str, amount: int = 1, rule: Rule | None = None, budget: Budget = BUDGET, **options: str) -> Plan:
+    pipeline = Pipeline(source, **options).map(add, {"amount": amount}).write("out")  # type: ignore[arg-type]
+    return compile_plan(pipeline, rule or Rule("blocks", (2, 2, 2)), budget)
+
+
+def test_the_fingerprint_is_of_what_decides_the_results(volume: str, tmp_path: Path) -> None:
+    first = compiled(volume).fingerprint
+    assert compiled(volume).fingerprint == first
+    assert compiled(volume, budget=Budget(2**28, 7)).fingerprint == first, "not of memory and slots"
+    others = [
+        compiled(volume, amount=2),
+        compiled(volume, rule=Rule("blocks", (2, 2, 1))),
+        compiled(volume, values="stored"),
+        compiled(volume, boundary="nearest"),
+        compiled(save(tmp_path / "volume2.nii", np.zeros((16, 16, 16), np.int16))),
+    ]
+    assert len({first, *(plan.fingerprint for plan in others)}) == len(others) + 1
+
+
+def test_an_edited_source_changes_the_fingerprint(volume: str) -> None:
+    before = compiled(volume).fingerprint
+    with Path(volume).open("r+b") as file:
+        file.seek(352)
+        file.write(b"\xff\x7f")
+    assert compiled(volume).fingerprint != before
+
+
+def test_edited_code_changes_the_fingerprint(volume: str, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    prints = []
+    for line in ("return block", "return block  # and a comment"):
+        script.write_text(f"def f(block):\n    {line}\n")
+        plan = compile_plan(Pipeline(volume).map(f"{script}:f").write("out"), Rule(), BUDGET)
+        prints.append(plan.fingerprint)
+    assert prints[0] != prints[1]
+
+
+def test_a_halo_and_a_scale_in_one_pipeline_are_refused(volume: str) -> None:
+    for first, second in (("smooth", "downsample"), ("downsample", "smooth")):
+        with pytest.raises(UsageError, match="a halo and a scale in one pipeline"):
+            workloads.build(second, workloads.build(first, Pipeline(volume), {}), {})
+
+
+def test_a_step_without_a_halo_after_one_that_cut_it_off_is_fine_and_before_one_is_not(
+    volume: str, tmp_path: Path
+) -> None:
+    def trim(block: Array) -> Array:
+        return block[1:-1, 1:-1, 1:-1]
+
+    def same(block: Array) -> Array:
+        return block
+
+    expected = np.asanyarray(nib.load(volume).dataobj)  # type: ignore[attr-defined]
+    rule = Rule("blocks", (2, 1, 1))
+    good = Pipeline(volume).map(trim, halo=1).map(same).write(tmp_path / "good", keep="volume")
+    result = hyperslab.run(good, engine="serial", rule=rule)
+    assert np.array_equal(hyperslab.open(str(result.outputs[0]))[...], expected)
+    early = Pipeline(volume).map(lambda b: b[2:-2, 2:-2, 2:-2], halo=1).map(same, halo=1).write(tmp_path / "early")
+    result = hyperslab.run(early, engine="serial", rule=rule)
+    assert result.state == "failed"
+    assert "returned a block of shape" in result.failures[0].failure.message
+
+
+def test_independent_sources_may_differ_in_dtype_unless_they_are_merged(tmp_path: Path) -> None:
+    paths = [save(tmp_path / f"{name}.nii", np.ones((4, 4, 4), name)) for name in ("int16", "float32")]
+    result = hyperslab.run(Pipeline(paths).map(np.negative).write(tmp_path / "out"), engine="serial")
+    assert [hyperslab.open(str(path)).dtype for path in result.outputs] == [np.float32, np.int16]
+    fold = hyperslab.Fold(np.sum, np.add)
+    with pytest.raises(UsageError, match=r"different dtypes \(float32, int16\)"):
+        compile_plan(Pipeline(paths).reduce(fold), Rule(), BUDGET)
+
+
+def test_stored_values_of_different_slopes_are_not_joined(tmp_path: Path) -> None:
+    values = np.arange(64, dtype=np.int16).reshape(4, 4, 4)
+    paths = [save(tmp_path / f"{slope}.nii", values, slope) for slope in (2.0, 3.0)]
+    joined = gather(paths, "concatenated", 0)
+    with pytest.raises(UsageError, match="--values real"):
+        compile_plan(Pipeline(joined, values="stored").map(add).write("out"), Rule(), BUDGET)
+    assert len(compile_plan(Pipeline(joined).map(add, dtype="float64").write("out"), Rule(), BUDGET).stages) == 1
+
+
+def test_a_task_needs_what_its_widest_step_needs(volume: str) -> None:
+    fold = hyperslab.Fold(np.sum, np.add)
+    narrow = compile_plan(Pipeline(volume).map(np.abs).reduce(fold), Rule("blocks", (1,)), BUDGET).bytes_peak
+    wide = compile_plan(Pipeline(volume).map(np.abs, dtype="float64").reduce(fold), Rule("blocks", (1,)), BUDGET)
+    assert wide.bytes_peak - narrow >= 4096 * (8 - 2) * 2
+
+
+def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(volume: str, tmp_path: Path) -> None:
+    budget = Budget(2 * 4096, 2)
+    plan = compiled(volume, rule=Rule("blocks", (1,)), budget=budget)
+    with pytest.raises(DoesNotFit, match=r"a task needs .*its slot has 4.1 kB .*--block-shape"):
+        admit(examine(plan, budget, 2, tmp_path / "out"), tmp_path / "out")
+
+
+def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
+    source = formats.open_source(volume)
+
+    def cpu_seconds(files: int) -> float:
+        began = time.process_time()
+        for joined in (concatenated([source] * files, 0), independent([source] * files)):
+            plan = compile_plan(Pipeline(joined).map(np.negative).write("out"), Rule("blocks", (files, 1, 1)), BUDGET)
+            assert len(plan.stages[0].tasks) >= files
+        return time.process_time() - began
+
+    small, large = cpu_seconds(200), cpu_seconds(1600)
+    assert large < 8 * small * 3, f"8 times the files took {large / small:.1f} times the time"
