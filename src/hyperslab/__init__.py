@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hyperslab.driver import Options, Result, prepare, run
     from hyperslab.errors import HyperslabError
-    from hyperslab.gather import gather
+    from hyperslab.gathering import gather
     from hyperslab.partition import Rule
     from hyperslab.pipeline import Fold, Pipeline
     from hyperslab.slab import Hyperslab
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "driver": ("Options", "Result", "prepare", "run"),
     "errors": ("HyperslabError",),
-    "gather": ("gather",),
+    "gathering": ("gather",),
     "partition": ("Rule",),
     "pipeline": ("Fold", "Pipeline"),
     "slab": ("Hyperslab",),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hyperslab.errors import DoesNotFit
 from hyperslab.plan import Budget, Plan
+from hyperslab.units import show_bytes, show_count
 
 WORKER_BASE_BYTES = 192 * 2**20
 "Interpreter, NumPy and format libraries of one worker process, beside the tasks' own memory."
@@ -63,13 +64,14 @@ def admit(needs: Needs, out: Path) -> None:
     """Raise DoesNotFit, with the number and the remedy, for a plan that this machine cannot carry."""
     if needs.bytes_peak > needs.budget.per_slot:
         raise DoesNotFit(
-            f"a task needs {size(needs.bytes_peak)} of memory but its slot has {size(needs.budget.per_slot)} "
-            f"({size(needs.budget.memory_bytes)} for {needs.budget.slots} slots): use smaller blocks (--block-shape, "
+            f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
+            f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
+            f"{show_count(needs.budget.slots, 'slot')}): use smaller blocks (--block-shape, "
             "--partition bytes=...), fewer --workers, or more --memory"
         )
     if needs.bytes_written > needs.disk_free:
         raise DoesNotFit(
-            f"the outputs take {size(needs.bytes_written)} but {out} has {size(needs.disk_free)} free: "
+            f"the outputs take {show_bytes(needs.bytes_written)} but {out} has {show_bytes(needs.disk_free)} free: "
             "free some space or choose another -o"
         )
     if needs.inodes_free is not None and needs.files > needs.inodes_free:
@@ -77,12 +79,3 @@ def admit(needs: Needs, out: Path) -> None:
             f"the outputs are {needs.files} files but the file system of {out} can hold {needs.inodes_free} more: "
             "use larger blocks, or --keep volume"
         )
-
-
-def size(nbytes: float) -> str:
-    """Bytes for people, in SI units."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(nbytes) < 1000 or unit == "TB":
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    raise AssertionError("unreachable")

@@ -158,6 +158,8 @@ class ArraySource:
     "Checksum of the size, the metadata bytes and a sample of the data; equal for an untouched copy."
     data: Array | None = None
     "The values themselves, for an array in memory."
+    broken: str = ""
+    "Why the file cannot be understood: every read of it says so. Its shape and dtype then mean nothing."
 
     @property
     def ndim(self) -> int:

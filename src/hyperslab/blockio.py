@@ -54,6 +54,8 @@ def read(source: ArraySource, slab: Hyperslab, out: Array | None = None, values:
     `out`, of that shape and dtype and with any strides, receives the block if given. Raises SourceChanged for a file
     that is not the one planned with, FormatError for one that is short or corrupt, UsageError for wrong arguments.
     """
+    if source.broken:
+        raise FormatError(source.broken)
     block = _destination(source, slab, out, values)
     if slab.size == 0:
         return block if block is not None else _empty(source, slab, source.dtype(values))

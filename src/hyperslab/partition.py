@@ -15,6 +15,9 @@ from typing import Literal
 from hyperslab.errors import UsageError
 from hyperslab.slab import Hyperslab
 
+FAST_AXIS_WEIGHT = 4
+"How many times longer than the others the fastest axis of a block with a halo may be."
+
 RuleKind = Literal["auto", "block-shape", "blocks", "chunks", "slabs", "bytes"]
 
 
@@ -43,6 +46,8 @@ class Layout:
     itemsize: int
     chunk_shape: tuple[int, ...] | None
     "Shape of the stored chunks along the array's own axes; None where it is contiguous or unknown."
+    halo: tuple[int, ...] = ()
+    "Elements that are read around every block, per axis; empty: none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ def _block_shape(layout: Layout, rule: Rule, limit_nbytes: int, whole: frozenset
         case "bytes":
             return _bounded(layout, rule.value[0], whole)
         case _:
-            return _bounded(layout, limit_nbytes, whole)
+            return (_compact if any(layout.halo) else _bounded)(layout, limit_nbytes, whole)
 
 
 def _given_shape(layout: Layout, value: tuple[int, ...], whole: frozenset[int]) -> tuple[int, ...]:
@@ -151,6 +156,29 @@ def _bounded(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[
         if axis not in whole:
             block[axis] = max(block[axis], fits // unit[axis] * unit[axis])
         break
+    return tuple(block)
+
+
+def _compact(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[int, ...]:
+    """A block that stays within the limit with its halo, and has little of it: halved where the halo costs least.
+
+    The fastest axis is halved only when the others are much shorter, since that makes the runs of storage shorter.
+    """
+    unit = layout.chunk_shape or (1,) * len(layout.shape)
+    block = list(layout.shape)
+
+    def padded_nbytes() -> int:
+        return math.prod(n + 2 * h for n, h in zip(block, layout.halo, strict=True)) * layout.itemsize
+
+    def gain(axis: int) -> float:
+        return block[axis] / ((layout.halo[axis] or 0.5) * (FAST_AXIS_WEIGHT if axis == layout.axes[-1] else 1))
+
+    while padded_nbytes() > limit_nbytes:
+        axes = [axis for axis in layout.axes if axis not in whole and block[axis] > unit[axis]]
+        if not axes:
+            break
+        axis = max(axes, key=gain)
+        block[axis] = max(unit[axis], math.ceil(block[axis] / 2 / unit[axis]) * unit[axis])
     return tuple(block)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from hyperslab.array import Values
 from hyperslab.errors import UsageError
 from hyperslab.function import FunctionRef, refer
-from hyperslab.gather import Named, gather
+from hyperslab.gathering import Named, gather
 from hyperslab.sources import SourceSet
 
 Boundary = Literal["reflect", "nearest", "constant"]

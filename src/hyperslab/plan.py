@@ -11,14 +11,14 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from hyperslab import formats
-from hyperslab.array import ArraySink, DType, Header, Scaling
+from hyperslab.array import ArraySink, ArraySource, DType, Header, Scaling
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
-from hyperslab.errors import UsageError
+from hyperslab.errors import FormatError, UsageError
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -30,6 +30,8 @@ AUTO_LIMIT_NBYTES = 32 * 2**20
 "Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are cleared at each use."
 AUTO_FLOOR_NBYTES = 2**20
 "Smallest block that is cut only to give every slot something to do."
+LEAST_SHRINKAGE = 0.95
+"Half as large automatic blocks that still take this share of the memory would not help."
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5"}
 
 
@@ -128,7 +130,11 @@ class Plan:
     @property
     def bytes_peak(self) -> int:
         """Largest peak of any task."""
-        return max((task.bytes_peak for task in self.tasks), default=0)
+        return _peak(self.tasks)
+
+
+def _peak(tasks: Iterable[Task]) -> int:
+    return max((task.bytes_peak for task in tasks), default=0)
 
 
 def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: int | None = None) -> Plan:
@@ -139,16 +145,24 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
     if pipeline.end is None:
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
     _require_same_shapes(pipeline)
-    limit = limit_nbytes or _auto_limit(pipeline, budget)
-    partitions = tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
-    job = _job(pipeline)
-    tasks = tuple(_tasks(pipeline, job, partitions))
+    limit, job = limit_nbytes or _auto_limit(pipeline, budget), _job(pipeline)
+    partitions, tasks = _cut(pipeline, job, rule, limit)
+    while rule.kind == "auto" and limit_nbytes is None and (peak := _peak(tasks)) > budget.per_slot:
+        smaller = _cut(pipeline, job, rule, limit // 2)
+        if _peak(smaller[1]) > peak * LEAST_SHRINKAGE:
+            break
+        limit, (partitions, tasks) = limit // 2, smaller
     if not tasks:
         raise UsageError("the sources hold no elements: there is nothing to run over")
     _require_distinct_outputs(tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = _summary(pipeline, rule, partitions)
     return Plan(stages, partitions, limit, _fingerprint(pipeline, partitions, summary), summary)
+
+
+def _cut(pipeline: Pipeline, job: Job, rule: Rule, limit: int) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
+    partitions = tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
+    return partitions, tuple(_tasks(pipeline, job, partitions))
 
 
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
@@ -162,9 +176,16 @@ def _require_same_shapes(pipeline: Pipeline) -> None:
     for name, other in pipeline.inputs.items():
         shapes = [whole.shape for whole in other.wholes]
         if shapes != primary:
+            _require_sound([*pipeline.source.sources, *other.sources])
             raise UsageError(
                 f"the input '{name}' has shape {shapes[0]}, the source {primary[0]}: they must be the same"
             )
+
+
+def _require_sound(sources: Sequence[ArraySource]) -> None:
+    for source in sources:
+        if source.broken:
+            raise FormatError(source.broken)
 
 
 def _auto_limit(pipeline: Pipeline, budget: Budget) -> int:
@@ -189,7 +210,7 @@ def _layout(pipeline: Pipeline, index: int) -> Layout:
         stored = dict(zip(source.axes, source.chunks.chunk_shape, strict=True))
         chunk = tuple(min(stored[axis], extent) for axis, extent in enumerate(source.shape))
     itemsize = sum(dtype.itemsize for dtype in _dtypes(pipeline, index))
-    return Layout(whole.shape, source.axes, itemsize, chunk)
+    return Layout(whole.shape, source.axes, itemsize, chunk, pipeline.halo)
 
 
 def _dtypes(pipeline: Pipeline, index: int) -> list[DType]:

@@ -80,14 +80,16 @@ class RunDirectory:
 
     def own(self) -> int:
         """Take the lock; returns the descriptor that holds it until closed. Raises OutputBusy."""
-        self.root.mkdir(parents=True, exist_ok=True)
         try:
+            self.root.mkdir(parents=True, exist_ok=True)
             fd = _lock(self.root / "lock")
         except BlockingIOError:
             owner = (self.root / "lock").read_text().strip() or "another process"
             raise OutputBusy(
                 f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
             ) from None
+        except OSError as error:
+            raise UsageError(f"-o {self.out} cannot be written: {error.strerror}; choose another directory") from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         (self.root / "cancel").unlink(missing_ok=True)

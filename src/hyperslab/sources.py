@@ -219,7 +219,7 @@ def _stem_parts(source: ArraySource) -> tuple[str, ...]:
     for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc"):
         name = name.removesuffix(suffix)
     dataset = source.name.strip("/").replace("/", "-")
-    return (*folders, name, dataset) if dataset else (*folders, name)
+    return (*folders, f"{name}_{dataset}" if dataset else name)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

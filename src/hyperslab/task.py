@@ -97,9 +97,9 @@ class Job:
         pieces = task.reads[0]
         source = self.inputs[PRIMARY][pieces[0].source]
         name = f"{source.url}::{source.name}" if source.name else source.url
-        return (
-            f"{name}{pieces[0].slab}" if len(pieces) == 1 else f"{name} and {len(pieces) - 1} more, block {task.core}"
-        )
+        if len(pieces) > 1:
+            return f"{name} and {len(pieces) - 1} more, block {task.core}"
+        return name if source.broken else f"{name}{pieces[0].slab}"
 
 
 @dataclass(frozen=True, slots=True)

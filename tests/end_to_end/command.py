@@ -43,16 +43,15 @@ class Finished(NamedTuple):
 def call(*arguments: object) -> Finished:
     """Run a command in this process, which saves the start of an interpreter."""
     out, err = io.StringIO(), io.StringIO()
-    path, handler = list(sys.path), signal.getsignal(signal.SIGTERM)
+    path, handler, code = list(sys.path), signal.getsignal(signal.SIGTERM), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             main([str(argument) for argument in arguments])
         except SystemExit as end:
-            code = end.code
+            code = int(end.code or 0)
         finally:
             sys.path[:] = path
             signal.signal(signal.SIGTERM, handler)
-    assert isinstance(code, int)
     return Finished(code, out.getvalue(), err.getvalue())
 
 
@@ -80,22 +79,27 @@ def save(path: Path, values: Array, affine: Array | None = None) -> Path:
     """Write an uncompressed or compressed NIfTI image with nibabel."""
     path.parent.mkdir(parents=True, exist_ok=True)
     placed = np.diag([0.5, 0.75, 2.0, 1.0]) if affine is None else affine
-    nib.save(nib.Nifti1Image(values, placed), path)  # type: ignore[attr-defined,no-untyped-call]
+    nib.save(nib.Nifti1Image(values, placed), path)  # type: ignore[no-untyped-call]
     return path
+
+
+def image_of(path: Path) -> Any:
+    """A NIfTI file, opened by nibabel."""
+    return nib.load(path)
 
 
 def values_of(path: Path) -> Array:
     """The unscaled values of a NIfTI file, as nibabel reads them."""
-    return np.asarray(nib.load(path).dataobj.get_unscaled())  # type: ignore[attr-defined]
+    return np.asarray(image_of(path).dataobj.get_unscaled())
 
 
 def real_values_of(path: Path) -> Array:
     """The scaled values of a NIfTI file, as nibabel reads them."""
-    return np.asarray(nib.load(path).dataobj)  # type: ignore[attr-defined]
+    return np.asarray(image_of(path).dataobj)
 
 
 def affine_of(path: Path) -> Array:
-    return np.asarray(nib.load(path).affine)  # type: ignore[attr-defined]
+    return np.asarray(image_of(path).affine)
 
 
 def outputs(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hyperslab.workloads import BUILTINS
 from tests.end_to_end.command import ANATOMICAL, DATA, FUNCTIONAL, LAYOUT, ROOT, call, call_program, tree
 
 EXAMPLE = f"{ROOT}/examples/brighten.py"
-VERBS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 WRONG_FLAGS = [
     ("--out", ["-o", f"{ANATOMICAL}"], "-o "),
@@ -63,7 +64,7 @@ WRONG_FLAGS = [
     ("--retries", ["--retries", "-1"], "give 0 or more"),
     ("--retries", ["--retries", "some"], "integer"),
     ("--task-timeout", ["--task-timeout", "0"], "give a positive number of seconds"),
-    ("--task-timeout", ["--task-timeout", "1m"], "float"),
+    ("--task-timeout", ["--task-timeout", "1m"], "number"),
     ("--task-timeout", ["--task-timeout", "5", "--engine", "threads"], "a thread cannot be stopped from outside"),
     ("--resume", ["--resume=yes"], "does not take a value"),
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
@@ -107,11 +108,10 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         ("no.such:f", [], "FUNCTION 'no.such:f'"),
         ("missing.py:f", [], "there is no file"),
         (f"{EXAMPLE}:brihgten", [], f"{EXAMPLE} has no 'brihgten'"),
-        (f"{EXAMPLE}:np", [], "is a module, neither a function nor a Fold"),
+        (f"{EXAMPLE}:np", [], "is of type module, neither a function nor a Fold"),
         (f"{EXAMPLE}:", [], "file.py:function"),
-        (f"{EXAMPLE}:brighten", ["-p", "gian=2"], "--param gian: 'brighten' has no such parameter (did you mean 'gain'?)"),
+        (f"{EXAMPLE}:brighten", ["-p", "gian=2"], "--param gian: 'brighten' has no such parameter (did you mean"),
         (f"{EXAMPLE}:brighten", ["--with", f"mask={ANATOMICAL}"], "--with mask: 'brighten' has no such parameter"),
-        (f"{EXAMPLE}:brighten", ["--dtype", "float"], "float"),
         (f"{EXAMPLE}:brighten", ["--dtype", "flaot"], "--dtype flaot: not a NumPy dtype"),
         (f"{EXAMPLE}:brighten", ["--halo", "1,2"], "give one number of at least 0, or one for each of the 3 axes"),
         (f"{EXAMPLE}:brighten", ["--halo", "-1"], "--halo"),
@@ -125,9 +125,6 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_function(tmp_path: Path, function: str, more: list[str], said: str) -> None:
-    if said == "float":  # the one that is right: float is NumPy's float64, which the example does not return
-        assert call("run", function, ANATOMICAL, "-o", tmp_path / "out", *more).code == 1
-        return
     assert said in refuse("run", function, ANATOMICAL, "-o", tmp_path / "out", *more)
     assert tree(tmp_path) == []
 
@@ -138,7 +135,7 @@ def test_a_wrong_function(tmp_path: Path, function: str, more: list[str], said: 
         ("def f(): pass", "takes no block; its first parameter gets the block"),
         ("def f(block, slab): pass\nimport missing_module", "No module named 'missing_module'"),
         ("def f(:", "SyntaxError"),
-        ("f = 3", "is a int, neither a function nor a Fold"),
+        ("f = 3", "is of type int, neither a function nor a Fold"),
     ],
 )
 def test_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
@@ -235,7 +232,7 @@ def test_an_unforeseen_error_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) 
     def broken(_path: str) -> list[str]:
         raise KeyError("a defect\nof ours")
 
-    monkeypatch.setattr("hyperslab.cli.info.expand", broken)
+    monkeypatch.setattr(sys.modules["hyperslab.cli.info"], "expand", broken)
     done = call("info", ANATOMICAL)
     assert done.code == 1
     assert re.fullmatch(r"hyperslab: KeyError: .*run again with --debug and report the traceback\n", done.err)

@@ -13,7 +13,17 @@ from scipy import ndimage
 
 from hyperslab.array import Array
 from tests.end_to_end.command import (
-    ANATOMICAL, BRAIN, EPI, FUNCTIONAL, affine_of, assembled, only_output, outputs, real_values_of, save, succeed,
+    ANATOMICAL,
+    BRAIN,
+    EPI,
+    FUNCTIONAL,
+    affine_of,
+    assembled,
+    only_output,
+    outputs,
+    real_values_of,
+    save,
+    succeed,
     values_of,
 )  # fmt: skip
 
@@ -101,7 +111,7 @@ def test_histogram_of_int16(tmp_path: Path) -> None:
     values, counts = np.unique(values_of(ANATOMICAL), return_counts=True)
     assert counted == dict(zip(values.tolist(), counts.tolist(), strict=True))
     assert len(per_value(tmp_path / "out")) == 65536
-    assert list(per_value(tmp_path / "out"))[0] == -32768
+    assert min(per_value(tmp_path / "out")) == -32768
 
 
 def test_histogram_of_floats_counts_nan_apart(tmp_path: Path) -> None:

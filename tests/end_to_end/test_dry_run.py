@@ -36,7 +36,9 @@ def image(tmp_path: Path) -> Path:
 
 def test_every_number(image: Path, tmp_path: Path) -> None:
     before = tree(tmp_path)
-    rows = dry_run("increment", image, "-o", tmp_path / "out", "--blocks", "1x1x20", "--workers", "2", "--memory", "1GB")
+    rows = dry_run(
+        "increment", image, "-o", tmp_path / "out", "--blocks", "1x1x20", "--workers", "2", "--memory", "1GB"
+    )
     assert tree(tmp_path) == before
     assert list(rows) == ["plan", "partition", "tasks", "reads", "writes", "memory", "runs on", "fits"]
     assert rows["plan"] == "increment over image.nii"
@@ -90,7 +92,7 @@ def test_too_little_memory_is_refused_with_the_remedy(image: Path, tmp_path: Pat
     done = call("run", "increment", image, "-o", tmp_path / "out", "--memory", "1MB", "--blocks", "1", *flags)
     assert done.code == 2
     assert re.fullmatch(
-        r"hyperslab: a task needs \S+ MB of memory but its slot has \S+ [kM]?B \(1 MB for \d+ slots?\): "
+        r"hyperslab: a task needs \S+ MB of memory but its slot has \S+ [kM]?B \(1\.00 MB for \d+ slots?\): "
         r"use smaller blocks \(.*\), fewer --workers, or more --memory\n", done.err,
     )  # fmt: skip
     assert "fits" not in done.out
@@ -129,11 +131,16 @@ def test_a_reduction_fits_a_small_disk(image: Path, tmp_path: Path) -> None:
 def call_on_small_disk(disk: Path, *arguments: str) -> Finished:
     """Run the program with a file system of 1 MiB at `disk`, which is gone afterwards."""
     inside = ["unshare", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or subprocess.run([*inside, "true"], capture_output=True).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode
+    ):
         pytest.skip("no mount namespaces here: install util-linux, and allow unprivileged user namespaces or use root")
     script = 'mount -t tmpfs -o size=1m tmpfs "$1" && shift && exec "$@"'
     ended = subprocess.run(
-        [*inside, "sh", "-c", script, "sh", str(disk), *PROGRAM, *arguments], capture_output=True, text=True
+        [*inside, "sh", "-c", script, "sh", str(disk), *PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return Finished(ended.returncode, ended.stdout, ended.stderr)
-

@@ -7,14 +7,29 @@ import shutil
 from pathlib import Path
 
 import h5py
-import nibabel as nib
 import numpy as np
 import pytest
 
 from hyperslab.testing import functions
 from tests.end_to_end.command import (
-    ANATOMICAL, BRAIN, EPI, FUNCTIONAL, LAYOUT, ROOT, affine_of, assembled, block_box, call, call_program, only_output,
-    outputs, real_values_of, save, succeed, values_of,
+    ANATOMICAL,
+    BRAIN,
+    EPI,
+    FUNCTIONAL,
+    LAYOUT,
+    ROOT,
+    affine_of,
+    assembled,
+    block_box,
+    call,
+    call_program,
+    image_of,
+    only_output,
+    outputs,
+    real_values_of,
+    save,
+    succeed,
+    values_of,
 )  # fmt: skip
 
 MINE = """
@@ -177,7 +192,7 @@ def test_hdf5_blocks_of_a_nifti_keep_their_place(mine: Path, tmp_path: Path) -> 
 def test_stored_values_keep_slope_and_intercept(mine: Path, tmp_path: Path) -> None:
     succeed("run", "numpy:positive", FUNCTIONAL, "-o", tmp_path / "out", "--values", "stored", "--blocks", "2x2x1x5")
     for path in outputs(tmp_path / "out"):
-        written, parent = nib.load(path).dataobj, nib.load(FUNCTIONAL).dataobj  # type: ignore[attr-defined]
+        written, parent = image_of(path).dataobj, image_of(FUNCTIONAL).dataobj
         assert (written.slope, written.inter) == (parent.slope, parent.inter)
         box = (*block_box(path, affine_of(FUNCTIONAL)), slice(None))
         first = int(path.stem.split("_")[-1])
@@ -189,7 +204,7 @@ def test_stored_values_keep_slope_and_intercept(mine: Path, tmp_path: Path) -> N
 
 def test_real_values_become_floats_without_slope(mine: Path, tmp_path: Path) -> None:
     succeed("run", "numpy:positive", FUNCTIONAL, "-o", tmp_path / "out", "--keep", "volume", "--blocks", "7")
-    written = nib.load(only_output(tmp_path / "out")).dataobj  # type: ignore[attr-defined]
+    written = image_of(only_output(tmp_path / "out")).dataobj
     assert (written.slope, written.inter) == (1, 0)
     assert np.asarray(written).dtype == np.float64
     assert np.array_equal(np.asarray(written), real_values_of(FUNCTIONAL))

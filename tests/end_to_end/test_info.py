@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import nibabel as nib
 import numpy as np
 import pytest
 
 from hyperslab.array import Array
-from tests.end_to_end.command import ANATOMICAL, BRAIN, DATA, EPI, FUNCTIONAL, LAYOUT, call, succeed
+from tests.end_to_end.command import ANATOMICAL, BRAIN, DATA, EPI, FUNCTIONAL, LAYOUT, call, image_of, succeed
 
 FIELDS = [
     "format", "shape", "dims", "stored as", "real dtype", "axes", "chunks", "codecs", "scaling", "fill", "bytes",
@@ -40,7 +39,7 @@ def has_rows(found: dict[str, str], expected: dict[str, str]) -> None:
 
 
 def test_a_big_endian_nifti() -> None:
-    image: Any = nib.load(ANATOMICAL)  # type: ignore[attr-defined]
+    image: Any = image_of(ANATOMICAL)
     found = info(ANATOMICAL)
     has_rows(found, {
         "format": "nifti", "shape": "33x41x25", "dims": "x, y, z", "stored as": "int16, big-endian",
@@ -53,7 +52,7 @@ def test_a_big_endian_nifti() -> None:
 
 
 def test_a_scaled_nifti() -> None:
-    image: Any = nib.load(FUNCTIONAL)  # type: ignore[attr-defined]
+    image: Any = image_of(FUNCTIONAL)
     found = info(FUNCTIONAL)
     has_rows(found, {
         "shape": "17x21x3x20", "dims": "x, y, z, t", "stored as": "int16, little-endian", "real dtype": "float64",

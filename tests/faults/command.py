@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -43,23 +42,24 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from hyperslab.cli import main; main()", *map(str, arguments)]
 
 
-def hyperslab(*arguments: object) -> subprocess.CompletedProcess[str]:
+def hyperslab(*arguments: object, inside: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    line = [*inside, *command(*arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 class Running:
     """A command under way."""
 
-    def __init__(self, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+    def __init__(self, *arguments: object, inside: tuple[str, ...] = ()) -> None:
+        line = [*inside, *command(*arguments)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
     def workers(self) -> list[psutil.Process]:
         """Its worker processes, which serve their tasks or are about to."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.process.pid).children(recursive=True)
+            return list(psutil.Process(self.process.pid).children(recursive=True))
         return []
 
     def send(self, number: int) -> None:
@@ -76,9 +76,9 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: object) -> Iterator[Running]:
+def running(*arguments: object, inside: tuple[str, ...] = ()) -> Iterator[Running]:
     """A command under way, which does not outlive the test."""
-    run = Running(*arguments)
+    run = Running(*arguments, inside=inside)
     try:
         yield run
     finally:

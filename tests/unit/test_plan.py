@@ -14,7 +14,7 @@ from hyperslab import formats, workloads
 from hyperslab.admission import admit, examine
 from hyperslab.array import Array
 from hyperslab.errors import DoesNotFit, UsageError
-from hyperslab.gather import gather
+from hyperslab.gathering import gather
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.plan import Budget, Plan, compile_plan
@@ -131,7 +131,7 @@ def test_a_task_needs_what_its_widest_step_needs(volume: str) -> None:
 def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(volume: str, tmp_path: Path) -> None:
     budget = Budget(2 * 4096, 2)
     plan = compiled(volume, rule=Rule("blocks", (1,)), budget=budget)
-    with pytest.raises(DoesNotFit, match=r"a task needs .*its slot has 4.1 kB .*--block-shape"):
+    with pytest.raises(DoesNotFit, match=r"a task needs .*its slot has 4.10 kB .*--block-shape"):
         admit(examine(plan, budget, 2, tmp_path / "out"), tmp_path / "out")
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hyperslab.report.measures import headline, measures, render, split
 from hyperslab.report.summary import SUMMARY_VERSION, Summary, summarise, window
 from hyperslab.report.textfile import replace_text
-from hyperslab.report.units import show_bytes, show_count, show_rate, show_seconds, show_share
 from hyperslab.span import Span, Trace, union_ns
+from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 S = 10**9
 SPAN_CPU_NS, SPAN_RUNQ_NS = S // 4, S // 10

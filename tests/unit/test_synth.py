@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hyperslab import blockio
 from hyperslab.array import Array
 from hyperslab.errors import DoesNotFit, HyperslabError, RunStopped, UsageError
-from hyperslab.gather import gather
+from hyperslab.gathering import gather
 from hyperslab.slab import Hyperslab
 from hyperslab.workloads import synth as files
 from hyperslab.workloads.synth import synth

@@ -29,7 +29,6 @@ WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
 "What typer raises for wrong arguments; newer versions of it bring their own copy of click, so click's is not it."
 
 
-
 class Interrupted(Exception):
     """Ctrl-C or SIGTERM, as an exception that typer lets through."""
 

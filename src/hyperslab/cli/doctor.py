@@ -12,11 +12,11 @@ import numpy as np
 import typer
 
 from hyperslab import driver, workloads
-from hyperslab.admission import size
 from hyperslab.engines import ENGINES
 from hyperslab.errors import HyperslabError
 from hyperslab.machine import Host, describe
 from hyperslab.pipeline import Pipeline
+from hyperslab.units import show_bytes
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
 OPTIONAL = {"hdf5plugin": "codecs"}
@@ -27,7 +27,7 @@ def doctor() -> int:
     host = Host.here()
     typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
     typer.echo(f"processors {host.cpus} (by {host.cpus_from})")
-    typer.echo(f"memory     {size(host.memory_bytes)} (by {host.memory_from})")
+    typer.echo(f"memory     {show_bytes(host.memory_bytes)} (by {host.memory_from})")
     for name in LIBRARIES:
         typer.echo(f"library    {name} {version(name)}")
     for name, extra in OPTIONAL.items():

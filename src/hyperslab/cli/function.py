@@ -48,7 +48,9 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
 def _require_accepts(ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]) -> None:
     """Raise UsageError unless the function takes a block and what was given by name; `automatic` it gets unasked."""
     if not callable(function):
-        raise UsageError(f"FUNCTION '{ref.target}': is a {type(function).__name__}, neither a function nor a Fold")
+        raise UsageError(
+            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor a Fold"
+        )
     try:
         taken = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -7,15 +7,15 @@ from typing import Annotated
 import typer
 
 from hyperslab import formats
-from hyperslab.admission import MEMORY_SHARE, size
+from hyperslab.admission import MEMORY_SHARE
 from hyperslab.array import ArraySource, Scaling, Values
 from hyperslab.errors import HyperslabError
-from hyperslab.gather import expand
+from hyperslab.gathering import expand
 from hyperslab.machine import Host
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.plan import Budget, preview
-from hyperslab.report.units import show_count
+from hyperslab.units import show_bytes, show_count
 
 
 def info(
@@ -71,7 +71,7 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none",
         "scaling": _scaling(source.scaling),
         "fill": "none" if source.fill is None else str(source.fill),
-        "bytes": f"{size(source.nbytes_stored)} stored, {size(source.nbytes)} decoded",
+        "bytes": f"{show_bytes(source.nbytes_stored)} stored, {show_bytes(source.nbytes)} decoded",
         "affine": "none" if affine is None else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3]),
         "read by": ("positioned reads: " if source.chunks is not None else "the reference library: ") + source.reason,
         "partition": _partition(source),

@@ -14,12 +14,12 @@ UNITS = {"": 1, "B": 1} | {
 UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if unit not in ("", "B")}
 
 
-def parse_size(flag: str, text: str) -> int:
-    """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000'."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+def parse_size(flag: str, text: str, prefix: str = "") -> int:
+    """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000', after a prefix."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix))
     unit = match[2].upper().replace("I", "i") if match else None
     if match is None or unit not in UNITS or (nbytes := int(float(match[1]) * UNITS[unit])) < 1:
-        raise UsageError(f"{flag} {text}: give a positive size such as 512MiB or 8GB")
+        raise UsageError(f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB")
     return nbytes
 
 
@@ -37,7 +37,7 @@ def parse_rule(block_shape: str | None, blocks: str | None, partition: str | Non
     named = [flag for flag, text in given.items() if text is not None]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} are different ways to cut: give one of them")
-    whole = parse_numbers("--axes-whole", axes_whole) if axes_whole else ()
+    whole = parse_numbers("--axes-whole", axes_whole) if axes_whole is not None else ()
     if block_shape is not None:
         return Rule("block-shape", parse_numbers("--block-shape", block_shape), whole)
     if blocks is not None:
@@ -54,17 +54,19 @@ def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
         case "slabs":
             return Rule("slabs", axes_whole=whole)
         case str() if text.startswith("bytes="):
-            return Rule("bytes", (parse_size("--partition bytes", text.removeprefix("bytes=")),), whole)
+            return Rule("bytes", (parse_size("--partition", text, "bytes="),), whole)
         case _:
             raise UsageError(f"--partition {text}: choose auto, chunks, slabs or bytes=SIZE")
 
 
 def parse_inputs(given: Sequence[str]) -> dict[str, str]:
     """Further inputs from 'mask=path'."""
-    inputs = {}
+    inputs: dict[str, str] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not path or not name.isidentifier():
             raise UsageError(f"--with {text}: give NAME=SOURCE, NAME being the function's parameter")
+        if name in inputs:
+            raise UsageError(f"--with {name} is given twice")
         inputs[name] = path
     return inputs

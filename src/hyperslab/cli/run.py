@@ -10,18 +10,18 @@ from typing import Annotated
 import typer
 
 from hyperslab import driver
-from hyperslab.admission import admit, size
+from hyperslab.admission import admit
 from hyperslab.cli.function import add_function
 from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
 from hyperslab.driver import Options, Prepared, Result
 from hyperslab.errors import HyperslabError, UsageError
-from hyperslab.gather import gather
+from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
 from hyperslab.report.measures import render
 from hyperslab.report.progress import FAILURES_SHOWN, progress_for
-from hyperslab.report.units import show_count
 from hyperslab.rundir import FOLDER
 from hyperslab.sources import SourceSet
+from hyperslab.units import show_bytes, show_count
 
 Opt = typer.Option
 
@@ -147,11 +147,11 @@ def _show_plan(prepared: Prepared, out: Path) -> int:
         "plan": plan.title,
         "partition": f"{partition['rule']}: {show_count(partition['blocks'], 'block')}, the largest {largest}",
         "tasks": f"{needs.tasks} to do" + (f", {len(prepared.done)} done already" if prepared.done else ""),
-        "reads": size(needs.bytes_read),
-        "writes": f"{size(needs.bytes_written)} in {show_count(needs.files, 'file')}, "
-        f"{size(needs.disk_free)} free at {out}",
-        "memory": f"{size(needs.bytes_peak)} per task at most, {size(needs.worker_bytes)} per worker, "
-        f"{size(needs.worker_bytes * needs.workers)} in all; allowed {size(needs.budget.memory_bytes)}",
+        "reads": show_bytes(needs.bytes_read),
+        "writes": f"{show_bytes(needs.bytes_written)} in {show_count(needs.files, 'file')}, "
+        f"{show_bytes(needs.disk_free)} free at {out}",
+        "memory": f"{show_bytes(needs.bytes_peak)} per task at most, {show_bytes(needs.worker_bytes)} per worker, "
+        f"{show_bytes(needs.worker_bytes * needs.workers)} in all; allowed {show_bytes(needs.budget.memory_bytes)}",
         "runs on": f"{show_count(prepared.workers, 'worker')} x {show_count(prepared.threads, 'thread')} "
         f"({show_count(prepared.host.cpus, 'processor')} by {prepared.host.cpus_from})",
     }

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from hyperslab.admission import size
 from hyperslab.cli.parse import parse_size
 from hyperslab.machine import Host
-from hyperslab.report.units import show_count
+from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads import synth as workload
 
 
@@ -29,5 +28,5 @@ def synth(
     workers = Host.here().cpus if workers is None else workers
     paths = workload.synth(kind, out, parse_size("--size", nbytes), blocks, format, workers, seed)
     written = sum(path.stat().st_size for path in paths)
-    typer.echo(f"{show_count(len(paths), 'file')}, {size(written)}, in {out} ({time.monotonic() - began:.1f} s)")
+    typer.echo(f"{show_count(len(paths), 'file')}, {show_bytes(written)}, in {out} ({time.monotonic() - began:.1f} s)")
     return 0

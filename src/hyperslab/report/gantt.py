@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hyperslab.report.summary import Window, lanes, window
-from hyperslab.report.units import show_seconds
 from hyperslab.span import Span, Trace
+from hyperslab.units import show_seconds
 
 if TYPE_CHECKING:
     from bokeh.models.tools import HoverTool

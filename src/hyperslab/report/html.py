@@ -11,8 +11,8 @@ from hyperslab.report.gantt import COLOURS, FONT, OTHER_COLOURS, SHORT_COLOUR, S
 from hyperslab.report.measures import headline, measures, split
 from hyperslab.report.summary import Summary
 from hyperslab.report.textfile import replace_text
-from hyperslab.report.units import show_count, show_rate, show_seconds, show_share
 from hyperslab.span import Trace
+from hyperslab.units import show_count, show_rate, show_seconds, show_share
 
 PART_COLOURS = COLOURS | {"other": OTHER_COLOURS[0], "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
 

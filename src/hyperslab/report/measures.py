@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hyperslab.report.summary import Summary
-from hyperslab.report.units import show_bytes, show_count, show_rate, show_seconds, show_share
+from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 
 class Measure(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.report.units import show_count
+from hyperslab.units import show_count
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Protocol, TextIO
 
-from hyperslab.report.units import show_rate, show_seconds
+from hyperslab.units import show_rate, show_seconds
 
 LINES = 20
 "In a log: one per 5 % of the tasks."

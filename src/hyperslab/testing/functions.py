@@ -50,6 +50,19 @@ def neighbourhood(block: Array) -> Array:
     return total
 
 
+def window_weights(halo: Sequence[int]) -> Array:
+    """(2 h + 1, ...) int64: another weight for every place around a voxel."""
+    shape = [2 * h + 1 for h in halo]
+    return np.arange(1, np.prod(shape, dtype=np.int64) + 1, dtype=np.int64).reshape(shape)
+
+
+def window_sums(block: Array, halo: Sequence[int]) -> Array:
+    """int64, without the halo: the weighted sum of all voxels within the halo of each."""
+    windows = np.lib.stride_tricks.sliding_window_view(block.astype(np.int64), [2 * h + 1 for h in halo])
+    sums: Array = np.einsum("abcxyz,xyz->abc", windows, window_weights(halo))
+    return sums
+
+
 def misbehave(block: Array, slab: Hyperslab, deed: str, at: Sequence[int], once: str = "") -> Array:
     """Do a deed of DEEDS; only the first time, if `once` names a file to remember it by."""
     if slab.start != tuple(at) or (once and os.path.exists(once)):

@@ -6,14 +6,15 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import ArraySource
-from hyperslab.errors import UsageError
+from hyperslab.array import ArraySource, Header
+from hyperslab.errors import FormatError, UsageError
 from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
@@ -25,28 +26,51 @@ def gather(named: Named | Sequence[Named] | SourceSet, kind: Kind = "independent
     """Open everything that is named and see it as independent arrays, one concatenated array or one mosaic.
 
     A directory stands for its array files (not those in folders below), a glob for its matches, both in natural order
-    (block_2 before block_10); a text file holds lines of `path` or `path,dataset`. Raises UsageError when nothing is
-    found and FormatError for a file that cannot be understood.
+    (block_2 before block_10); a text file holds lines of `path` or `path,dataset`. Among independent files, one that
+    cannot be understood becomes a broken source: the task that reads it fails, the others go on. Raises UsageError when
+    nothing is found, FormatError when all files are broken or when they are to make one array and one is.
     """
     if isinstance(named, SourceSet):
         return named
     if kind not in get_args(How):
         raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(How))}")
     items: Sequence[Named] = [named] if isinstance(named, (str, os.PathLike, np.ndarray, ArraySource)) else named
-    sources = [source for item in items for source in _open(item)]
-    if kind == "concatenated":
-        return concatenated(sources, axis)
-    return mosaic(sources) if kind == "mosaic" else independent(sources)
+    opened = [found for item in items for found in _open(item)]
+    sound = [found for found in opened if isinstance(found, ArraySource)]
+    if kind == "independent" and (sound or not opened):
+        return independent([f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened])
+    for found in opened:
+        if isinstance(found, _Broken):
+            raise found.error
+    return mosaic(sound) if kind == "mosaic" else concatenated(sound, axis)
 
 
-def _open(item: Named) -> Iterator[ArraySource]:
+class _Broken(NamedTuple):
+    """A file that cannot be understood."""
+
+    url: str
+    error: FormatError
+
+
+def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
+    """A source of one voxel in place of a broken file, whose every read says what is wrong with it."""
+    path, name = formats.split_url(broken.url)
+    why = str(broken.error)
+    one = replace(like, url=os.path.abspath(path), name=name, shape=(1,) * like.ndim, chunks=None, chunk_shape=())
+    return replace(one, codecs=(), header=Header(), nbytes_stored=0, reason=why, version=why, broken=why)
+
+
+def _open(item: Named) -> Iterator[ArraySource | _Broken]:
     if isinstance(item, ArraySource):
         yield item
     elif isinstance(item, np.ndarray):
         yield formats.open_array(item)
     else:
         for url in expand(os.fspath(item)):
-            yield formats.open_source(url)
+            try:
+                yield formats.open_source(url)
+            except FormatError as error:
+                yield _Broken(url, error)
 
 
 def expand(text: str) -> list[str]:
