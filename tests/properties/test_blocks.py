@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
 import h5py
@@ -116,7 +115,7 @@ def test_two_steps_share_one_halo(rule: Rule, seed: int) -> None:
 def tilings(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[tuple[slice, ...]]]:
     """Origins and places of blocks that tile SHAPE, in any order."""
     cuts = [sorted({0, n, *draw(st.lists(st.integers(1, n - 1), max_size=2))}) for n in SHAPE]
-    places = [
+    places: list[tuple[slice, ...]] = [
         (slice(a, b), slice(c, d), slice(e, f))
         for a, b in zip(cuts[0], cuts[0][1:], strict=False)
         for c, d in zip(cuts[1], cuts[1][1:], strict=False)

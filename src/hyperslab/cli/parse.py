@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 
 from hyperslab.errors import UsageError
 from hyperslab.partition import Rule
@@ -16,9 +17,9 @@ UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if un
 
 def parse_size(flag: str, text: str, prefix: str = "") -> int:
     """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000', after a prefix."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix))
+    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix))
     unit = match[2].upper().replace("I", "i") if match else None
-    if match is None or unit not in UNITS or (nbytes := int(float(match[1]) * UNITS[unit])) < 1:
+    if match is None or unit not in UNITS or (nbytes := int(Fraction(match[1]) * UNITS[unit])) < 1:
         raise UsageError(f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB")
     return nbytes
 

@@ -1,4 +1,7 @@
-"""What a worker process inherits: our environment and import path, its share of the processors, how it keeps memory."""
+"""What a worker process inherits: our environment and import path, its share of the processors, how it keeps memory.
+
+What is meant for the worker alone (import path, memory) is not passed on to the programs that functions start.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,22 @@ KEEP_MEMORY = {
 
 
 def environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, our import path, and a slot's share of the processors for BLAS and OpenMP."""
-    variables = {**os.environ, **KEEP_MEMORY, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    """Our environment, and a slot's share of the processors for BLAS and OpenMP."""
+    variables = {**os.environ, **KEEP_MEMORY}
     for name in THREAD_VARIABLES:
         asked = os.environ.get(name, "")
         variables[name] = str(min(int(asked), options.slot_cpus) if asked.isdigit() else options.slot_cpus)
     return variables
+
+
+def command(fd: int) -> list[str]:
+    """The command that starts a worker on an inherited socket, with our import path."""
+    path = [folder or os.getcwd() for folder in sys.path]
+    program = f"import sys; sys.path[:] = {path!r}; from hyperslab.engines.worker import main; main({fd})"
+    return [sys.executable, "-c", program]
+
+
+def forget_memory_variables() -> None:
+    """Once a worker runs, glibc has read them; programs that it starts should not."""
+    for name in KEEP_MEMORY:
+        os.environ.pop(name, None)

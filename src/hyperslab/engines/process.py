@@ -6,19 +6,22 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.environment import environment
+from hyperslab.engines.environment import command, environment
 from hyperslab.engines.worker import Begin, End
 from hyperslab.errors import RunStopped
 from hyperslab.span import LOST, Phase, Slot
 from hyperslab.task import Failure, Outcome, Status, Task
 
 START_LIMIT_S = 60.0
+RESERVE_NS = 10_000_000
+"Work that a slot has at hand, so that it never waits for us ..."
+MOST_RESERVE = 32
+"... and the most tasks that this may be."
 
 
 class WorkerProcess:
@@ -34,10 +37,11 @@ class WorkerProcess:
         self.ended = False
         "True when it has no more to say in this round."
         self._ready = False
+        self._task_ns = 0.0
         ours, theirs = socket.socketpair()
         with theirs, open(self._log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from hyperslab.engines.worker import main; main({theirs.fileno()})"],
+                command(theirs.fileno()),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 pass_fds=[theirs.fileno()], start_new_session=True, env=environment(options),
             )  # fmt: skip
@@ -64,6 +68,12 @@ class WorkerProcess:
         """Tell it what to do with the tasks that follow."""
         self.ended = False
         self.connection.send(Begin(folder, f"{self._incarnation}.{stage}", self.slots, payload))
+
+    @property
+    def room(self) -> int:
+        """How many more tasks to hand to it: at least one to run and one in reserve, more when they are short."""
+        reserve = RESERVE_NS / self._task_ns if self._task_ns else 0
+        return len(self.slots) * (1 + max(1, min(MOST_RESERVE, int(reserve)))) - len(self.given)
 
     def hand(self, task: Task) -> None:
         self.given[task.id] = task
@@ -92,7 +102,8 @@ class WorkerProcess:
             case ("start", int(thread), int(task)):
                 self.running[thread] = (task, time.monotonic_ns())
             case ("done", int(thread), int(task)):
-                self.running.pop(thread)
+                took = time.monotonic_ns() - self.running.pop(thread)[1]
+                self._task_ns += (took - self._task_ns) / 8 if self._task_ns else took
                 self.given.pop(task)
             case ("ended",):
                 self.ended = True

@@ -26,8 +26,6 @@ from hyperslab.task import Failure, Outcome, StepFunction, Task
 POLL_S = 0.1
 START_ATTEMPTS = 10
 "How often a worker is started again that something kills before it listens."
-AHEAD = 2
-"Tasks handed to a slot at a time: one to run and one so that it never waits for us."
 
 
 class Processes:
@@ -100,14 +98,16 @@ class Processes:
                 self._spawn(number)
 
     def _feed(self, queue: deque[Task]) -> None:
-        """Hand out tasks evenly: nobody gets a second one while another slot has none."""
-        for depth in range(1, AHEAD + 1):
-            for process in self._processes.values():
-                while queue and len(process.given) < depth * self._options.threads:
-                    try:
-                        process.hand(queue.popleft())
-                    except OSError:
-                        break  # it died; listening finds out and puts its tasks back
+        """Hand out tasks, always to the worker with the least to do for its size."""
+        able = {number for number, process in self._processes.items() if process.room > 0}
+        while queue and able:
+            number = max(able, key=lambda n: self._processes[n].room)
+            try:
+                self._processes[number].hand(queue.popleft())
+            except OSError:
+                able.remove(number)  # it died; listening finds out and puts its tasks back
+            else:
+                able -= {number} if self._processes[number].room <= 0 else set()
 
     def _listen(self, queue: deque[Task], payload: bytes) -> Iterator[Outcome | None]:
         """Take what workers have to say, notice the dead and the late."""

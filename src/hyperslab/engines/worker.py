@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from hyperslab.engines.environment import forget_memory_variables
 from hyperslab.journal import Merge, SlotJournal
 from hyperslab.span import Slot
 from hyperslab.task import StepFunction, Task
@@ -112,12 +113,12 @@ class Worker:
 def main(fd: int) -> None:
     """Run a worker on the inherited socket `fd`; never returns."""
     faulthandler.enable()
+    forget_memory_variables()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
-    status = 0
     try:
         Worker(Connection(fd)).serve()
-    except (EOFError, ConnectionError):
-        status = 1
+    except (EOFError, ConnectionError):  # the driver is gone: end what functions have started, too
+        os.killpg(0, signal.SIGKILL)
     finally:
         sys.stdout.flush()
-        os._exit(status)  # do not wait for functions that never return
+        os._exit(1)  # do not wait for functions that never return
