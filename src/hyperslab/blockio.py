@@ -156,7 +156,7 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
                 mark.nbytes = scatter(fd, offset, _stored_shape(sink), slab.permute(sink.axes), stored, sink.dtype)
         finally:
             os.close(fd)
-    return Written(sink.path, mark.nbytes, _block_checksum(sink, stored))
+    return Written(partial_path, mark.nbytes, _block_checksum(sink, stored))
 
 
 def commit(sink: ArraySink, partial_path: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hyperslab import engines
+from hyperslab import engines, resume
 from hyperslab.admission import MEMORY_SHARE, Needs, admit, examine
 from hyperslab.engines import EngineOptions
 from hyperslab.errors import OutputBusy, RunStopped, UsageError
@@ -29,6 +29,7 @@ from hyperslab.products import Products, save_manifest
 from hyperslab.records import Clock, Failed, build_trace, provenance, save_records, save_value
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.report.summary import Summary
+from hyperslab.resume import Inherited
 from hyperslab.rundir import RunDirectory, State, save_status
 from hyperslab.span import Trace
 from hyperslab.task import Failure, Outcome, Task, retried, steps_of, with_prior
@@ -55,6 +56,8 @@ class Options:
     retries: int = 1
     task_timeout_s: float | None = None
     resume: bool = False
+    accept_changed_function: bool = False
+    "With resume: what the function did before it was edited still counts."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +93,10 @@ class Prepared:
     out: Path | None
     done: frozenset[int]
     "Tasks that earlier submissions finished."
+    inherited: tuple[Inherited, ...] = ()
+    "The submissions that it goes on with."
+    submissions: int = 0
+    "How many there were in the directory."
 
 
 def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
@@ -101,14 +108,15 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     budget = Budget(memory, workers * threads)
     folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
     directory = RunDirectory(folder) if folder is not None else None
-    earlier = _earlier(directory, options) if directory is not None else None
-    plan = compile_plan(pipeline, options.rule, budget, earlier["limit_nbytes"] if earlier else None)
+    earlier = _earlier(directory, options) if directory is not None else []
+    plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
+    inherited: list[Inherited] = []
     done: set[int] = set()
-    if directory is not None and earlier is not None:
-        _require_same_plan(earlier, plan, directory)
-        done = _done_earlier(directory, plan)
+    if directory is not None and earlier:
+        inherited = resume.inherit(directory, plan, options.accept_changed_function)
+        done = _done_earlier(directory, plan, inherited)
     needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done))
+    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done), tuple(inherited), len(earlier))
 
 
 def run(
@@ -148,49 +156,31 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
     return workers, options.threads or threads
 
 
-def _earlier(directory: RunDirectory, options: Options) -> dict[str, Any] | None:
-    """The newest plan in the output directory; raises OutputBusy when it is not meant to be resumed."""
-    plans = [plan for _, plan in directory.plans()]
+def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
+    """The plans in the output directory; raises OutputBusy when they are not meant to be resumed."""
     if directory.is_owned():
         raise OutputBusy(f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab cancel'")
+    plans = [plan for _, plan in directory.plans()]
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
             raise OutputBusy(f"-o {directory.out} is a file: give a directory")
         if directory.out.is_dir() and any(p.name != ".hyperslab" for p in directory.out.iterdir()):
             raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
-        return None
-    if not options.resume:
+    elif not options.resume:
         raise OutputBusy(
             f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
             "or remove it with 'hyperslab clean --all'"
         )
-    return plans[-1]
+    return plans
 
 
-def _require_same_plan(earlier: dict[str, Any], plan: Plan, directory: RunDirectory) -> None:
-    if earlier["fingerprint"] == plan.fingerprint:
-        return
-    differs = [key for key, value in plan.record()["summary"].items() if earlier["summary"].get(key) != value]
-    what = " and ".join(differs) if differs else "a source file or the function's code"
-    raise OutputBusy(
-        f"--resume: {directory.out} holds a run that differs in {what}; choose another -o, or "
-        "remove it with 'hyperslab clean --all'"
-    )
-
-
-def _done_earlier(directory: RunDirectory, plan: Plan) -> set[int]:
+def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> set[int]:
     """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
-    done: set[int] = set()
-    recorded = directory.results(plan.fingerprint)
-    for stage in plan.stages:
-        ids = [task.id for task in stage.tasks]
-        if stage.job.fold is not None:
-            for partial in load_partials(directory.folders_of(plan.fingerprint), ids):
-                done.update(partial.tasks)
-        else:
-            products = Products(directory, plan)
-            done.update(i for i in ids if i in recorded and products.is_there(recorded[i]))
-    return done
+    if plan.stages[0].job.fold is None:
+        return Products(directory, plan).still_there(resume.results(inherited))
+    return {
+        i for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]) for i in p.tasks
+    }
 
 
 class _Run:
@@ -214,7 +204,10 @@ class _Run:
         """Own the output directory, run every stage, keep the records whatever happens."""
         lock = self.directory.own()
         try:
-            self.folder = self.directory.new_submission(self.plan.record())
+            if len(list(self.directory.plans())) != self.prepared.submissions:
+                raise OutputBusy(f"another run has used {self.directory.out} in the meantime: try again with --resume")
+            self.folder = self.directory.new_submission(resume.record(self.plan))
+            self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
             self.products = Products(self.directory, self.plan)
             self.tail = Tail(self.folder)
             self.engine = engines.create(self.options.engine, self._engine_options())
@@ -254,7 +247,7 @@ class _Run:
         )
 
     def _run_stages(self) -> None:
-        self.products.begin()
+        self.products.begin(self.done)
         left = sum(task.id not in self.done for task in self.plan.tasks)
         self.progress.begin(left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done))
         save_status(self.folder, "running", self._counts())
@@ -323,7 +316,7 @@ class _Run:
     def _unaccounted(self, tasks: Sequence[Task], fold: Fold | None) -> list[Task]:
         """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
         if fold is not None:
-            held = {i for p in load_partials([self.folder], [task.id for task in tasks]) for i in p.tasks}
+            held = {i for p in load_partials([(self.folder, None)], [t.id for t in tasks]) for i in p.tasks}
             self.done |= held
             for task_id in held & self.failures.keys():
                 del self.failures[task_id]
@@ -365,7 +358,7 @@ class _Run:
     def _partials(self, stage: Stage) -> list[Partial]:
         """Partials that together hold every task of the stage once; raises RunStopped when records are damaged."""
         ids = [task.id for task in stage.tasks]
-        partials = load_partials(self.directory.folders_of(self.plan.fingerprint), ids)
+        partials = resume.partials(self.inherited, ids)
         held = sum(len(partial.tasks) for partial in partials)
         if held != len(ids):
             raise RunStopped(f"{len(ids) - held} results are missing from the saved partials: run again with --resume")
@@ -380,9 +373,9 @@ class _Run:
 
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room for them."""
-        results = self.directory.results(self.plan.fingerprint)
-        outputs = [Path(w.path) for i in sorted(results) if i in self.done for w in results[i].outputs] + self.saved
-        save_manifest(self.directory, self.plan.fingerprint, self.products.manifest(results, self.saved))
+        results = {i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done}
+        outputs = [path for i in sorted(results) for path in self.products.paths(results[i])] + self.saved
+        save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         clock = Clock(self.start_ns, self.ready_ns, time.monotonic_ns())
         meta = {
             "labels": [self.products.label(task.id) for task in self.plan.tasks],

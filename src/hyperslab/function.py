@@ -6,8 +6,10 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import json
 import pickle
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError
 
@@ -26,8 +29,10 @@ class FunctionRef:
     target: str
     "module:name, /path/file.py:name, or the name of an object that travels as a pickle."
     digest: str
-    "SHA-256 of the source file or of the pickle: part of a plan's fingerprint."
+    "SHA-256 of the source files or of the pickle."
     params: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+    "Its source file and those of its neighbours that it imports, with their SHA-256."
     payload: bytes | None = None
     "The pickle, for what has no importable name (lambdas, closures, functions of a script or notebook)."
 
@@ -38,7 +43,7 @@ class FunctionRef:
 
     def load(self) -> Any:
         """The object itself. Raises HyperslabError when its file changed after planning."""
-        return _load(self.target, self.digest, self.payload)
+        return _load(self.target, self.files, self.payload)
 
 
 def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:
@@ -72,33 +77,67 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         path = Path(place).expanduser().resolve()
         if not path.is_file():
             raise UsageError(f"FUNCTION '{text}': there is no file {path}")
-        ref = FunctionRef(f"{path}:{name}", _file_digest(path), params)
+        target, files = f"{path}:{name}", ((str(path), _file_digest(path)),)
     else:
-        ref = FunctionRef(text, _module_digest(place, text), params)
+        target, files = text, _module_file(place, text)
     try:
-        ref.load()
+        _load(target, files, None)
     except HyperslabError:
         raise
     except Exception as error:
         raise UsageError(f"FUNCTION '{text}' cannot be loaded: {type(error).__name__}: {error}") from error
-    return ref
+    return _with_neighbours(target, files, params)
+
+
+def _with_neighbours(target: str, files: tuple[tuple[str, str], ...], params: Mapping[str, Any]) -> FunctionRef:
+    """The reference, resting on the function's file and on what that imports from beside it."""
+    if files:
+        place = target.rpartition(":")[0]
+        module = sys.modules[_user_module(files[0][1]) if place.endswith(".py") else place]
+        beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
+        files = (files[0], *sorted((name, digest) for name, digest in beside.items() if name != files[0][0]))
+    digest = hashlib.sha256(json.dumps([target, [d for _, d in files]]).encode()).hexdigest()
+    return FunctionRef(target, digest, params, files)
+
+
+def _imported_files(module: ModuleType) -> set[str]:
+    """Source files below the module's folder that it has imported, and they in turn; not installed packages."""
+    folder, found, waiting = Path(str(module.__file__)).parent, set[str](), [module]
+    while waiting:
+        current = waiting.pop()
+        place = getattr(current, "__file__", None)
+        if not place or place in found or not _is_own(Path(place), folder):
+            continue
+        found.add(place)
+        names = {getattr(value, "__module__", None) for value in vars(current).values()}
+        waiting += [value for value in vars(current).values() if isinstance(value, ModuleType)]
+        waiting += [sys.modules[name] for name in names if isinstance(name, str) and name in sys.modules]
+    return found
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    installed = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")} | {Path(__file__).parent}
+    return path.suffix == ".py" and folder in path.parents and not installed & set(path.parents)
 
 
 def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
     module, name = getattr(what, "__module__", None), getattr(what, "__qualname__", "")
     if module and module != "__main__" and getattr(sys.modules.get(module), name, None) is what:
-        return FunctionRef(f"{module}:{name}", _module_digest(module, name), params)
+        return _with_neighbours(f"{module}:{name}", _module_file(module, name), params)
     label = name or type(what).__name__
     payload = _pickled(what, f"the function {label}")
-    return FunctionRef(label, hashlib.sha256(payload).hexdigest(), params, payload)
+    return FunctionRef(label, hashlib.sha256(payload).hexdigest(), params, payload=payload)
 
 
 @functools.lru_cache(maxsize=64)
-def _load(target: str, digest: str, payload: bytes | None) -> Any:
+def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None) -> Any:
     if payload is not None:
         return pickle.loads(payload)
+    for name, digest in files:
+        if _file_digest(Path(name)) != digest:
+            raise HyperslabError(f"{name} was edited after the run was planned: start the run again")
     place, _, name = target.rpartition(":")
-    module = _module_from_file(Path(place), digest) if place.endswith(".py") else importlib.import_module(place)
+    module = _module_from_file(*files[0]) if place.endswith(".py") else importlib.import_module(place)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -107,14 +146,16 @@ def _load(target: str, digest: str, payload: bytes | None) -> Any:
     return found
 
 
-def _module_from_file(path: Path, digest: str) -> ModuleType:
-    if _file_digest(path) != digest:
-        raise HyperslabError(f"{path} was edited after the run was planned: start the run again")
-    name = f"hyperslab_user_{digest[:16]}"
+def _user_module(digest: str) -> str:
+    return f"hyperslab_user_{digest[:16]}"
+
+
+def _module_from_file(path: str, digest: str) -> ModuleType:
+    name, folder = _user_module(digest), str(Path(path).parent)
     if name in sys.modules:
         return sys.modules[name]
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # so that the file can import its neighbours
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that the file can import its neighbours
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
@@ -135,11 +176,31 @@ def _file_digest(path: Path) -> str:
         raise HyperslabError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _module_digest(module: str, text: str) -> str:
+def _module_file(module: str, text: str) -> tuple[tuple[str, str], ...]:
+    """The source file of an importable module with its digest; none for what is compiled in."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError) as error:
         raise UsageError(f"FUNCTION '{text}': {error}") from error
     if spec is None:
         raise UsageError(f"FUNCTION '{text}': there is no module '{module}' on the Python path")
-    return _file_digest(Path(spec.origin)) if spec.has_location and spec.origin else module
+    return ((spec.origin, _file_digest(Path(spec.origin))),) if spec.has_location and spec.origin else ()
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a parameter: equal values have equal ones in every process. Raises UsageError for what has none."""
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"{type(value).__name__} {value!r}".encode()
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return f"array {value.dtype.str} {value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+    if isinstance(value, Mapping):
+        return b"{" + b",".join(sorted(_canonical(k) + b":" + _canonical(v) for k, v in value.items())) + b"}"
+    if isinstance(value, (set, frozenset)):
+        return b"s(" + b",".join(sorted(map(_canonical, value))) + b")"
+    if isinstance(value, (list, tuple)):
+        return b"(" + b",".join(map(_canonical, value)) + b")"
+    return _pickled(value, f"the parameter {value!r:.60}")

@@ -13,7 +13,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ FLUSH_INTERVAL_S = 1.0
 "An outcome is on disk at most this long after its task ended, or at once where flushing is cheap."
 FLUSH_SHARE = 0.02
 "Flushing earlier than that may cost this share of a slot's time."
+MOST_FLUSH_SHARE = 0.1
+"Flushing a large partial takes no more than this share, even if outcomes then wait longer."
 
 Merge = Callable[[Any, Any], Any]
 
@@ -108,7 +110,7 @@ class SlotJournal:
             self._waiting.clear()
         self._flushed_at = time.monotonic()
         cost = self._flushed_at - began
-        self._due_at = self._flushed_at + min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE)
+        self._due_at = self._flushed_at + max(min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE), cost / MOST_FLUSH_SHARE)
 
     def close(self) -> None:
         """Flush and let go of the file."""
@@ -145,13 +147,16 @@ def encode(outcome: Outcome) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
-def decode(line: bytes) -> Outcome:
-    """The outcome that `encode` made a line of."""
-    record = json.loads(line)
-    failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
-    outputs = tuple(Written(**output) for output in record.pop("outputs"))
-    phases = tuple(Phase(*phase) for phase in record.pop("phases"))
-    return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+def decode(line: bytes) -> Outcome | None:
+    """The outcome that `encode` made a line of; None for a line that a crash or a disk has damaged."""
+    try:
+        record = json.loads(line)
+        failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
+        outputs = tuple(Written(**output) for output in record.pop("outputs"))
+        phases = tuple(Phase(*phase) for phase in record.pop("phases"))
+        return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 class Tail:
@@ -159,6 +164,8 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "journal"
+        self.damaged = 0
+        "Lines that say nothing: what they recorded is done again."
         self._offsets: dict[str, int] = {}
 
     def poll(self) -> list[Outcome]:
@@ -168,9 +175,12 @@ class Tail:
         """
         try:
             entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
-            return [decode(line) for entry in entries for line in self._new_lines(entry)]
+            lines = [line for entry in entries for line in self._new_lines(entry)]
         except FileNotFoundError:
             raise RunStopped(f"the run directory has vanished: {self._folder.parent}") from None
+        outcomes = [outcome for line in lines if (outcome := decode(line)) is not None]
+        self.damaged += len(lines) - len(outcomes)
+        return outcomes
 
     def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
         offset = self._offsets.get(entry.name, 0)
@@ -193,11 +203,14 @@ def save_partial(path: Path, partial: Partial) -> None:
     os.replace(temporary, path)
 
 
-def load_partials(folders: Iterable[Path], wanted: Iterable[int]) -> list[Partial]:
-    """Saved partials that hold only wanted tasks and no task twice, the largest first; damaged ones are left out."""
+def load_partials(folders: Iterable[tuple[Path, Mapping[int, int] | None]], wanted: Iterable[int]) -> list[Partial]:
+    """Saved partials that hold only wanted tasks and no task twice, the largest first; damaged ones are left out.
+
+    With each folder comes what its task ids are called here (None: the same); a partial with another task is left out.
+    """
     found = [
-        loaded
-        for folder in folders
+        Partial([task if ids is None else ids.get(task, -1) for task in loaded.tasks], loaded.value)
+        for folder, ids in folders
         for path in sorted((folder / "partials").glob("*.pickle"))
         if (loaded := _load(path))
     ]

@@ -7,18 +7,22 @@ is read here.
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import json
 import math
 import os
+import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 from hyperslab import formats
 from hyperslab.array import ArraySink, ArraySource, DType, Header, Scaling
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.function import digest_of
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -91,9 +95,12 @@ class Plan:
     limit_nbytes: int
     "Bound of the automatic partition; a resumed run takes it over."
     fingerprint: str
-    "Of all that decides the results: sources, function, parameters, partition, output; not of engine or workers."
+    "Of all that decides the results but the sources and the code: parameters, partition, output; not of the engine."
+    code: str
+    "SHA-256 of the functions' code, which a resumed run may be told to accept another of."
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
+    inputs: Mapping[str, SourceSet]
 
     @property
     def title(self) -> str:
@@ -109,6 +116,7 @@ class Plan:
         values = {
             "version": 1,
             "fingerprint": self.fingerprint,
+            "code": self.code,
             "limit_nbytes": self.limit_nbytes,
             "summary": self.summary,
         }
@@ -157,7 +165,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
     _require_distinct_outputs(tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = _summary(pipeline, rule, partitions)
-    return Plan(stages, partitions, limit, _fingerprint(pipeline, partitions, summary), summary)
+    return Plan(stages, partitions, limit, _fingerprint(pipeline, summary), _code(pipeline), summary, pipeline.inputs)
 
 
 def _cut(pipeline: Pipeline, job: Job, rule: Rule, limit: int) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
@@ -282,7 +290,13 @@ def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[Ar
     )
     if sink.head is None:
         raise UsageError(f"--keep volume writes one uncompressed NIfTI (--format nii), not {end.format}")
-    return sink, os.path.join(folder, f".{name}.part")
+    return sink, _partial_path(folder, name)
+
+
+def _partial_path(folder: str, name: str) -> str:
+    """The unfinished volume that an earlier run left, or a name that none had: results belong to one allocation."""
+    left = sorted(Path(folder).glob(f".{glob.escape(name)}.*.part"), key=lambda path: path.stat().st_mtime_ns)
+    return str(left[-1]) if left else os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")
 
 
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
@@ -372,21 +386,25 @@ def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
 
 
 def _describe_function(ref: Any) -> dict[str, Any]:
-    return {"function": ref.target, "params": dict(ref.params)}
+    return {"function": ref.target, "params": {name: str(value)[:200] for name, value in ref.params.items()}}
 
 
 def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
     return max((p.largest for p in partitions), key=math.prod)
 
 
-def _fingerprint(pipeline: Pipeline, partitions: Sequence[Partition], summary: Mapping[str, Any]) -> str:
-    """SHA-256 over everything that decides the results."""
+def _fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
+    """SHA-256 over everything that decides the results, but the sources and the code."""
+    refs = [step.ref for step in pipeline.steps] + ([pipeline.end.ref] if isinstance(pipeline.end, Reduce) else [])
     parts = {
-        "sources": [[s.version for s in inputs.sources] for inputs in pipeline.inputs.values()],
-        "wholes": [(whole.name, whole.shape) for whole in pipeline.source.wholes],
-        "functions": [(s.ref.target, s.ref.digest) for s in pipeline.steps],
-        "end": pipeline.end.ref.digest if isinstance(pipeline.end, Reduce) else "",
-        "cuts": [p.cuts for p in partitions],
+        "inputs": [(name, inputs.kind, inputs.ndim) for name, inputs in pipeline.inputs.items()],
+        "params": [digest_of(dict(ref.params)) for ref in refs],
+        "rule": summary["partition"]["rule"],
         "summary": {key: value for key, value in summary.items() if key not in ("sources", "partition")},
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _code(pipeline: Pipeline) -> str:
+    refs = [step.ref for step in pipeline.steps] + ([pipeline.end.ref] if isinstance(pipeline.end, Reduce) else [])
+    return hashlib.sha256(json.dumps([(ref.target, ref.digest) for ref in refs]).encode()).hexdigest()

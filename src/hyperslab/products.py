@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import xxhash
 
 from hyperslab import blockio, formats
 from hyperslab.errors import HyperslabError, RunStopped
+from hyperslab.journal import Tail
 from hyperslab.plan import Plan
-from hyperslab.rundir import FOLDER, RunDirectory, load_json, save_json
+from hyperslab.rundir import RunDirectory, load_json, save_json
 from hyperslab.slab import Hyperslab
 from hyperslab.task import Job, Outcome, Task, output_region
 
@@ -35,27 +36,58 @@ class Products:
         job, task = self._tasks[task_id]
         return job.label(task)
 
-    def begin(self) -> None:
-        """Make room for volumes. Raises RunStopped when the disk cannot hold them."""
-        for sink, partial in self._volumes:
-            if not os.path.exists(partial) and not os.path.exists(sink.path):
+    def begin(self, done: Collection[int]) -> None:
+        """Make room for the volumes that are not complete. Raises RunStopped when the disk cannot hold them."""
+        for index, (sink, partial) in enumerate(self._volumes):
+            complete = all(task.id in done for _, task in self._tasks.values() if task.whole == index)
+            if not complete and not os.path.exists(partial):
                 try:
                     blockio.allocate(sink, partial)
                 except OSError as error:
                     raise RunStopped(f"{sink.path} cannot be created: {error.strerror}") from error
 
-    def is_there(self, outcome: Outcome) -> bool:
-        """True while the files that an attempt wrote exist with the size it recorded."""
-        if self._volumes:
-            sink, partial = self._volumes[self._tasks[outcome.task][1].whole]
-            return any(_size(path) == sink.nbytes for path in (partial, sink.path))
-        return all(_size(written.path) == written.nbytes for written in outcome.outputs)
+    def still_there(self, results: Mapping[int, Outcome]) -> set[int]:
+        """Tasks whose files exist with the size that was recorded.
+
+        A region counts only in the allocation that it was written to, or when that one was committed; and a committed
+        volume counts only as a whole, since it is not written to again.
+        """
+        found = {i for i, outcome in results.items() if i in self._tasks and self._is_there(outcome)}
+        for index, (_, partial) in enumerate(self._volumes):
+            own = {task.id for _, task in self._tasks.values() if task.whole == index}
+            if not os.path.exists(partial) and not own <= found:
+                found -= own
+        return found
+
+    def _is_there(self, outcome: Outcome) -> bool:
+        if not self._volumes:
+            return all(_size(written.path) == written.nbytes for written in outcome.outputs)
+        sink, partial = self._volumes[self._tasks[outcome.task][1].whole]
+        allocation = os.path.basename(outcome.outputs[0].path)
+        if allocation == os.path.basename(partial) and _size(partial) == sink.nbytes:
+            return True
+        return self._committed().get(os.path.basename(sink.path)) == allocation and _size(sink.path) == sink.nbytes
+
+    def _committed(self) -> dict[str, str]:
+        """Which allocation every finished volume was."""
+        path = self._directory.root / "committed.json"
+        return dict(load_json(path)) if path.is_file() else {}
 
     def commit(self) -> None:
         """Let finished volumes appear under their names."""
         for sink, partial in self._volumes:
             if os.path.exists(partial):
+                name = os.path.basename(sink.path)
+                save_json(
+                    self._directory.root / "committed.json", self._committed() | {name: os.path.basename(partial)}
+                )
                 blockio.commit(sink, partial)
+
+    def paths(self, outcome: Outcome) -> list[Path]:
+        """The finished files that an attempt wrote, or wrote to."""
+        if self._volumes:
+            return [Path(self._volumes[self._tasks[outcome.task][1].whole][0].path)]
+        return [Path(written.path) for written in outcome.outputs]
 
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
@@ -101,8 +133,8 @@ def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
             yield path
 
 
-def save_manifest(directory: RunDirectory, fingerprint: str, entries: list[dict[str, Any]]) -> None:
-    save_json(directory.root / "manifest.json", {"version": 1, "fingerprint": fingerprint, "outputs": entries})
+def save_manifest(directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]) -> None:
+    save_json(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
 
 
 def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
@@ -111,7 +143,13 @@ def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
     directory.latest()
     if not manifest.is_file():
         raise RunStopped(f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume")
-    for entry in load_json(manifest)["outputs"]:
+    kept = load_json(manifest)
+    if kept["done"] < kept["tasks"]:
+        yield (
+            "the run",
+            f"{kept['tasks'] - kept['done']} of {kept['tasks']} tasks are not done; finish it with --resume",
+        )
+    for entry in kept["outputs"]:
         yield (
             entry["path"] if "region" not in entry else f"{entry['path']} (task {entry['task']})",
             _mismatch(directory.out, entry),
@@ -141,15 +179,23 @@ def _region_checksum(path: Path, region: tuple[list[int], list[int]]) -> str:
 def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
     """Remove leftovers and records of all runs, and on request what they wrote; returns what is gone."""
     doomed = list(leftovers(directory.out))
-    if outputs_too and (directory.root / "manifest.json").is_file():
-        doomed += [directory.out / entry["path"] for entry in load_json(directory.root / "manifest.json")["outputs"]]
-    doomed += [path for path in directory.root.rglob("*") if path.is_file()]
-    for path in dict.fromkeys(doomed):
+    if outputs_too:
+        doomed += [path for path in _written(directory) if directory.out in path.parents]
+    doomed = [path for path in dict.fromkeys(doomed) if path.is_file()]
+    for path in (*doomed, *(path for path in directory.root.rglob("*") if path.is_file())):
         path.unlink(missing_ok=True)
     for folder in sorted(directory.root.rglob("*"), reverse=True):
         folder.rmdir()
     directory.root.rmdir()
-    return [path for path in dict.fromkeys(doomed) if FOLDER not in path.parts]
+    return doomed
+
+
+def _written(directory: RunDirectory) -> Iterator[Path]:
+    """All that any run wrote, by the journals; a killed run has no manifest."""
+    for folder in directory.submissions():
+        yield from (directory.out / Path(w.path).name for outcome in Tail(folder).poll() for w in outcome.outputs)
+    if (directory.root / "manifest.json").is_file():
+        yield from (directory.out / entry["path"] for entry in load_json(directory.root / "manifest.json")["outputs"])
 
 
 def _size(path: str) -> int | None:

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab.errors import OutputBusy, UsageError
-from hyperslab.journal import Tail
-from hyperslab.task import Outcome
 
 FOLDER = ".hyperslab"
+LOCK_ATTEMPTS = 3
+LOCK_PAUSE_S = 0.02
 State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
 
 
@@ -56,8 +56,10 @@ class RunDirectory:
     def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every submission's folder and plan, oldest first."""
         for folder in self.submissions():
-            if (folder / "plan.json").is_file():
+            try:
                 yield folder, load_json(folder / "plan.json")
+            except (FileNotFoundError, ValueError):
+                continue  # it died before it had a plan, or the disk lost it: nothing it did can be matched
 
     def new_submission(self, plan: Mapping[str, Any]) -> Path:
         """A fresh folder with this plan in it."""
@@ -73,7 +75,7 @@ class RunDirectory:
         if not (self.root / "lock").exists():
             return False
         try:
-            os.close(_lock(self.root / "lock"))
+            os.close(_lock(self.root / "lock", fcntl.LOCK_SH))
         except BlockingIOError:
             return True
         return False
@@ -101,19 +103,6 @@ class RunDirectory:
     def is_cancelled(self) -> bool:
         return (self.root / "cancel").exists()
 
-    def results(self, fingerprint: str) -> dict[int, Outcome]:
-        """First success per task, over all submissions of this fingerprint: the manifest, from its journals."""
-        done: dict[int, Outcome] = {}
-        for folder in self.folders_of(fingerprint):
-            for outcome in Tail(folder).poll():
-                if outcome.status == "done":
-                    done.setdefault(outcome.task, outcome)
-        return done
-
-    def folders_of(self, fingerprint: str) -> list[Path]:
-        """Folders of the submissions that ran the same plan."""
-        return [folder for folder, plan in self.plans() if plan["fingerprint"] == fingerprint]
-
 
 def save_status(folder: Path, state: State, counts: Mapping[str, Any]) -> None:
     """Say what a submission is doing, for `hyperslab status`."""
@@ -124,7 +113,10 @@ def save_status(folder: Path, state: State, counts: Mapping[str, Any]) -> None:
 def save_json(path: Path, value: Any) -> None:
     """Write JSON under its final name in one step."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(value, indent=1, default=_plain))
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, default=_plain)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
@@ -137,11 +129,15 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def _lock(path: Path) -> int:
+def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise
-    return fd
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt < LOCK_ATTEMPTS - 1:
+                time.sleep(LOCK_PAUSE_S)  # somebody may only be looking whether it is taken
+        else:
+            return fd
+    os.close(fd)
+    raise BlockingIOError(path)

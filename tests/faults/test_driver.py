@@ -33,10 +33,10 @@ from tests.faults.command import (
 WORKERS = 2
 
 
-def job(tmp_path: Path, function: str, *more: object) -> tuple[object, ...]:
+def job(tmp_path: Path, function: str, *more: object, seconds: float = 0.07) -> tuple[object, ...]:
     """A command that leaves a file per execution in tmp_path/runs."""
     (tmp_path / "runs").mkdir(exist_ok=True)
-    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.07")
+    params = ("-p", f"folder={tmp_path}/runs", "-p", f"seconds={seconds}")
     where = (tmp_path / "in.nii", "-o", tmp_path / "out")
     return ("run", f"{FUNCTIONS}:{function}", *where, *params, "--partition", "slabs", "--workers", WORKERS, *more)
 
@@ -51,7 +51,7 @@ def kill_and_await_orphans(run: Running) -> None:
 @pytest.mark.parametrize("keep", ["volume", "blocks"])
 def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -> None:
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(keep)
-    arguments, kills = job(tmp_path, "counted", "--keep", keep), 3
+    arguments, kills = job(tmp_path, "counted", "--keep", keep), 2
     for kill in range(kills):
         with running(*arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
@@ -77,22 +77,20 @@ def test_a_map_is_resumed_after_kills_of_the_driver(tmp_path: Path, keep: str) -
 
 def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> None:
     values, out, chance = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(3)
-    arguments, kills = job(tmp_path, "COUNTED_TOTAL"), 3
+    arguments, kills = job(tmp_path, "COUNTED_TOTAL"), 2
     for kill in range(kills):
         with running(*arguments, *(["--resume"] if kill else [])) as run:
             await_recorded(run, out, 1 + 6 * kill)
             time.sleep(chance.uniform(0, 0.3))
             kill_and_await_orphans(run)
         assert not list(out.glob("result*"))
-    before = executions(tmp_path / "runs")
+    before = sum(executions(tmp_path / "runs").values())
     held = sum(len(partial.tasks) for partial in load_partials(RunDirectory(out).submissions(), range(SLABS)))
     done = hyperslab(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
-    after = executions(tmp_path / "runs")
-    assert len(after) == SLABS
-    assert held > 0
-    assert sum(after.values()) - sum(before.values()) == SLABS - held
+    assert held >= 7
+    assert sum(executions(tmp_path / "runs").values()) - before == SLABS - held
 
 
 def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
@@ -112,7 +110,7 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
 
 def test_a_second_run_on_one_directory_is_refused(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume")
+    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.2)
     with running(*arguments) as run:
         await_recorded(run, out, 1)
         for more in ([], ["--resume"]):
@@ -137,9 +135,16 @@ def test_of_two_runs_that_start_together_one_is_refused(tmp_path: Path) -> None:
     assert sum(executions(tmp_path / "runs").values()) == SLABS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("engine", ["serial", "threads", "processes"])
-def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [
+        ("serial", signal.SIGINT),
+        ("threads", signal.SIGTERM),
+        ("processes", signal.SIGINT),
+        ("processes", signal.SIGTERM),
+    ],
+)
+def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, engine: str, number: signal.Signals) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     function = "COUNTED_TOTAL" if number == signal.SIGTERM else "counted"
     arguments = [a for a in job(tmp_path, function, "--engine", engine) if a not in ("--workers", WORKERS)]
@@ -167,7 +172,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals, e
 
 def test_cancel_and_status(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume")
+    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.2)
     assert hyperslab("status", out).returncode == 2
     with running(*arguments) as run:
         await_recorded(run, out, 3)

@@ -1,0 +1,151 @@
+"""Resume: what earlier submissions of an output directory did that a plan may take over.
+
+Tasks are matched by what they are: the same region of the same whole, cut in the same way, with no source written to
+in between. So a corrupt file may be replaced, a source edited, or files added, and only what that touches is done
+again. Held by tests/faults/test_resume.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hyperslab.array import ArraySource
+from hyperslab.errors import OutputBusy
+from hyperslab.journal import Partial, Tail, load_partials
+from hyperslab.plan import Plan
+from hyperslab.rundir import RunDirectory
+from hyperslab.task import Outcome, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A submission and the tasks of it that count, as ids there -> ids here; None: all, under their own ids."""
+
+    folder: Path
+    ids: Mapping[int, int] | None = None
+
+
+def record(plan: Plan) -> dict[str, Any]:
+    """What a submission keeps of its plan, for a later one to match its own with."""
+    return plan.record() | {"tasks": len(plan.stages[0].tasks), "wholes": list(_wholes(plan))}
+
+
+def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
+    """The submissions that this plan goes on with. Raises OutputBusy when their results do not belong to it."""
+    earlier = [(folder, kept) for folder, kept in directory.plans() if _has_results(folder)]
+    now = record(plan)
+    for _, kept in earlier:
+        _require_same_job(directory, kept, now, accept_changed_function)
+    return [Inherited(folder, _matching(directory, kept, now, plan)) for folder, kept in earlier]
+
+
+def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
+    """The newest success of every task: what is on disk is what was written last."""
+    done: dict[int, Outcome] = {}
+    for folder, ids in ((i.folder, i.ids) for i in inherited):
+        for outcome in Tail(folder).poll():
+            task = outcome.task if ids is None else ids.get(outcome.task)
+            if outcome.status == "done" and task is not None:
+                done[task] = replace(outcome, task=task)
+    return done
+
+
+def partials(inherited: Sequence[Inherited], wanted: Sequence[int]) -> list[Partial]:
+    """Saved partials that hold wanted tasks only, and no task twice."""
+    return load_partials([(i.folder, i.ids) for i in inherited], wanted)
+
+
+def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
+    first, count = _extents(plan)
+    sets = list(plan.inputs.values())
+    for index, whole in enumerate(sets[0].wholes):
+        members = [(inputs.sources[m.source], m.box) for inputs in sets for m in inputs.wholes[index].members]
+        cut = repr((whole.shape, plan.partitions[index].cuts, [box for _, box in members]))
+        yield {
+            "name": whole.name,
+            "cut": hashlib.sha256(cut.encode()).hexdigest(),
+            "first": first.get(index, 0),
+            "tasks": count.get(index, 0),
+            "broken": any(source.broken for source, _ in members),
+            "states": [_state(source) for source, _ in members],
+        }
+
+
+def _extents(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:
+    """First task and number of tasks of every whole, in the first stage."""
+    first: dict[int, int] = {}
+    count: dict[int, int] = {}
+    for task in plan.stages[0].tasks:
+        first.setdefault(task.whole, task.id)
+        count[task.whole] = count.get(task.whole, 0) + 1
+    return first, count
+
+
+def _state(source: ArraySource) -> str:
+    """What changes when a file is written to, at least its time."""
+    return f"{source.file_size} {source.mtime_ns} {source.version}"
+
+
+def _has_results(folder: Path) -> bool:
+    if any((folder / "partials").glob("*.pickle")):
+        return True
+    return any(outcome.status == "done" for outcome in Tail(folder).poll())
+
+
+def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], accept: bool) -> None:
+    if kept["fingerprint"] != now["fingerprint"]:
+        before = kept["summary"]
+        differs = [key for key, value in now["summary"].items() if before.get(key) != value and key != "sources"]
+        raise OutputBusy(
+            f"--resume: {directory.out} holds results that differ in {' and '.join(differs) or 'parameters'}; choose "
+            "another -o, or remove them with 'hyperslab clean --all'"
+        )
+    if kept["code"] != now["code"] and not accept:
+        raise OutputBusy(
+            f"--resume: the function was edited since {directory.out} was begun; add --accept-changed-function if what "
+            "it has done is still right, otherwise choose another -o or remove it with 'hyperslab clean --all'"
+        )
+
+
+def _matching(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], plan: Plan) -> dict[int, int]:
+    """Ids there -> ids here, of the tasks that are the same."""
+    here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
+    first: dict[int, int] = {}
+    for whole in kept["wholes"]:
+        index, own = here.get(whole["name"], (-1, {"cut": ""}))
+        if own["cut"] == whole["cut"]:
+            first |= _same_tasks(plan, index, whole, own)
+        elif not whole["broken"]:
+            raise OutputBusy(
+                f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or has another shape; "
+                "choose another -o"
+            )
+    whole_run = len(first) == kept["tasks"] == now["tasks"]
+    stages = range(len(plan.stages) if whole_run else 1)  # a later stage rests on the result of all of the first
+    return {s * kept["tasks"] + there: s * now["tasks"] + own for s in stages for there, own in first.items()}
+
+
+def _same_tasks(plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any]) -> dict[int, int]:
+    states = zip(kept["states"], own["states"], strict=True)
+    changed = {position for position, (before, now) in enumerate(states) if before != now}
+    touched = _positions(plan, index) if changed else {}
+    tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
+    return {
+        kept["first"] + k: task.id
+        for k, task in enumerate(tasks)
+        if not changed or not changed & set(_sources_of(task, touched))
+    }
+
+
+def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:
+    """(input, source) -> its position among the states of a whole."""
+    members = [(i, m.source) for i, inputs in enumerate(plan.inputs.values()) for m in inputs.wholes[index].members]
+    return {key: position for position, key in enumerate(members)}
+
+
+def _sources_of(task: Task, positions: Mapping[tuple[int, int], int]) -> Iterator[int]:
+    return (positions[i, piece.source] for i, pieces in enumerate(task.reads) for piece in pieces)
