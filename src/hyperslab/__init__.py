@@ -9,10 +9,12 @@ if TYPE_CHECKING:
     from hyperslab.driver import Options, Result, prepare, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
+    from hyperslab.manage import cancel, clean, status, verify
     from hyperslab.partition import Rule
     from hyperslab.pipeline import Fold, Pipeline
     from hyperslab.slab import Hyperslab
     from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
+    from hyperslab.workloads.synth import synth
 
 __version__ = "0.1.0"
 
@@ -21,9 +23,11 @@ _PLACES = {
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
     "partition": ("Rule",),
+    "manage": ("cancel", "clean", "status", "verify"),
     "pipeline": ("Fold", "Pipeline"),
     "slab": ("Hyperslab",),
     "view": ("ArrayView", "open"),
+    "workloads.synth": ("synth",),
 }
 __all__ = [
     "ArrayView",
@@ -35,10 +39,15 @@ __all__ = [
     "Result",
     "Rule",
     "__version__",
+    "cancel",
+    "clean",
     "gather",
     "open",
     "prepare",
     "run",
+    "status",
+    "synth",
+    "verify",
 ]
 
 

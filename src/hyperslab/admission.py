@@ -35,6 +35,8 @@ class Needs:
     disk_free: int
     inodes_free: int | None
     "None on file systems that do not count them."
+    compressed: bool = False
+    "True when the outputs may well be smaller than bytes_written."
 
     @property
     def worker_bytes(self) -> int:
@@ -55,9 +57,17 @@ def examine(plan: Plan, budget: Budget, workers: int, out: Path, done: Collectio
         budget=budget,
         workers=workers,
         files=sum(1 for task in left if task.output),
-        disk_free=disk.f_bavail * disk.f_frsize,
+        disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
         inodes_free=disk.f_favail if disk.f_files else None,
+        compressed=any(task.output.endswith(".gz") for task in left),
     )
+
+
+def _allocated(plan: Plan) -> int:
+    """Bytes on disk of volumes that an interrupted run has already made room for."""
+    output = plan.stages[-1].job.output
+    partials = [Path(partial) for _, partial in output.volumes] if output else []
+    return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 
 def admit(needs: Needs, out: Path) -> None:
@@ -69,7 +79,7 @@ def admit(needs: Needs, out: Path) -> None:
             f"{show_count(needs.budget.slots, 'slot')}): use smaller blocks (--block-shape, "
             "--partition bytes=...), fewer --workers, or more --memory"
         )
-    if needs.bytes_written > needs.disk_free:
+    if needs.bytes_written > needs.disk_free and not needs.compressed:
         raise DoesNotFit(
             f"the outputs take {show_bytes(needs.bytes_written)} but {out} has {show_bytes(needs.disk_free)} free: "
             "free some space or choose another -o"

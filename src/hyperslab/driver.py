@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 from hyperslab import engines, resume
 from hyperslab.admission import MEMORY_SHARE, Needs, admit, examine
-from hyperslab.engines import EngineOptions
+from hyperslab.engines import Engine, EngineOptions
 from hyperslab.errors import OutputBusy, RunStopped, UsageError
 from hyperslab.journal import Partial, SlotJournal, Tail, conclude, load_partials, partial_bytes
 from hyperslab.machine import Host
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Fold, Pipeline, Write
-from hyperslab.plan import Budget, Engine, Plan, Stage, compile_plan
+from hyperslab.plan import Budget, Plan, Stage, compile_plan
 from hyperslab.products import Products, save_manifest
 from hyperslab.records import Clock, Failed, build_trace, provenance, save_records, save_value
 from hyperslab.report.progress import Progress, Quiet

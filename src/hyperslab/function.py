@@ -77,7 +77,8 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         path = Path(place).expanduser().resolve()
         if not path.is_file():
             raise UsageError(f"FUNCTION '{text}': there is no file {path}")
-        target, files = f"{path}:{name}", ((str(path), _file_digest(path)),)
+        target = f"{path}:{name}"
+        files: tuple[tuple[str, str], ...] = ((str(path), _file_digest(path)),)
     else:
         target, files = text, _module_file(place, text)
     try:

@@ -22,13 +22,20 @@ Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource
 How = Literal["independent", "concatenated", "mosaic"]
 
 
-def gather(named: Named | Sequence[Named] | SourceSet, kind: Kind = "independent", axis: int = 0) -> SourceSet:
+def gather(
+    named: Named | Sequence[Named] | SourceSet,
+    kind: Kind = "independent",
+    axis: int = 0,
+    origins: Sequence[Sequence[int]] | None = None,
+) -> SourceSet:
     """Open everything that is named and see it as independent arrays, one concatenated array or one mosaic.
 
     A directory stands for its array files (not those in folders below), a glob for its matches, both in natural order
-    (block_2 before block_10); a text file holds lines of `path` or `path,dataset`. Among independent files, one that
-    cannot be understood becomes a broken source: the task that reads it fails, the others go on. Raises UsageError when
-    nothing is found, FormatError when all files are broken or when they are to make one array and one is.
+    (block_2 before block_10); a text file holds lines of `path`, `path,dataset` or `path,dataset,origin`. The blocks of
+    a mosaic lie at `origins`, one per source, at those of the list ("0 64 0"), or where their affines say. Among
+    independent files, one that cannot be understood becomes a broken source: the task that reads it fails, the others
+    go on. Raises UsageError when nothing is found, FormatError when all files are broken or when they are to make one
+    array and one is.
     """
     if isinstance(named, SourceSet):
         return named
@@ -42,7 +49,9 @@ def gather(named: Named | Sequence[Named] | SourceSet, kind: Kind = "independent
     for found in opened:
         if isinstance(found, _Broken):
             raise found.error
-    return mosaic(sound) if kind == "mosaic" else concatenated(sound, axis)
+    if kind == "concatenated":
+        return concatenated(sound, axis)
+    return mosaic(sound, origins if origins is not None else _listed_origins(items, sound[0].ndim))
 
 
 class _Broken(NamedTuple):
@@ -95,6 +104,17 @@ def expand(text: str) -> list[str]:
     return [f"{match}::{dataset}" if dataset else match for match in matches]
 
 
+def _listed_origins(items: Sequence[Named], ndim: int) -> list[tuple[int, ...]] | None:
+    """The origins that lists of files give, or None where they give none."""
+    lists = [Path(os.fspath(i)) for i in items if isinstance(i, (str, os.PathLike)) and str(i).endswith(LIST_SUFFIXES)]
+    found = [entry.origin for listing in lists for entry in _entries_of(listing) if entry.origin]
+    if found and (len(lists) < len(items) or any(len(origin) != ndim for origin in found)):
+        raise UsageError(
+            f"SOURCE '{lists[0]}': give every block an origin of {ndim} whole numbers, as in 'a.h5,data,0 64 0'"
+        )
+    return found or None
+
+
 def natural(text: str) -> list[tuple[bool, int, str]]:
     """Sort key under which block_2 comes before block_10."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text)]
@@ -109,20 +129,41 @@ def _files_of(folder: str) -> list[str]:
 
 
 def _lines_of(listing: Path) -> list[str]:
-    """Lines of `path` or `path,dataset`; relative paths start at the listing's folder; '#' begins a comment."""
-    try:
-        lines = listing.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise UsageError(f"SOURCE '{listing}': is not a text file of one 'path' or 'path,dataset' a line") from None
+    """The sources that a list names; relative paths start at the list's folder; '#' begins a comment."""
     urls = []
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if text and not text.startswith("#"):
-            path, comma, dataset = text.rpartition(",") if not os.path.exists(listing.parent / text) else (text, "", "")
-            place = listing.parent / os.path.expanduser(path if comma else text)
-            if not os.path.lexists(place):
-                raise UsageError(f"SOURCE '{listing}', line {number}: there is no file {place}")
-            urls.append(f"{place}::{dataset.strip()}" if dataset.strip() else str(place))
+    for entry in _entries_of(listing):
+        if not os.path.lexists(entry.path):
+            raise UsageError(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
+        urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
     if not urls:
         raise UsageError(f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line")
     return urls
+
+
+class _Entry(NamedTuple):
+    """A line of a list."""
+
+    line: int
+    path: str
+    dataset: str
+    origin: tuple[int, ...]
+
+
+def _entries_of(listing: Path) -> Iterator[_Entry]:
+    try:
+        lines = [line.strip() for line in listing.read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError:
+        raise UsageError(f"SOURCE '{listing}': is not a text file of one 'path' or 'path,dataset' a line") from None
+    for number, text in enumerate(lines, 1):
+        if text and not text.startswith("#"):
+            yield _entry(listing.parent, number, text)
+
+
+def _entry(folder: Path, number: int, text: str) -> _Entry:
+    """`path`, `path,dataset` or `path,dataset,origin`; a path that exists with commas in it is a path."""
+    placed = None if os.path.lexists(folder / text) else re.fullmatch(r"(.*),\s*(\d+(?:\s+\d+)*)", text)
+    rest, origin = (placed[1], tuple(map(int, placed[2].split()))) if placed else (text, ())
+    path, dataset = formats.split_url(str(folder / os.path.expanduser(rest)))
+    if not dataset and not os.path.lexists(path) and "," in rest:
+        path, _, dataset = path.rpartition(",")
+    return _Entry(number, path, dataset.strip(), origin)

@@ -13,10 +13,10 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 from hyperslab import formats
 from hyperslab.array import ArraySink, ArraySource, DType, Header, Scaling
@@ -27,8 +27,7 @@ from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import SourceSet
-from hyperslab.span import Slot
-from hyperslab.task import Job, Outcome, Output, StepFunction, Task, scaled_header
+from hyperslab.task import Job, Output, Task, block_sink, scaled_header
 
 AUTO_LIMIT_NBYTES = 32 * 2**20
 "Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are cleared at each use."
@@ -37,30 +36,6 @@ AUTO_FLOOR_NBYTES = 2**20
 LEAST_SHRINKAGE = 0.95
 "Half as large automatic blocks that still take this share of the memory would not help."
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5"}
-
-
-Running = Generator[Outcome | None, None, None]
-"What an engine yields while it runs tasks; closing it early ends them."
-
-
-class Engine(Protocol):
-    """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its contract."""
-
-    name: str
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *failure: object) -> None: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def cancel(self) -> None: ...
-    def slots(self) -> Sequence[Slot]: ...
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
-        """Apply the steps to every task, in any order and place.
-
-        Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
-        one itself, and None at least five times a second, so that the driver can look at the journal.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +138,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
     if not tasks:
         raise UsageError("the sources hold no elements: there is nothing to run over")
     _require_distinct_outputs(tasks)
+    _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = _summary(pipeline, rule, partitions)
     return Plan(stages, partitions, limit, _fingerprint(pipeline, summary), _code(pipeline), summary, pipeline.inputs)
@@ -341,6 +317,17 @@ def _task(
     nbytes, peak = reading_cost(job.inputs, reads, job.values)
     written, working = needs
     return Task(number, index, core, pad, reads, name, nbytes, written, peak + working)
+
+
+def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> None:
+    """Raise UsageError, before anything runs, for a dtype or a number of axes that the output format cannot hold."""
+    seen: set[DType] = set()
+    blocks = {task.whole: task for task in tasks if task.output}  # volumes have been checked already
+    for task in blocks.values():
+        dtype = output_dtype(pipeline, task.whole)
+        if dtype not in seen:
+            seen.add(dtype)
+            block_sink(job, task, output_shape(pipeline, task.core.count), dtype)
 
 
 def _require_distinct_outputs(tasks: Sequence[Task]) -> None:

@@ -11,6 +11,7 @@ import functools
 import inspect
 import math
 import os
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -175,9 +176,9 @@ def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> Stat
         with recording() as phases:
             try:
                 step(job, state)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001  # a failure is data, also sys.exit()
+            except BaseException as error:  # a failure is data, also sys.exit()
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise  # Ctrl-C; in any other thread it is the function's own
                 state.failure = describe_failure(error, job.label(state.task))
         state.phases += phases
     return state
@@ -191,20 +192,27 @@ def _outcome(state: State) -> Outcome:
 
 
 def describe_failure(error: BaseException, where: str) -> Failure:
-    """An exception as data, with the sentence that a user reads."""
-    name = type(error).__name__
+    """An exception as data, with the sentence that a user reads. Never raises."""
+    name, said = type(error).__name__, _message(error)
     if isinstance(error, SystemExit):
         message = f"the function called sys.exit({error.code!r}); let it return a block or raise an exception"
     elif isinstance(error, MemoryError):
-        message = f"out of memory ({error}); use smaller blocks or fewer workers" if str(error) else "out of memory"
+        message = f"out of memory ({said}); use smaller blocks or fewer workers" if said else "out of memory"
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     elif isinstance(error, HyperslabError):
-        message = str(error)
+        message = said
     else:
-        message = f"{name}: {error}" if str(error) else name
+        message = f"{name}: {said}" if said else name
     text = "".join(traceback.format_exception(error))
     return Failure(name, message, where, isinstance(error, HyperslabError), text)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001  # a user's exception class that cannot even say what it is
+        return f"its message cannot be shown ({type(another).__name__})"
 
 
 def _read(job: Job, state: State) -> None:
@@ -233,7 +241,10 @@ def _map(job: Job, state: State, number: int) -> None:
     step, block = job.steps[number], state.blocks[0]
     function = step.ref.load()
     with span("compute"):
-        result = np.asarray(_call(function, step.ref.params, job, state))
+        returned = _call(function, step.ref.params, job, state)
+    if isinstance(returned, np.ma.MaskedArray):
+        raise BlockError(f"{step.ref.name} returned a masked array, whose mask no file can keep: return .filled(value)")
+    result = np.asarray(returned)
     state.blocks[0] = _checked(result, block, job, number, state.task)
 
 
@@ -244,7 +255,6 @@ def _call(function: Callable[..., Any], params: Mapping[str, Any], job: Job, sta
     return function(state.blocks[0], **others, **params, **more)
 
 
-@functools.lru_cache(maxsize=256)
 def _wants_slab(function: Callable[..., Any]) -> bool:
     try:
         return "slab" in inspect.signature(function).parameters

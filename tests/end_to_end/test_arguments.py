@@ -18,6 +18,7 @@ EXAMPLE = f"{ROOT}/examples/brighten.py"
 VERBS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 
 WRONG_FLAGS = [
+    ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
     ("--out", ["-o", f"{ANATOMICAL}"], "-o "),
     ("--out", ["-o", f"{ANATOMICAL}/out"], "is a file: give a directory"),
     ("--out", ["-o", f"{DATA}"], "-o "),

@@ -233,7 +233,9 @@ def test_a_file_edited_between_runs_is_not_resumed(mine: Path, tmp_path: Path) -
     mine.write_text(MINE.replace("block * ", "block + "))
     done = call("run", f"{mine}:brighten", ANATOMICAL, "-o", tmp_path / "out", "--resume")
     assert done.code == 2
-    assert "differs in a source file or the function's code" in done.err
+    assert "the function was edited" in done.err
+    assert "--accept-changed-function" in done.err
+    succeed("run", f"{mine}:brighten", ANATOMICAL, "-o", tmp_path / "out", "--resume", "--accept-changed-function")
 
 
 def test_outputs_can_be_verified_and_cleaned(tmp_path: Path) -> None:

@@ -85,7 +85,10 @@ def test_a_reduction_is_resumed_after_kills_of_the_driver(tmp_path: Path) -> Non
             kill_and_await_orphans(run)
         assert not list(out.glob("result*"))
     before = sum(executions(tmp_path / "runs").values())
-    held = sum(len(partial.tasks) for partial in load_partials(RunDirectory(out).submissions(), range(SLABS)))
+    held = sum(
+        len(partial.tasks)
+        for partial in load_partials([(f, None) for f in RunDirectory(out).submissions()], range(SLABS))
+    )
     done = hyperslab(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))

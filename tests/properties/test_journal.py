@@ -19,6 +19,7 @@ from hyperslab.blockio import Written
 from hyperslab.errors import RunStopped
 from hyperslab.journal import SlotJournal, Tail, decode, encode, load_partials, merge_partials, saved_tasks
 from hyperslab.pipeline import Fold
+from hyperslab.resume import Inherited, results
 from hyperslab.rundir import RunDirectory
 from hyperslab.slab import Hyperslab
 from hyperslab.span import Phase, Span, Trace
@@ -115,14 +116,18 @@ def test_a_reduction_is_exact_whatever_the_deaths(data: st.DataObject, submissio
     with tempfile.TemporaryDirectory() as root:
         folders: list[Path] = []
         for number in range(submissions + 1):
-            held = {i for partial in load_partials(folders, range(TASKS)) for i in partial.tasks}
+            held = {
+                i
+                for partial in load_partials([(folder, None) for folder in folders], range(TASKS))
+                for i in partial.tasks
+            }
             missing = [task for task in range(TASKS) if task not in held]
             folders.append(submission(Path(root) / f"run-{number}"))
             last = number == submissions
             for slot, life in enumerate(data.draw(lives(missing)) if missing else []):
                 live(folders[-1], f"s{slot}", (*life[:2], "not", 0.0) if last else life, folding=True)
             assert saved_tasks(folders[-1]) <= set(missing)
-        total = merge_partials(load_partials(folders, range(TASKS)), merge)
+        total = merge_partials(load_partials([(folder, None) for folder in folders], range(TASKS)), merge)
     assert total.value == Counter(range(TASKS))
     assert sorted(total.tasks) == list(range(TASKS))
 
@@ -133,7 +138,7 @@ def test_a_map_misses_only_what_was_not_recorded(data: st.DataObject, submission
     with tempfile.TemporaryDirectory() as root:
         directory = RunDirectory(Path(root))
         for number in range(submissions + 1):
-            known = set(directory.results("same"))
+            known = set(results([Inherited(folder) for folder in directory.submissions()]))
             missing = [task for task in range(TASKS) if task not in known]
             folder = directory.new_submission({"fingerprint": "same"})
             ends = data.draw(lives(missing)) if missing else []
@@ -144,8 +149,7 @@ def test_a_map_misses_only_what_was_not_recorded(data: st.DataObject, submission
             assert set(found) <= set(missing)
             flushed = {t for own, flushes, death, _ in ends if death == "not" and not flushes for t in own}
             assert flushed <= set(found)
-        assert directory.results("same").keys() == set(range(TASKS))
-        assert directory.results("other") == {}
+        assert results([Inherited(folder) for folder in directory.submissions()]).keys() == set(range(TASKS))
 
 
 @given(outcomes)
@@ -190,7 +194,7 @@ def test_a_merge_that_fails_half_way_spoils_nothing(bad: int, flushes: set[int])
                 journal.flush()
         journal.close()
         status = {outcome.task: outcome.status for outcome in Tail(folder).poll()}
-        partial = merge_partials(load_partials([folder], range(TASKS)), merge_badly)
+        partial = merge_partials(load_partials([(folder, None)], range(TASKS)), merge_badly)
     assert sorted(partial.value or []) == sorted(partial.tasks) == [t for t in status if status[t] == "done"]
     assert status.keys() == set(range(TASKS))
     assert status[bad] == ("failed" if bad else "done")
@@ -216,7 +220,7 @@ def test_steps_are_run_in_turn(tmp_path: Path) -> None:
     for number in range(2):
         journal.run(replace(task, id=number), [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])])
     journal.close()
-    (partial,) = load_partials([folder], range(2))
+    (partial,) = load_partials([(folder, None)], range(2))
     assert (sorted(partial.tasks), partial.value) == ([0, 1], 6)
     assert all(outcome.max_rss > 0 and outcome.slot == "slot" for outcome in Tail(folder).poll())
 

@@ -167,11 +167,15 @@ def test_a_summary_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         Summary.load(path)
 
 
-def test_a_text_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+def test_a_text_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
     path = tmp_path / "page.html"
     replace_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        replace_text(path, "new \ud800")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 

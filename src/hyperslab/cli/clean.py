@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hyperslab import products
-from hyperslab.rundir import RunDirectory
+from hyperslab import manage
 
 
 def clean(
@@ -17,12 +15,6 @@ def clean(
     everything: Annotated[bool, typer.Option("--all", help="Also remove the outputs.")] = False,
 ) -> int:
     """Remove half-written files and the records of all runs from OUT; finished outputs stay unless --all is given."""
-    directory = RunDirectory(out)
-    directory.latest()
-    lock = directory.own()
-    try:
-        gone = products.clean(directory, outputs_too=everything)
-    finally:
-        os.close(lock)
+    gone = manage.clean(out, outputs_too=everything)
     typer.echo(f"removed the records of all runs and {len(gone)} files from {out}")
     return 0

@@ -68,6 +68,9 @@ def run(
         str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
     ] = "fused",
     resume: Annotated[bool, Opt("--resume", help="Go on with the run in OUT: repeat only what is missing.")] = False,
+    accept_changed_function: Annotated[
+        bool, Opt("--accept-changed-function", help="With --resume: what the function did before it was edited counts.")
+    ] = False,
     retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
     task_timeout: Annotated[float | None, Opt(help="Seconds after which a task's worker is stopped.")] = None,
     dry_run: Annotated[bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")] = False,
@@ -91,6 +94,8 @@ def run(
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
     pipeline = _with_end(add_function(pipeline, function, param, around, dtype), out, format, keep)
+    if accept_changed_function and not resume:
+        raise UsageError("--accept-changed-function: needs --resume")
     options = Options(
         engine=engine,
         workers=workers,
@@ -101,6 +106,7 @@ def run(
         retries=retries,
         task_timeout_s=task_timeout,
         resume=resume,
+        accept_changed_function=accept_changed_function,
     )
     if dry_run:
         return _show_plan(driver.prepare(pipeline, options, out), out)

@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Self
 
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine import Host
-from hyperslab.plan import Engine
+from hyperslab.pipeline import Fold
+from hyperslab.span import Slot
+from hyperslab.task import Outcome, StepFunction, Task
+
+Running = Generator[Outcome | None, None, None]
+"What an engine yields while it runs tasks; closing it early ends them."
+
+
+class Engine(Protocol):
+    """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its contract."""
+
+    name: str
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *failure: object) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def cancel(self) -> None: ...
+    def slots(self) -> Sequence[Slot]: ...
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
+        """Apply the steps to every task, in any order and place.
+
+        Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
+        one itself, and None at least five times a second, so that the driver can look at the journal.
+        """
+        ...
+
 
 ENGINES: dict[str, tuple[str, str, str]] = {
     "serial": ("serial", "Serial", ""),

@@ -30,7 +30,7 @@ class WorkerProcess:
     def __init__(self, number: int, options: EngineOptions, incarnation: int) -> None:
         self.slots = tuple(Slot(options.host, number, t) for t in range(options.threads))
         self._incarnation = f"p{incarnation}"
-        self._log = options.folder / "worker.log"
+        self.log = options.folder / "worker.log"
         self.given: dict[int, Task] = {}
         self.running: dict[int, tuple[int, int]] = {}
         "Thread -> task and when it began, on the monotonic clock."
@@ -39,7 +39,7 @@ class WorkerProcess:
         self._ready = False
         self._task_ns = 0.0
         ours, theirs = socket.socketpair()
-        with theirs, open(self._log, "ab") as log:
+        with theirs, open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command(theirs.fileno()),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -62,12 +62,17 @@ class WorkerProcess:
             if self.process.returncode < 0:
                 raise ConnectionError(reason) from None
         if not self._ready:
-            raise RunStopped(f"a worker process could not start: {reason}; see {self._log}")
+            raise RunStopped(f"a worker process could not start: {reason}; see {self.log}")
 
     def begin(self, folder: Path, stage: str, payload: bytes) -> None:
         """Tell it what to do with the tasks that follow."""
         self.ended = False
         self.connection.send(Begin(folder, f"{self._incarnation}.{stage}", self.slots, payload))
+
+    @property
+    def was_useful(self) -> bool:
+        """True when it has run something, or was about to."""
+        return bool(self.running or self._task_ns)
 
     @property
     def room(self) -> int:
@@ -128,8 +133,11 @@ class WorkerProcess:
         self.given = {task_id: task for task_id, task in self.given.items() if task_id not in saved}
 
     def death(self) -> str:
-        """Why the process is no more, in words."""
-        code = self.process.wait()
+        """Why the process is no more, in words; what its functions have started ends with it."""
+        if self.process.returncode is None:
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)  # by its own doing, not by ours
+            self.kill()
+        code = self.process.returncode
         if code >= 0:
             return f"the worker process exited with code {code} in the middle of the task"
         name = signal.Signals(-code).name
@@ -138,9 +146,9 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it and what its functions have started."""
-        if self.process.poll() is None:
+        if self.process.returncode is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            self.process.wait()
 
     def close(self) -> None:
         """End it and let go of it."""

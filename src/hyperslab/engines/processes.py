@@ -14,16 +14,17 @@ from typing import Self
 
 import cloudpickle
 
-from hyperslab.engines import EngineOptions
+from hyperslab.engines import EngineOptions, Running
 from hyperslab.engines.process import WorkerProcess
 from hyperslab.errors import RunStopped
 from hyperslab.journal import saved_tasks
 from hyperslab.pipeline import Fold
-from hyperslab.plan import Running
 from hyperslab.span import Slot
 from hyperslab.task import Failure, Outcome, StepFunction, Task
 
 POLL_S = 0.1
+MOST_FUTILE = 5
+"Workers that may die in a row before they have run a task."
 START_ATTEMPTS = 10
 "How often a worker is started again that something kills before it listens."
 
@@ -38,6 +39,7 @@ class Processes:
         self._processes: dict[int, WorkerProcess] = {}
         self._started = 0
         self._round = 0
+        self._futile = 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -123,6 +125,9 @@ class Processes:
         process = self._processes[number]
         reason = process.death()
         process.close()
+        self._futile = 0 if process.was_useful else self._futile + 1
+        if self._futile > MOST_FUTILE:
+            raise RunStopped(f"worker processes die before they run anything: {reason}; see {process.log}")
         for thread in list(process.running):
             yield process.lose(thread, "lost", Failure("WorkerDied", reason, ""))
         queue.extendleft(reversed(process.given.values()))

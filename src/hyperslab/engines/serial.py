@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from hyperslab.engines import EngineOptions
+from hyperslab.engines import EngineOptions, Running
 from hyperslab.errors import UsageError
 from hyperslab.journal import SlotJournal
 from hyperslab.pipeline import Fold
-from hyperslab.plan import Running
 from hyperslab.span import Slot
 from hyperslab.task import StepFunction, Task
 

@@ -10,11 +10,10 @@ from typing import Self
 
 from threadpoolctl import threadpool_limits
 
-from hyperslab.engines import EngineOptions
+from hyperslab.engines import EngineOptions, Running
 from hyperslab.errors import UsageError
 from hyperslab.journal import Merge, SlotJournal
 from hyperslab.pipeline import Fold
-from hyperslab.plan import Running
 from hyperslab.span import Slot
 from hyperslab.task import StepFunction, Task
 

@@ -17,6 +17,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -69,7 +70,12 @@ class Worker:
                     raise TypeError(f"no such message: {other!r}")
 
     def _begin(self, begin: Begin) -> None:
-        steps, merge = pickle.loads(begin.payload)
+        try:
+            steps, merge = pickle.loads(begin.payload)
+        except Exception as error:  # noqa: BLE001  # the user's modules, as they are imported: handed to the driver
+            traceback.print_exc()
+            self._send("broken", f"a worker cannot load the function: {type(error).__name__}: {error}")
+            return
         self._threads = [
             threading.Thread(target=self._serve_slot, args=(slot, begin, steps, merge), daemon=True)
             for slot in begin.slots
@@ -119,6 +125,9 @@ def main(fd: int) -> None:
         Worker(Connection(fd)).serve()
     except (EOFError, ConnectionError):  # the driver is gone: end what functions have started, too
         os.killpg(0, signal.SIGKILL)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         sys.stdout.flush()
         os._exit(1)  # do not wait for functions that never return

@@ -53,7 +53,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         storage, header = locate(dataset), _header(dataset)
         stored_shape = tuple(dataset.chunks or ())
         with Path(path).open("rb") as plain:
-            state = identify(plain.fileno(), _metadata(str(dataset.name), shape, dtype, storage))
+            state = identify(plain.fileno(), _metadata(str(dataset.name), shape, dtype, storage, header))
         return ArraySource(
             url=path,
             name=str(dataset.name),
@@ -174,8 +174,9 @@ def _dtype(dataset: Any) -> np.dtype[Any]:
     return dtype if dtype.fields else np.dtype(dtype.str)
 
 
-def _metadata(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage) -> bytes:
-    said = repr((name, shape, dtype, storage.codecs, storage.fill, storage.reason)).encode()
+def _metadata(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage, header: Header) -> bytes:
+    affine = None if header.base_affine is None else header.base_affine.tolist()
+    said = repr((name, shape, dtype, storage.codecs, storage.fill, storage.reason, affine, header.attributes)).encode()
     table = storage.chunks
     return said if table is None else said + b"".join(c.tobytes() for c in (table.start, table.offset, table.nbytes))
 

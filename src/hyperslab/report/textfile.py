@@ -10,7 +10,7 @@ def replace_text(path: Path, text: str) -> None:
     """Write UTF-8 text beside `path` and rename it into place; on failure the old file stays and nothing else does."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
