@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 test: $(VENV)/.installed-test system-packages ## run every check and every test
 	@status=0; $(MAKE) --no-print-directory lint || status=1; \
 	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 $(PYTEST) || status=1; \
 	exit $$status
 
 lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers

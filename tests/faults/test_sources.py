@@ -151,4 +151,4 @@ def test_a_function_that_is_edited_under_way(tmp_path: Path) -> None:
     assert f"{tmp_path}/mine.py was edited after the run was planned: start the run again" in said
     refused = hyperslab(*arguments, "--resume")
     assert refused.returncode == 2
-    assert "differs in a source file or the function's code" in refused.stderr
+    assert "the function was edited since" in refused.stderr
