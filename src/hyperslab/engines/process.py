@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -93,7 +94,7 @@ class WorkerProcess:
 
     def listen(self, timeout_s: float = 0.0) -> bool:
         """Take all that it has to say; False when it is dead. Raises RunStopped when it cannot record its outcomes."""
-        is_dead = self.process.poll() is not None  # the connection may be held open by what a function has forked
+        is_dead = self._has_exited()  # the connection may be held open by what a function has forked
         try:
             while self.connection.poll(timeout_s):
                 self._note(self.connection.recv())
@@ -101,6 +102,12 @@ class WorkerProcess:
             is_dead = True
         self.ended |= is_dead
         return not is_dead
+
+    def _has_exited(self) -> bool:
+        """True once it has ended; its exit status stays with the system until what it started has been ended, too."""
+        if self.process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def _note(self, message: tuple[object, ...]) -> None:
         match message:
@@ -147,7 +154,9 @@ class WorkerProcess:
     def kill(self) -> None:
         """End it and what its functions have started."""
         if self.process.returncode is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # killed before it led a group of its own
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait()
 
     def close(self) -> None:

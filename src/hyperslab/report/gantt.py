@@ -61,10 +61,13 @@ def gantt(trace: Trace) -> figure:
 
 
 def _empty_chart(slots: Sequence[str], when: Window) -> figure:
+    from bokeh.core.validation import silence
+    from bokeh.core.validation.warnings import MISSING_RENDERERS
     from bokeh.models.annotations import BoxAnnotation
     from bokeh.models.ranges import Range1d
     from bokeh.plotting import figure
 
+    silence(MISSING_RENDERERS)  # a run in which nothing was left to do has no bars
     run_s, startup_s = (when.end_ns - when.ready_ns) / 1e9, (when.ready_ns - when.start_ns) / 1e9
     margin = 0.01 * (run_s + startup_s) or 1.0
     left, right = -startup_s - margin, run_s + margin
