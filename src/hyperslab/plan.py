@@ -266,13 +266,16 @@ def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[Ar
     )
     if sink.head is None:
         raise UsageError(f"--keep volume writes one uncompressed NIfTI (--format nii), not {end.format}")
-    return sink, _partial_path(folder, name)
+    return sink, _partial_path(folder, name, sink)
 
 
-def _partial_path(folder: str, name: str) -> str:
-    """The unfinished volume that an earlier run left, or a name that none had: results belong to one allocation."""
-    left = sorted(Path(folder).glob(f".{glob.escape(name)}.*.part"), key=lambda path: path.stat().st_mtime_ns)
-    return str(left[-1]) if left else os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")
+def _partial_path(folder: str, name: str, sink: ArraySink) -> str:
+    """The same volume, unfinished, as an earlier run left it, or a name that none had: results are of one allocation."""
+    for path in Path(folder).glob(f".{glob.escape(name)}.*.part"):
+        with path.open("rb") as file:
+            if path.stat().st_size == sink.nbytes and file.read(len(sink.head or b"")) == sink.head:
+                return str(path)
+    return os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")
 
 
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:

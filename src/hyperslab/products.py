@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -82,6 +83,8 @@ class Products:
                     self._directory.root / "committed.json", self._committed() | {name: os.path.basename(partial)}
                 )
                 blockio.commit(sink, partial)
+            for stale in self._directory.out.glob(f".{glob.escape(os.path.basename(sink.path))}.*.part"):
+                stale.unlink()  # of a run whose results no longer counted
 
     def paths(self, outcome: Outcome) -> list[Path]:
         """The finished files that an attempt wrote, or wrote to."""

@@ -23,7 +23,10 @@ from hyperslab.task import Outcome, Task
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """A submission and the tasks of it that count, as ids there -> ids here; None: all, under their own ids."""
+    """A submission and the tasks of it that count, as ids there -> ids here; None: all, under their own ids.
+
+    A task that counts no longer, because a file that it read was written to since, has ~id here.
+    """
 
     folder: Path
     ids: Mapping[int, int] | None = None
@@ -49,7 +52,11 @@ def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
     for folder, ids in ((i.folder, i.ids) for i in inherited):
         for outcome in Tail(folder).poll():
             task = outcome.task if ids is None else ids.get(outcome.task)
-            if outcome.status == "done" and task is not None:
+            if outcome.status != "done" or task is None:
+                continue
+            if task < 0:
+                done.pop(~task, None)  # it wrote over what an earlier submission had written
+            else:
                 done[task] = replace(outcome, task=task)
     return done
 
@@ -124,9 +131,10 @@ def _matching(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any]
                 f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or has another shape; "
                 "choose another -o"
             )
-    whole_run = len(first) == kept["tasks"] == now["tasks"]
+    whole_run = sum(own >= 0 for own in first.values()) == kept["tasks"] == now["tasks"]
     stages = range(len(plan.stages) if whole_run else 1)  # a later stage rests on the result of all of the first
-    return {s * kept["tasks"] + there: s * now["tasks"] + own for s in stages for there, own in first.items()}
+    step, own_step = kept["tasks"], now["tasks"]
+    return {s * step + there: s * own_step + own if own >= 0 else own for s in stages for there, own in first.items()}
 
 
 def _same_tasks(plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any]) -> dict[int, int]:
@@ -135,9 +143,8 @@ def _same_tasks(plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any
     touched = _positions(plan, index) if changed else {}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
     return {
-        kept["first"] + k: task.id
+        kept["first"] + k: ~task.id if changed and changed & set(_sources_of(task, touched)) else task.id
         for k, task in enumerate(tasks)
-        if not changed or not changed & set(_sources_of(task, touched))
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -47,6 +48,34 @@ def test_results_belong_to_the_volume_that_they_were_written_to(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     assert hyperslab("verify", out).returncode == 0
+
+
+def test_a_volume_of_another_dtype_is_not_gone_on_with(tmp_path: Path) -> None:
+    """What failed for its dtype may be run again in the same place: there are no results that could be mixed."""
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    (tmp_path / "mine.py").write_text("def half(block):\n    return block / 2\n")
+    arguments = ("run", f"{tmp_path}/mine.py:half", tmp_path / "in.nii", "-o", out, "--keep", "volume", "-q")
+    failed = hyperslab(*arguments)
+    assert failed.returncode == 1
+    assert "say --dtype float64" in failed.stderr
+    done = hyperslab(*arguments, "--resume", "--dtype", "float64")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(load(out / "in.nii"), values / 2)
+    assert not list(out.glob(".*.part"))
+
+
+def test_what_a_later_run_wrote_over_does_not_count(tmp_path: Path) -> None:
+    """A source that is edited, half done, and put back as it was, down to its time."""
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    kept, times = (tmp_path / "in.nii").read_bytes(), (tmp_path / "in.nii").stat()
+    killed_after(tmp_path, SLABS // 2)
+    make_volume(tmp_path / "in.nii", seed=5)
+    killed_after(tmp_path, SLABS, "--resume")
+    (tmp_path / "in.nii").write_bytes(kept)
+    os.utime(tmp_path / "in.nii", ns=(times.st_atime_ns, times.st_mtime_ns))
+    done = hyperslab(*volume_job(tmp_path, "--resume"))
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 
 
 def test_a_damaged_journal_costs_only_what_it_held(tmp_path: Path) -> None:
