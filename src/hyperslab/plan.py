@@ -270,7 +270,7 @@ def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[Ar
 
 
 def _partial_path(folder: str, name: str, sink: ArraySink) -> str:
-    """The same volume, unfinished, as an earlier run left it, or a name that none had: results are of one allocation."""
+    """The same volume, unfinished, as an earlier run left it, or a new name: results are of one allocation."""
     for path in Path(folder).glob(f".{glob.escape(name)}.*.part"):
         with path.open("rb") as file:
             if path.stat().st_size == sink.nbytes and file.read(len(sink.head or b"")) == sink.head:
