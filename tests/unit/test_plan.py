@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import hyperslab
 from hyperslab import formats, workloads
 from hyperslab.admission import admit, examine
 from hyperslab.array import Array
-from hyperslab.errors import DoesNotFit, UsageError
+from hyperslab.errors import DoesNotFit, HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
@@ -61,6 +62,28 @@ def test_the_fingerprint_is_of_what_decides_the_results(volume: str) -> None:
         compiled(volume, amount=np.append(np.ones(2999), 2)),  # type: ignore[arg-type]
     ]
     assert len({first, *(plan.fingerprint for plan in others)}) == len(others) + 1
+
+
+def test_the_names_of_the_inputs_are_part_of_the_fingerprint(volume: str, tmp_path: Path) -> None:
+    other = save(tmp_path / "other.nii", np.zeros((16, 16, 16), np.int16))
+    one = Pipeline(volume, a=volume, c=other).map(add).write("out")
+    another = Pipeline(volume, c=volume, a=other).map(add).write("out")
+    prints = {compile_plan(pipeline, Rule(), BUDGET).fingerprint for pipeline in (one, another)}
+    assert len(prints) == 2
+
+
+def test_a_module_that_was_edited_after_planning_is_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / "edited_later.py").write_text("def f(block):\n    return block\n")
+    program = f"""
+import pickle, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from hyperslab.function import refer
+pickle.dump(refer("edited_later:f"), sys.stdout.buffer)
+"""
+    sent = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+    (tmp_path / "edited_later.py").write_text("def f(block):\n    return block + 1\n")
+    with pytest.raises(HyperslabError, match="edited after the run was planned"):
+        pickle.loads(sent).load()
 
 
 def test_parameters_have_the_same_digest_in_every_process() -> None:
