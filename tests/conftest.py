@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,17 +12,6 @@ pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-
-
-@pytest.fixture(scope="session")
-def extra_data() -> Path:
-    """The folder of extra real files, which may hold any number of any format."""
-    named = os.environ.get("HYPERSLAB_EXTRA_DATA")
-    if not named:
-        pytest.skip("no extra real files; set HYPERSLAB_EXTRA_DATA to a folder of NIfTI and HDF5 files")
-    folder = Path(named)
-    assert folder.is_dir(), f"HYPERSLAB_EXTRA_DATA names {folder}, which is not a directory"
-    return folder
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
 Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource
-How = Literal["independent", "concatenated", "mosaic"]
 
 
 def gather(
@@ -39,8 +38,8 @@ def gather(
     """
     if isinstance(named, SourceSet):
         return named
-    if kind not in get_args(How):
-        raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(How))}")
+    if kind not in get_args(Kind):
+        raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(Kind))}")
     items: Sequence[Named] = [named] if isinstance(named, (str, os.PathLike, np.ndarray, ArraySource)) else named
     opened = [found for item in items for found in _open(item)]
     sound = [found for found in opened if isinstance(found, ArraySource)]

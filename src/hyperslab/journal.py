@@ -61,7 +61,7 @@ class SlotJournal:
         self._merge = merge
         self._partial = Partial()
         self._waiting: list[Outcome] = []
-        self._flushed_at = self._due_at = time.monotonic()
+        self._due_at = time.monotonic()
 
     def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
         """Apply the steps to a task and record the Outcome that the last one returns. Raises RunStopped."""
@@ -108,9 +108,9 @@ class SlotJournal:
                     f"the run directory cannot be written ({error.strerror}): {self._partial_path.parent.parent}"
                 ) from error
             self._waiting.clear()
-        self._flushed_at = time.monotonic()
-        cost = self._flushed_at - began
-        self._due_at = self._flushed_at + max(min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE), cost / MOST_FLUSH_SHARE)
+        now = time.monotonic()
+        cost = now - began
+        self._due_at = now + max(min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE), cost / MOST_FLUSH_SHARE)
 
     def close(self) -> None:
         """Flush and let go of the file."""

@@ -57,6 +57,19 @@ def leaving_a_child(block: Block, pid_file: str) -> Block:
     os._exit(3)
 
 
+# In the main thread, where `serial` runs it, KeyboardInterrupt is Ctrl-C: tests/faults/test_driver.py sends that.
+ODD_EXCEPTIONS = [
+    (engine, workers, function, said)
+    for engine, workers in ENGINES
+    for function, said in (
+        (unspeakable, "cannot be shown"),
+        (interrupting, "KeyboardInterrupt"),
+        (nameless, "a name that is no text"),
+    )
+    if (engine, function) != ("serial", interrupting)
+]
+
+
 @dataclasses.dataclass
 class Gain:
     """A callable that cannot be hashed."""
@@ -67,16 +80,10 @@ class Gain:
         return block * np.uint16(self.factor)
 
 
-@pytest.mark.parametrize(("engine", "workers"), ENGINES)
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [(unspeakable, "cannot be shown"), (interrupting, "KeyboardInterrupt"), (nameless, "a name that is no text")],
-)
+@pytest.mark.parametrize(("engine", "workers", "function", "said"), ODD_EXCEPTIONS)
 def test_an_odd_exception_fails_its_task_only(
     tmp_path: Path, engine: str, workers: int, function: Any, said: str
 ) -> None:
-    if engine == "serial" and function is interrupting:
-        return  # in the main thread it is Ctrl-C, which tests/faults/test_driver.py sends
     make_volume(tmp_path / "in.nii")
     pipeline = hs.Pipeline(str(tmp_path / "in.nii")).map(function).write(tmp_path / "out")
     result = hs.run(pipeline, engine=engine, workers=workers, rule=hs.Rule("blocks", (4,)), retries=0)
