@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 CODE := $(wildcard src tests benchmarks examples)
 
 # What the tests need from the system, as command=package of Debian.
-SYSTEM_PACKAGES := unshare=util-linux mount=mount
+SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl java=default-jre-headless chromium=chromium
+SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
+# The headers of FUSE have no command: they are installed together with its mount helper.
+SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -51,27 +54,37 @@ clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Defines install_package NAME: as root, or by sudo without a password; otherwise it fails and says what to run.
+# Defines install_packages NAME...: as root, or by sudo without a password; otherwise it fails and says what to run.
+# A policy that forbids it, Debian's own way, keeps the services of new packages from starting: the tests start their own.
 define INSTALLER
-install_package() { \
+install_packages() { \
 	as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "Install the equivalent of the Debian package $$1 with your system's package manager."; return 1; \
+		echo "Install the equivalent of the Debian packages $$* with your system's package manager."; return 1; \
 	fi; \
 	if [ -n "$$as_root" ] && ! $$as_root true 2>/dev/null; then \
-		echo "The Debian package $$1 is missing. Install it, then try again: sudo apt-get install $$1"; return 1; \
+		echo "Debian packages are missing. Install them, then try again: sudo apt-get install $$*"; return 1; \
 	fi; \
-	echo "Installing the Debian package $$1 ($${as_root:-as root})."; \
-	$$as_root apt-get update -qq && $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$$1" >/dev/null; \
+	echo "Installing the Debian packages $$* ($${as_root:-as root})."; \
+	policy=/usr/sbin/policy-rc.d; \
+	if ! [ -e $$policy ]; then \
+		trap "$$as_root rm -f $$policy" EXIT; \
+		printf '#!/bin/sh\nexit 101\n' | $$as_root tee $$policy >/dev/null; $$as_root chmod 755 $$policy; \
+	fi; \
+	$$as_root apt-get update -qq </dev/null; \
+	apt_install() { $$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$$@" </dev/null >/dev/null; }; \
+	apt_install "$$@" || { [ $$# -gt 1 ] && failed= && for package in "$$@"; do apt_install "$$package" || failed=1; done && [ -z "$$failed" ]; }; \
 }
 endef
 
+# All in one go, one by one only if that fails; daemons are where only root's PATH leads.
 system-packages:
 	@$(INSTALLER); \
-	for pair in $(SYSTEM_PACKAGES); do \
-		command -v "$${pair%%=*}" >/dev/null || install_package "$${pair#*=}" \
-		|| echo "Without $${pair%%=*}, the tests that need it are skipped and listed at the end."; \
-	done
+	PATH="$$PATH:/usr/sbin:/sbin"; \
+	absent() { for pair in $(SYSTEM_PACKAGES); do command -v "$${pair%%=*}" >/dev/null || echo "$$pair"; done; }; \
+	missing=$$(absent | sed 's/.*=//' | sort -u); \
+	[ -z "$$missing" ] || install_packages $$missing || true; \
+	for pair in $$(absent); do echo "Without $${pair%%=*}, the tests that need it are skipped and listed at the end, or fail if CI is set."; done
 
 $(VENV)/.created:
 	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON) here: install Python 3.11 or newer (Debian package python3), or name one with PYTHON=."; exit 1; }
@@ -79,7 +92,7 @@ $(VENV)/.created:
 		echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), but hyperslab needs Python 3.11 or newer: name one, as in make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@$(INSTALLER); \
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	|| install_package "$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+	|| install_packages "$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 	@echo "Creating $(VENV) with $$($(PYTHON) --version)."
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@

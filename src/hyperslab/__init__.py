@@ -6,12 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyperslab.driver import Options, Result, prepare, run
+    from hyperslab.driver import Result, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
     from hyperslab.manage import cancel, clean, status, verify
     from hyperslab.partition import Rule
     from hyperslab.pipeline import Fold, Pipeline
+    from hyperslab.prepared import Options, prepare
     from hyperslab.slab import Hyperslab
     from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
     from hyperslab.workloads.synth import synth
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "driver": ("Options", "Result", "prepare", "run"),
+    "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
     "partition": ("Rule",),
     "manage": ("cancel", "clean", "status", "verify"),
+    "prepared": ("Options", "prepare"),
     "pipeline": ("Fold", "Pipeline"),
     "slab": ("Hyperslab",),
     "view": ("ArrayView", "open"),

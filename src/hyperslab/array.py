@@ -8,6 +8,7 @@ file, slowest first (C order); `axes` maps it to the array's own axes: stored ax
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hyperslab.errors import UsageError
+from hyperslab.markup import fragment, grid_svg, regular_cuts
 from hyperslab.slab import Hyperslab
+from hyperslab.units import show_bytes
 
 Values = Literal["real", "stored"]
 "Two kinds of value: as meant (slope and intercept applied, fill as NaN) or as the bytes in the file say."
@@ -178,6 +181,35 @@ class ArraySource:
     def stored_shape(self) -> tuple[int, ...]:
         """The shape in stored order."""
         return tuple(self.shape[a] for a in self.axes)
+
+    @property
+    def own_chunk_shape(self) -> tuple[int, ...]:
+        """Shape of the stored chunks along the array's own axes; () where the array is one piece."""
+        by_axis = dict(zip(self.axes, self.chunk_shape, strict=False))
+        return tuple(by_axis[axis] for axis in sorted(by_axis))
+
+    def html(self, more: Mapping[str, str] | None = None) -> str:
+        """What it is, as a fragment of HTML without scripts, with further rows in its table."""
+        title = os.path.basename(self.url) + (f"::{self.name}" if self.name else "")
+        if self.broken:
+            return fragment(title, {"file": self.url, "broken": self.broken})
+        chunks = self.own_chunk_shape or self.shape
+        stored = f", {show_bytes(self.nbytes_stored)} in the file" if self.data is None else ""
+        rows = {
+            "file": self.url,
+            "format": self.format,
+            "shape": (" x ".join(f"{n:,}" for n in self.shape) or "scalar")
+            + f" ({', '.join(self.dims)})" * bool(self.dims),
+            "stored as": str(self.stored) + (f", {' then '.join(c.name for c in self.codecs)}" if self.codecs else ""),
+            "chunks": "one piece" if chunks == self.shape else " x ".join(map(str, chunks)),
+            "size": show_bytes(self.nbytes) + stored,
+            **(more or {}),
+        }
+        pieces = [regular_cuts(*axis) for axis in zip(self.shape, chunks, strict=True)]
+        return fragment(title, rows, grid_svg(pieces, self.dims))
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def dtype(self, values: Values) -> np.dtype[Any]:
         """dtype of a block read as real or as stored values, always in native byte order.

@@ -12,52 +12,35 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from hyperslab import engines, resume
-from hyperslab.admission import MEMORY_SHARE, Needs, admit, examine
+from hyperslab import engines, pressure, resume
+from hyperslab.admission import admit
 from hyperslab.engines import Engine, EngineOptions
-from hyperslab.errors import OutputBusy, RunStopped, UsageError
-from hyperslab.journal import Partial, SlotJournal, Tail, conclude, load_partials, partial_bytes
-from hyperslab.machine import Host
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Fold, Pipeline, Write
-from hyperslab.plan import Budget, Plan, Stage, compile_plan
+from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.journal import Partial, SlotJournal, Tail, conclude, load_partials, moved_bytes
+from hyperslab.measured import Moments, agreement, build_trace
+from hyperslab.pipeline import Pipeline, Write
+from hyperslab.plan import Stage
+from hyperslab.prepared import Options, Prepared, prepare
 from hyperslab.products import Products, save_manifest
-from hyperslab.records import Clock, Failed, build_trace, provenance, save_records, save_value
+from hyperslab.records import Failed, provenance, save_records, save_value
+from hyperslab.report.fragment import run_html
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.report.summary import Summary
 from hyperslab.resume import Inherited
 from hyperslab.rundir import RunDirectory, State, save_status
-from hyperslab.span import Trace
-from hyperslab.task import Failure, Outcome, Task, retried, steps_of, with_prior
+from hyperslab.shipment import pack
+from hyperslab.span import OwnTime, Trace
+from hyperslab.task import Failure, Outcome, StageMerge, Task, merge_of, retried, steps_of, with_prior
+from hyperslab.units import show_count
 
 POLL_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
 UNRECORDED_ROUNDS = 10
 "How often tasks are done again, at no charge, whose worker died after them but before it had recorded them."
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to run a pipeline: where, with what, and what to do about failures."""
-
-    engine: str = "processes"
-    workers: int | None = None
-    "Worker processes; None: every processor that this process may use."
-    threads: int | None = None
-    "Tasks at a time per worker."
-    memory_bytes: int | None = None
-    "For all slots together; None: a share of what is available."
-    rule: Rule = field(default_factory=Rule)
-    granularity: Literal["fused", "stepwise"] = "fused"
-    retries: int = 1
-    task_timeout_s: float | None = None
-    resume: bool = False
-    accept_changed_function: bool = False
-    "With resume: what the function did before it was edited still counts."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,43 +63,11 @@ class Result:
     def ok(self) -> bool:
         return self.state == "done"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A plan with what it will run on: everything that can be known without starting."""
-
-    plan: Plan
-    needs: Needs
-    host: Host
-    workers: int
-    threads: int
-    out: Path | None
-    done: frozenset[int]
-    "Tasks that earlier submissions finished."
-    inherited: tuple[Inherited, ...] = ()
-    "The submissions that it goes on with."
-    submissions: int = 0
-    "How many there were in the directory."
-
-
-def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
-    """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
-    host = Host.here()
-    workers, threads = _slots(options, host)
-    engines.create(options.engine, EngineOptions(Path(), workers, threads, options.task_timeout_s))  # or it refuses
-    memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
-    budget = Budget(memory, workers * threads)
-    folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
-    directory = RunDirectory(folder) if folder is not None else None
-    earlier = _earlier(directory, options) if directory is not None else []
-    plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
-    inherited: list[Inherited] = []
-    done: set[int] = set()
-    if directory is not None and earlier:
-        inherited = resume.inherit(directory, plan, options.accept_changed_function)
-        done = _done_earlier(directory, plan, inherited)
-    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done), tuple(inherited), len(earlier))
+    def _repr_html_(self) -> str:
+        outputs = f"{show_count(len(self.outputs), 'file')} in {self.folder.parent.parent}" if self.outputs else ""
+        more = {"outputs": outputs, "report": str(self.folder / "report.html")}
+        failures = [(failed.label, failed.failure.message) for failed in self.failures]
+        return run_html(f"run {self.state}", self.trace, self.summary, failures, more)
 
 
 def run(
@@ -140,46 +91,16 @@ def run(
     return _Run(pipeline, prepared, options, progress or Quiet()).execute()
 
 
-def _slots(options: Options, host: Host) -> tuple[int, int]:
-    for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
-        if number is not None and number < 1:
-            raise UsageError(f"{flag} {number}: give 1 or more")
-    if options.memory_bytes is not None and options.memory_bytes < 1:
-        raise UsageError("--memory: give a positive size such as 8GB")
-    if options.retries < 0:
-        raise UsageError(f"--retries {options.retries}: give 0 or more")
-    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
-        raise UsageError(f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds")
-    workers, threads = engines.default_workers(options.engine, host)
-    if options.workers is not None:
-        workers, threads = options.workers, 1
-    return workers, options.threads or threads
-
-
-def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
-    """The plans in the output directory; raises OutputBusy when they are not meant to be resumed."""
-    if directory.is_owned():
-        raise OutputBusy(f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab cancel'")
-    plans = [plan for _, plan in directory.plans()]
-    if not plans:
-        if directory.out.exists() and not directory.out.is_dir():
-            raise OutputBusy(f"-o {directory.out} is a file: give a directory")
-        if directory.out.is_dir() and any(p.name != ".hyperslab" for p in directory.out.iterdir()):
-            raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
-    elif not options.resume:
-        raise OutputBusy(
-            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
-            "or remove it with 'hyperslab clean --all'"
-        )
-    return plans
-
-
-def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> set[int]:
-    """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
-    if plan.stages[0].job.fold is None:
-        return Products(directory, plan).still_there(resume.results(inherited))
+def _asked(prepared: Prepared, options: Options) -> dict[str, Any]:
+    """What the run was given, for who reads its trace."""
     return {
-        i for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]) for i in p.tasks
+        "engine": options.engine,
+        "workers": prepared.workers,
+        "threads": prepared.threads,
+        "cpus": prepared.host.cpus,
+        "memory_nbytes": prepared.needs.budget.memory_bytes,
+        "granularity": options.granularity,
+        "connect": options.connect,
     }
 
 
@@ -190,7 +111,7 @@ class _Run:
         assert prepared.out is not None
         self.plan, self.prepared, self.options, self.progress = prepared.plan, prepared, options, progress
         self.directory = RunDirectory(prepared.out)
-        self.start_ns = time.monotonic_ns()
+        self.start_ns, self.load = time.monotonic_ns(), pressure.sample()
         self.ready_ns = self.start_ns
         self.outcomes: list[Outcome] = []
         self.failures: dict[int, tuple[Failure, int]] = {}
@@ -199,6 +120,9 @@ class _Run:
         self.saved: list[Path] = []
         self.state: State = "running"
         self._polled_at = self._saved_at = 0.0
+        self.refs = pipeline.refs
+        self.shutdown_ns = 0
+        self.own_times: Sequence[OwnTime] = ()
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
@@ -243,6 +167,9 @@ class _Run:
             threads=prepared.threads,
             task_timeout_s=self.options.task_timeout_s,
             host=prepared.host.name,
+            memory_bytes=self.options.memory_bytes or 0,
+            connect=self.options.connect,
+            shipment=pack(self.refs),
             slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
         )
 
@@ -253,7 +180,7 @@ class _Run:
         save_status(self.folder, "running", self._counts())
         try:
             if left:
-                self.engine.start()
+                self._start_engine()
             self.ready_ns = time.monotonic_ns()
             prior = None
             for stage in self.plan.stages:
@@ -265,31 +192,50 @@ class _Run:
             self.engine.cancel()
             raise
         finally:
+            ended_ns = time.monotonic_ns()
             self.engine.stop()
+            self.shutdown_ns = time.monotonic_ns() - ended_ns
+            self.own_times = self.engine.own_times()
             self.products.sweep()
             self.progress.end()
         self.products.commit()
 
+    def _start_engine(self) -> None:
+        try:
+            self.engine.start()
+        except OSError as error:
+            raise RunStopped(f"--engine {self.options.engine} could not start: {error}") from error
+
     def _run_stage(self, stage: Stage, prior: Any) -> Any:
         """All tasks of a stage, with retries; returns the fold's finished result."""
         job = with_prior(stage.job, prior)
-        fold, steps = job.load_fold(), steps_of(job, self.options.granularity == "stepwise")
+        fold, merge, steps = job.load_fold(), merge_of(job), steps_of(job, self.options.granularity == "stepwise")
         pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
         for attempt in range(self.options.retries + 1):
             if not pending:
                 break
-            self._run_round(self.engine, pending, steps, fold, last=attempt == self.options.retries)
+            self._run_round(self.engine, pending, steps, merge, last=attempt == self.options.retries)
             pending = [retried(task) for task in pending if task.id not in self.done and not self._is_final(task)]
         missing = [task for task in stage.tasks if task.id not in self.done]
         if fold is None or missing:
             return None
+        for _ in range(UNRECORDED_ROUNDS):  # a batch that had been given up may have saved what overlaps others
+            if not (lacking := self._lacking(stage)):
+                break
+            self._run_round(self.engine, lacking, steps, merge, last=True)
         return conclude(fold, self._partials(stage))
+
+    def _lacking(self, stage: Stage) -> list[Task]:
+        """Tasks of a reduction that no partial which counts holds."""
+        ids = [task.id for task in stage.tasks]
+        held = {i for partial in resume.partials(self.inherited, ids) for i in partial.tasks}
+        return [task for task in stage.tasks if task.id not in held]
 
     def _is_final(self, task: Task) -> bool:
         return task.id in self.failures and self.failures[task.id][0].permanent
 
     def _run_round(
-        self, engine: Engine, tasks: Sequence[Task], steps: Sequence[Any], fold: Fold | None, last: bool
+        self, engine: Engine, tasks: Sequence[Task], steps: Sequence[Any], merge: StageMerge | None, last: bool
     ) -> None:
         """One attempt at every task; afterwards each is done or has a failure."""
         by_id = {task.id: task for task in tasks}
@@ -297,14 +243,14 @@ class _Run:
         left = tasks
         try:
             for _ in range(UNRECORDED_ROUNDS):
-                with closing(engine.run(left, steps, fold)) as outcomes:
+                with closing(engine.run(left, steps, merge)) as outcomes:
                     for outcome in outcomes:
                         if outcome is not None:
                             own.record(outcome)
                             own.flush()
                         self._look(by_id, last)
                 self._look(by_id, last, now=True)
-                if not (left := self._unaccounted(left, fold)):
+                if not (left := self._unaccounted(tasks, merge)):
                     break
             for task in left:
                 reason = Failure("WorkerDied", "the worker process died before it had recorded the task's result", "")
@@ -313,14 +259,14 @@ class _Run:
             own.close()
         self._look(by_id, last, now=True)
 
-    def _unaccounted(self, tasks: Sequence[Task], fold: Fold | None) -> list[Task]:
+    def _unaccounted(self, tasks: Sequence[Task], merge: StageMerge | None) -> list[Task]:
         """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
-        if fold is not None:
+        if merge is not None:
             held = {i for p in load_partials([(self.folder, None)], [t.id for t in tasks]) for i in p.tasks}
-            self.done |= held
+            self.done = (self.done - {t.id for t in tasks}) | held  # what is in no partial that counts is not done
             for task_id in held & self.failures.keys():
                 del self.failures[task_id]
-        said = {(o.task, o.attempt) for o in self.outcomes}
+        said = {(o.task, o.attempt) for o in self.outcomes if merge is None or o.status != "done"}
         return [task for task in tasks if task.id not in self.done and (task.id, task.attempt) not in said]
 
     def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
@@ -341,9 +287,10 @@ class _Run:
         self.outcomes.append(outcome)
         task = by_id.get(outcome.task)
         if outcome.status == "done":
+            if outcome.task not in self.done:  # an engine may run a batch twice
+                self.progress.advance(task.bytes_read if task else 0)
             self.done.add(outcome.task)
             self.failures.pop(outcome.task, None)
-            self.progress.advance(task.bytes_read if task else 0)
         elif outcome.failure is not None and outcome.task not in self.done:
             self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
             final = last or outcome.failure.permanent
@@ -376,16 +323,20 @@ class _Run:
         results = {i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done}
         outputs = [path for i in sorted(results) for path in self.products.paths(results[i])] + self.saved
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
-        clock = Clock(self.start_ns, self.ready_ns, time.monotonic_ns())
+        moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
         meta = {
             "labels": [self.products.label(task.id) for task in self.plan.tasks],
-            "moved_nbytes": partial_bytes(self.folder),
+            "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
+            "run": _asked(self.prepared, self.options),
+            "load": pressure.between(self.load, pressure.sample()),
         }
-        trace = build_trace(self.outcomes, [str(slot) for slot in self.engine.slots()], clock, meta)
+        trace = build_trace(self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta)
+        if self.own_times:
+            trace.meta["own_times"] = agreement(trace, self.engine.own_record, self.own_times)
         facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
-        summary = save_records(self.folder, trace, self.plan.title, failures, facts)
+        summary = save_records(self.folder, trace, self.plan.title, failures, facts, self.state)
         save_status(self.folder, self.state, self._counts())
         return Result(
             self.state, sorted(set(outputs)), self.value, failures, self._counts()["tasks"], trace, summary, self.folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -10,7 +11,8 @@ import json
 import pickle
 import sys
 import sysconfig
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,8 @@ import cloudpickle
 import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError
+
+_loading = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +47,8 @@ class FunctionRef:
 
     def load(self) -> Any:
         """The object itself. Raises HyperslabError when its file changed after planning."""
-        return _load(self.target, self.files, self.payload)
+        with _loading:  # a module that another thread is about to import has not all of its names yet
+            return _load(self.target, self.files, self.payload)
 
 
 def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:
@@ -102,23 +107,49 @@ def _with_neighbours(target: str, files: tuple[tuple[str, str], ...], params: Ma
 
 
 def _imported_files(module: ModuleType) -> set[str]:
-    """Source files below the module's folder that it has imported, and they in turn; not installed packages."""
-    folder, found, waiting = Path(str(module.__file__)).parent, set[str](), [module]
+    """Source files below the module's folder that it imports, anywhere in its text, and they in turn."""
+    folder = Path(str(module.__file__)).parent
+    found, waiting = set[str](), [(str(module.__file__), module.__package__ or "")]
     while waiting:
-        current = waiting.pop()
-        place = getattr(current, "__file__", None)
-        if not place or place in found or not _is_own(Path(place), folder):
+        place, package = waiting.pop()
+        if place in found or not _is_own(Path(place), folder):
             continue
         found.add(place)
-        names = {getattr(value, "__module__", None) for value in vars(current).values()}
-        waiting += [value for value in vars(current).values() if isinstance(value, ModuleType)]
-        waiting += [sys.modules[name] for name in names if isinstance(name, str) and name in sys.modules]
+        waiting += [
+            (origin, name if origin.endswith("__init__.py") else name.rpartition(".")[0])
+            for name in _imported_names(Path(place), package)
+            if (origin := _origin(name, folder))
+        ]
     return found
 
 
+def _imported_names(path: Path, package: str) -> Iterator[str]:
+    """Every module that a source file may mean by what it imports."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, node.module] if node.module else above)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _origin(name: str, folder: Path) -> str | None:
+    """The file of a module that lies beside, or that is loaded: nothing is imported to find out."""
+    base = folder.joinpath(*name.split("."))
+    beside = (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file())
+    return str(next(beside, None) or getattr(sys.modules.get(name), "__file__", None) or "") or None
+
+
 def _is_own(path: Path, folder: Path) -> bool:
-    installed = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")} | {Path(__file__).parent}
-    return path.suffix == ".py" and folder in path.parents and not installed & set(path.parents)
+    return path.suffix == ".py" and folder in path.parents and not is_installed(path)
+
+
+def is_installed(path: Path) -> bool:
+    """True for a file of Python, of an installed package, or of hyperslab itself."""
+    places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")} | {Path(__file__).parent}
+    return bool(places & set(path.parents))
 
 
 def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
@@ -135,16 +166,42 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
     if payload is not None:
         return pickle.loads(payload)
     for name, digest in files:
-        if _file_digest(Path(name)) != digest:
+        path = _here(name, digest)  # what is installed may lie elsewhere on a worker's host: see _require_from
+        if (path.exists() or (name == files[0][0] and ".py:" in target)) and _file_digest(path) != digest:
             raise HyperslabError(f"{name} was edited after the run was planned: start the run again")
     place, _, name = target.rpartition(":")
-    module = _module_from_file(*files[0]) if place.endswith(".py") else importlib.import_module(place)
+    if place.endswith(".py"):
+        module = _module_from_file(str(_here(*files[0])), files[0][1])
+    else:
+        module = importlib.import_module(place)
+        _require_from(module, files)
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"FUNCTION '{target}': {place} has no '{part}'")
         found = getattr(found, part)
     return found
+
+
+_copies: dict[tuple[str, str], str] = {}
+
+
+def use_copies(copies: Mapping[tuple[str, str], str]) -> None:
+    """Load source files from copies of theirs: (path on the driver's host, SHA-256) -> path here."""
+    _copies.update(copies)
+    importlib.invalidate_caches()
+
+
+def _require_from(module: ModuleType, files: tuple[tuple[str, str], ...]) -> None:
+    """Raise HyperslabError when the module was imported from another file than the one whose content was compared."""
+    place = getattr(module, "__file__", None)
+    if files and place and Path(place).is_file() and _file_digest(Path(place)) != files[0][1]:
+        raise HyperslabError(f"{module.__name__} comes from {place}, which is not what was planned with: {files[0][0]}")
+
+
+def _here(path: str, digest: str) -> Path:
+    """Where a source file of this content is to be read."""
+    return Path(_copies.get((path, digest), path))
 
 
 def _user_module(digest: str) -> str:
@@ -172,9 +229,14 @@ def _module_from_file(path: str, digest: str) -> ModuleType:
 
 def _file_digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return digest_of_bytes(path.read_bytes())
     except OSError as error:
         raise HyperslabError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """SHA-256 of a source file."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def _module_file(module: str, text: str) -> tuple[tuple[str, str], ...]:

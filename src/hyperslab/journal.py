@@ -13,7 +13,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import xxhash
 
 from hyperslab.blockio import Written
+from hyperslab.clock import Clock
 from hyperslab.errors import RunStopped
 from hyperslab.machine import peak_rss_bytes
 from hyperslab.pipeline import Fold
@@ -52,23 +53,54 @@ class Partial:
 class SlotJournal:
     """Where one slot of one worker process records what became of its tasks. Used by one thread."""
 
-    def __init__(self, folder: Path, slot: str, incarnation: str, merge: Merge | None = None) -> None:
-        """`incarnation` tells apart the processes that serve a slot one after the other."""
-        name = f"{slot.replace('/', '.')}.{incarnation}"
+    def __init__(
+        self, folder: Path, slot: str, incarnation: str, merge: Merge | None = None, clock: Clock | None = None
+    ) -> None:
+        """`incarnation` tells apart the processes that serve a slot one after the other.
+
+        `clock` is this host's against the driver's, where they may differ.
+        """
         self.slot = slot
-        self._lines = _open_to_append(folder / "journal" / f"{name}.jsonl")
-        self._partial_path = folder / "partials" / f"{name}.pickle"
+        self._name = f"{slot.replace('/', '.')}.{incarnation}"
+        self._lines = _open_to_append(folder / "journal" / f"{self._name}.jsonl")
+        self._partials = folder / "partials"
+        self._partial_path = self._partials / f"{self._name}.pickle"
         self._merge = merge
         self._partial = Partial()
+        self._parts = 0
+        self._is_of_worker = False
         self._waiting: list[Outcome] = []
         self._due_at = time.monotonic()
+        if clock is not None:
+            self._append(_line({"clock": asdict(clock)}))
+
+    def begin(self) -> None:
+        """Save what is held and start another partial."""
+        self.flush()
+        self._parts += 1
+        self._partial_path = self._partials / f"{self._name}.{self._parts}.pickle"
+        self._partial = Partial()
+
+    def saved(self) -> tuple[list[int], Path]:
+        """Flush; returns the tasks of the partial and its file, which exists if there are any. Raises RunStopped."""
+        self.flush()
+        return list(self._partial.tasks), self._partial_path
+
+    def note(self, phases: Sequence[Phase]) -> None:
+        """Record work of the slot that belongs to no task, such as merging. Raises RunStopped."""
+        self._append(_line({"phases": [list(phase) for phase in phases], "slot": self.slot}))
 
     def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
         """Apply the steps to a task and record the Outcome that the last one returns. Raises RunStopped."""
         x: Any = task
         for step in steps:
             x = step(x)
-        self.record(replace(x, max_rss=peak_rss_bytes()))
+        self.take(x)
+
+    def take(self, outcome: Outcome) -> None:
+        """Record what became of a task of this process, whose peak memory is read at each flush. Raises RunStopped."""
+        self._is_of_worker = True
+        self.record(outcome)
 
     def record(self, outcome: Outcome) -> None:
         """Take an outcome; it reaches the disk within FLUSH_INTERVAL_S, or with `flush`. Raises RunStopped."""
@@ -91,7 +123,7 @@ class SlotJournal:
 
     def _forget_unsaved(self, why: str) -> None:
         """Go back to what is saved: a merge that failed may have changed half of its first argument."""
-        self._partial = (self._partial_path.exists() and _load(self._partial_path)) or Partial()
+        self._partial = (self._partial_path.exists() and load_partial(self._partial_path)) or Partial()
         lost = Failure("MergeFailed", f"its value was lost with that of another task: {why}", "")
         self._waiting = [replace(o, status="lost", failure=lost) if o.status == "done" else o for o in self._waiting]
 
@@ -99,18 +131,26 @@ class SlotJournal:
         """Save the partial, then append the waiting outcomes. Raises RunStopped when they cannot be written."""
         began = time.monotonic()
         if self._waiting:
-            try:
-                if self._partial.tasks:
-                    save_partial(self._partial_path, self._partial)
-                _write_all(self._lines, b"".join(map(encode, self._waiting)))
-            except OSError as error:
-                raise RunStopped(
-                    f"the run directory cannot be written ({error.strerror}): {self._partial_path.parent.parent}"
-                ) from error
+            if self._is_of_worker:
+                self._waiting[-1] = replace(self._waiting[-1], max_rss=peak_rss_bytes())
+            if self._partial.tasks:
+                self._attempt(lambda: save_partial(self._partial_path, self._partial))
+            self._append(b"".join(map(encode, self._waiting)))
             self._waiting.clear()
         now = time.monotonic()
         cost = now - began
         self._due_at = now + max(min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE), cost / MOST_FLUSH_SHARE)
+
+    def _append(self, lines: bytes) -> None:
+        self._attempt(lambda: _write_all(self._lines, lines))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise RunStopped(
+                f"the run directory cannot be written ({error.strerror}): {self._partials.parent}"
+            ) from error
 
     def close(self) -> None:
         """Flush and let go of the file."""
@@ -118,6 +158,14 @@ class SlotJournal:
             self.flush()
         finally:
             os.close(self._lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What a slot did for an engine's own reduction tree."""
+
+    slot: str
+    phases: tuple[Phase, ...]
 
 
 def _open_to_append(path: Path) -> int:
@@ -142,15 +190,23 @@ def _write_all(fd: int, data: bytes) -> None:
 def encode(outcome: Outcome) -> bytes:
     """An outcome as one JSON line, without its value."""
     record = asdict(replace(outcome, value=None, phases=()))
-    record["phases"] = [list(phase) for phase in outcome.phases]
+    record["phases"] = [phase if phase.slot else phase[:-1] for phase in outcome.phases]
     del record["value"]
+    return _line(record)
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 
-def decode(line: bytes) -> Outcome | None:
-    """The outcome that `encode` made a line of; None for a line that a crash or a disk has damaged."""
+def decode(line: bytes) -> Outcome | Clock | Merging | None:
+    """What a line says; None for a line that a crash or a disk has damaged."""
     try:
         record = json.loads(line)
+        if "clock" in record:
+            return Clock(**record["clock"])
+        if "task" not in record:
+            return Merging(record["slot"], tuple(Phase(*phase) for phase in record["phases"]))
         failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
         outputs = tuple(Written(**output) for output in record.pop("outputs"))
         phases = tuple(Phase(*phase) for phase in record.pop("phases"))
@@ -160,13 +216,17 @@ def decode(line: bytes) -> Outcome | None:
 
 
 class Tail:
-    """Follows all journal files of a run as they grow."""
+    """Follows all journal files of a run as they grow; what it returns is in the driver's time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "journal"
         self.damaged = 0
         "Lines that say nothing: what they recorded is done again."
-        self._offsets: dict[str, int] = {}
+        self.clocks: dict[str, Clock] = {}
+        "Of the hosts whose slots have said how theirs goes."
+        self.merging: list[Merging] = []
+        self._places: dict[str, int] = {}
+        self._offsets_ns: dict[str, int] = {}
 
     def poll(self) -> list[Outcome]:
         """Outcomes recorded since the last call; a line still being written waits for the next one.
@@ -175,28 +235,47 @@ class Tail:
         """
         try:
             entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
-            lines = [line for entry in entries for line in self._new_lines(entry)]
+            return [outcome for entry in entries for outcome in self._new(entry)]
         except FileNotFoundError:
             raise RunStopped(f"the run directory has vanished: {self._folder.parent}") from None
-        outcomes = [outcome for line in lines if (outcome := decode(line)) is not None]
-        self.damaged += len(lines) - len(outcomes)
-        return outcomes
+
+    def _new(self, entry: os.DirEntry[str]) -> Iterator[Outcome]:
+        for line in self._new_lines(entry):
+            offset_ns = self._offsets_ns.get(entry.name, 0)
+            match decode(line):
+                case Outcome() as outcome:
+                    yield replace(outcome, phases=_shifted(outcome.phases, offset_ns)) if offset_ns else outcome
+                case Clock() as clock:
+                    self._offsets_ns[entry.name] = clock.offset_ns
+                    self.clocks[clock.host] = clock
+                case Merging(slot, phases):
+                    self.merging.append(Merging(slot, _shifted(phases, offset_ns)))
+                case None:
+                    self.damaged += 1
 
     def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
-        offset = self._offsets.get(entry.name, 0)
-        if entry.stat().st_size <= offset:
+        place = self._places.get(entry.name, 0)
+        if entry.stat().st_size <= place:
             return []
         with open(entry.path, "rb") as file:
-            file.seek(offset)
+            file.seek(place)
             data = file.read()
         complete = data[: data.rfind(b"\n") + 1]
-        self._offsets[entry.name] = offset + len(complete)
+        self._places[entry.name] = place + len(complete)
         return complete.splitlines()
+
+
+def _shifted(phases: Sequence[Phase], offset_ns: int) -> tuple[Phase, ...]:
+    return tuple(phase.shifted(offset_ns) for phase in phases)
 
 
 def save_partial(path: Path, partial: Partial) -> None:
     """Write a partial under its final name in one step, with a checksum that `load_partials` compares."""
-    body = pickle.dumps((partial.tasks, partial.value), protocol=pickle.HIGHEST_PROTOCOL)
+    save_pickled_partial(path, pickle.dumps((partial.tasks, partial.value), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def save_pickled_partial(path: Path, body: bytes) -> None:
+    """The same, of a pickle of (tasks, value)."""
     temporary = path.with_suffix(".part")
     with open(temporary, "wb") as file:
         file.write(xxhash.xxh3_128_digest(body) + body)
@@ -212,7 +291,7 @@ def load_partials(folders: Iterable[tuple[Path, Mapping[int, int] | None]], want
         Partial([task if ids is None else ids.get(task, -1) for task in loaded.tasks], loaded.value)
         for folder, ids in folders
         for path in sorted((folder / "partials").glob("*.pickle"))
-        if (loaded := _load(path))
+        if (loaded := load_partial(path))
     ]
     left, chosen = set(wanted), []
     for partial in sorted(found, key=lambda p: -len(p.tasks)):
@@ -224,10 +303,13 @@ def load_partials(folders: Iterable[tuple[Path, Mapping[int, int] | None]], want
 
 def saved_tasks(folder: Path) -> set[int]:
     """Tasks that any saved partial of a submission holds."""
-    return {i for path in (folder / "partials").glob("*.pickle") if (loaded := _load(path)) for i in loaded.tasks}
+    return {
+        i for path in (folder / "partials").glob("*.pickle") if (loaded := load_partial(path)) for i in loaded.tasks
+    }
 
 
-def _load(path: Path) -> Partial | None:
+def load_partial(path: Path) -> Partial | None:
+    """A saved partial; None if it is damaged."""
     data = path.read_bytes()
     digest, body = data[:16], data[16:]
     if xxhash.xxh3_128_digest(body) != digest:
@@ -256,6 +338,8 @@ def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
         ) from error
 
 
-def partial_bytes(folder: Path) -> int:
-    """Bytes of all saved partials of a submission: what its slots hand over to be merged."""
+def moved_bytes(folder: Path) -> int:
+    """What the tasks of a reduction handed over to be merged: through the engine's tree, or as their saved partials."""
+    if trees := [json.loads(path.read_text())["moved_nbytes"] for path in folder.glob("tree.*.json")]:
+        return sum(trees)
     return sum(path.stat().st_size for path in (folder / "partials").glob("*.pickle"))

@@ -45,7 +45,7 @@ def describe() -> dict[str, str]:
 
 def peak_rss_bytes() -> int:
     """Peak resident memory of this process so far; unlike ru_maxrss it does not begin with the parent's (proc(5))."""
-    for line in _lines(Path("/proc/self/status")):
+    for line in lines_of(Path("/proc/self/status")):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -62,9 +62,9 @@ def _cpu_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int, st
 
 def _cgroup_cpus(cgroups: Path) -> list[float]:
     quotas = []
-    for folder in _cgroup_folders(cgroups, "cpu"):
-        whole = _words(folder / "cpu.max")
-        v1 = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+    for folder in cgroup_folders(cgroups, "cpu"):
+        whole = words_of(folder / "cpu.max")
+        v1 = words_of(folder / "cpu.cfs_quota_us") + words_of(folder / "cpu.cfs_period_us")
         quota = next((w for w in (whole, v1) if len(w) == 2 and w[0].isdigit() and w[1].isdigit()), None)
         if quota is not None and int(quota[1]):
             quotas.append(int(quota[0]) / int(quota[1]))
@@ -73,9 +73,9 @@ def _cgroup_cpus(cgroups: Path) -> list[float]:
 
 def _memory_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int, str]]:
     limits = [(_available_bytes(), "available memory")]
-    for folder in _cgroup_folders(cgroups, "memory"):
+    for folder in cgroup_folders(cgroups, "memory"):
         for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-            bound, taken = _words(folder / limit), _words(folder / used)
+            bound, taken = words_of(folder / limit), words_of(folder / used)
             if bound and bound[0].isdigit() and taken and taken[0].isdigit():
                 limits.append((max(0, int(bound[0]) - int(taken[0])), "cgroup"))
     per_node, per_cpu = environ.get("SLURM_MEM_PER_NODE", ""), environ.get("SLURM_MEM_PER_CPU", "")
@@ -86,10 +86,10 @@ def _memory_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int,
     return limits
 
 
-def _cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
+def cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
     """The folders of this process's group and of all its parents, for version 2 and version 1 alike."""
     folders = [cgroups, cgroups / controller]
-    for line in _lines(Path("/proc/self/cgroup")):
+    for line in lines_of(Path("/proc/self/cgroup")):
         number, controllers, path = line.split(":", 2)
         if number == "0" or controller in controllers.split(","):
             root = cgroups if number == "0" else cgroups / controllers
@@ -99,22 +99,25 @@ def _cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
 
 
 def _available_bytes() -> int:
-    for line in _lines(Path("/proc/meminfo")):
+    for line in lines_of(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _processor() -> str:
-    names = (line.partition(":")[2].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name"))
+    names = (
+        line.partition(":")[2].strip() for line in lines_of(Path("/proc/cpuinfo")) if line.startswith("model name")
+    )
     return next(names, platform.processor() or "unknown")
 
 
-def _words(path: Path) -> list[str]:
-    return [word for line in _lines(path) for word in line.split()]
+def words_of(path: Path) -> list[str]:
+    """The words of a kernel file; none where this kernel does not have it."""
+    return [word for line in lines_of(path) for word in line.split()]
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
     """The lines of a kernel file; none where this kernel does not have it."""
     try:
         return path.read_text().splitlines()

@@ -130,6 +130,11 @@ class Pipeline:
         one = (1,) * self.source.ndim
         return tuple(math.prod(axis) for axis in zip(one, *(step.scale or one for step in self.steps), strict=True))
 
+    @property
+    def refs(self) -> list[FunctionRef]:
+        """Every function of the pipeline."""
+        return [step.ref for step in self.steps] + ([self.end.ref] if isinstance(self.end, Reduce) else [])
+
     def map(
         self,
         function: Any,

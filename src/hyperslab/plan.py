@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import glob
-import hashlib
 import json
 import math
 import os
@@ -18,16 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab import formats
+from hyperslab import description, formats
 from hyperslab.array import ArraySink, ArraySource, DType, Header, Scaling
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.function import digest_of
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import SourceSet
 from hyperslab.task import Job, Output, Task, block_sink, scaled_header
+from hyperslab.units import show_bytes, show_count
 
 AUTO_LIMIT_NBYTES = 32 * 2**20
 "Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are cleared at each use."
@@ -81,7 +80,7 @@ class Plan:
     def title(self) -> str:
         """What is done to what, in a few words."""
         named = [step["function"] for step in (*self.summary["steps"], self.summary["end"]) if "function" in step]
-        done = [name.rpartition(":")[2] for name in dict.fromkeys(named)]
+        done = [_called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]
         more = f" and {source['files'] - 1} more" if source["files"] > 1 else ""
         return f"{' + '.join(done) or 'copy'} over {os.path.basename(source['first'])}{more}"
@@ -115,6 +114,27 @@ class Plan:
         """Largest peak of any task."""
         return _peak(self.tasks)
 
+    def html(self, more: Mapping[str, str] | None = None) -> str:
+        """The plan as a fragment of HTML without scripts, with further rows in its table."""
+        numbers = {
+            "tasks": f"{sum(1 for _ in self.tasks):,} in {show_count(len(self.stages), 'stage')}",
+            "reads": show_bytes(self.bytes_read),
+            "writes": show_bytes(self.bytes_written) if self.bytes_written else "",
+            "memory": f"{show_bytes(self.bytes_peak)} at most per task",
+            "fingerprint": self.fingerprint[:12],
+        }
+        return description.to_html(self.title, self.summary, self.partitions, self.inputs, {**numbers, **(more or {})})
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+
+def _called(target: str) -> str:
+    """A function's own name; a built-in goes by that of its module."""
+    place, _, name = target.rpartition(":")
+    built_in = place.removeprefix("hyperslab.workloads.")
+    return name if built_in == place else built_in.replace("_", "-")
+
 
 def _peak(tasks: Iterable[Task]) -> int:
     return max((task.bytes_peak for task in tasks), default=0)
@@ -140,8 +160,9 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
     _require_distinct_outputs(tasks)
     _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
-    summary = _summary(pipeline, rule, partitions)
-    return Plan(stages, partitions, limit, _fingerprint(pipeline, summary), _code(pipeline), summary, pipeline.inputs)
+    summary = description.summarise(pipeline, rule, partitions)
+    fingerprint, code = description.fingerprint(pipeline, summary), description.code_digest(pipeline)
+    return Plan(stages, partitions, limit, fingerprint, code, summary, pipeline.inputs)
 
 
 def _cut(pipeline: Pipeline, job: Job, rule: Rule, limit: int) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
@@ -350,51 +371,3 @@ def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[S
         first = (depth - level) * len(tasks)
         own = tuple(replace(task, id=task.id + first) for task in tasks) if first else tasks
         yield Stage("run" if level == 0 else f"prior {level}", replace(job, fold_depth=level), own)
-
-
-def _summary(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -> dict[str, Any]:
-    end = pipeline.end
-    return {
-        "sources": {name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()},
-        "values": pipeline.values,
-        "boundary": pipeline.boundary,
-        "steps": [
-            _describe_function(s.ref) | {"dtype": s.dtype, "scale": s.scale, "halo": s.halo} for s in pipeline.steps
-        ],
-        "end": _describe_function(end.ref)
-        if isinstance(end, Reduce)
-        else {"format": end.format, "keep": end.keep}
-        if end
-        else {},
-        "partition": {"rule": str(rule), "blocks": sum(map(len, partitions)), "largest": _largest(partitions)},
-    }
-
-
-def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
-    first = inputs.sources[0]
-    return {"kind": inputs.kind, "files": len(inputs.sources), "first": first.url, "shape": inputs.wholes[0].shape}
-
-
-def _describe_function(ref: Any) -> dict[str, Any]:
-    return {"function": ref.target, "params": {name: str(value)[:200] for name, value in ref.params.items()}}
-
-
-def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
-    return max((p.largest for p in partitions), key=math.prod)
-
-
-def _fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
-    """SHA-256 over everything that decides the results, but the sources and the code."""
-    refs = [step.ref for step in pipeline.steps] + ([pipeline.end.ref] if isinstance(pipeline.end, Reduce) else [])
-    parts = {
-        "inputs": [(name, inputs.kind, inputs.ndim) for name, inputs in pipeline.inputs.items()],
-        "params": [digest_of(dict(ref.params)) for ref in refs],
-        "rule": summary["partition"]["rule"],
-        "summary": {key: value for key, value in summary.items() if key not in ("sources", "partition")},
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _code(pipeline: Pipeline) -> str:
-    refs = [step.ref for step in pipeline.steps] + ([pipeline.end.ref] if isinstance(pipeline.end, Reduce) else [])
-    return hashlib.sha256(json.dumps([(ref.target, ref.digest) for ref in refs]).encode()).hexdigest()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import pickle
+import re
+import shlex
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.errors import RunStopped
+from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine import describe
 from hyperslab.pipeline import Fold
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import Summary, summarise
-from hyperslab.rundir import load_json, save_json
-from hyperslab.span import Span, Trace, measure_span_cost_ns
-from hyperslab.task import Failure, Outcome
+from hyperslab.rundir import FOLDER, RunDirectory, State, load_json, save_json
+from hyperslab.span import Trace
+from hyperslab.task import Failure
+from hyperslab.units import show_count
 
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The moments of a run, on this host's monotonic clock."""
-
-    start_ns: int
-    ready_ns: int
-    end_ns: int
+RECORDS_VERSION = 1
+KEPT = ("trace.parquet", "summary.json", "provenance.json")
+"Files without which no report can be written."
+LIBRARIES = {"dask": ("dask", "distributed"), "spark": ("pyspark",)}
+"What the engines whose names begin so run on."
+_PRIVATE = r"[\w-]*(?:password|passwd|secret|token|credential|api[-_]?key|access[-_]?key|signature)[\w-]*"
+PRIVATE = re.compile(rf"(?i)(://)[^/@\s]+(?=@)|({_PRIVATE}=|--{_PRIVATE}\s)[^\s&]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +43,27 @@ class Failed:
     attempts: int
 
 
-def build_trace(outcomes: Sequence[Outcome], slots: Sequence[str], clock: Clock, meta: Mapping[str, Any]) -> Trace:
-    """All phases of all attempts, with the slots of the engine and what a reader needs to know of the run."""
-    first_done = {o.task: o.attempt for o in reversed(outcomes) if o.status == "done"}
-    spans = [
-        Span(o.task, o.attempt, o.slot, *phase, lost=first_done.get(o.task) != o.attempt)
-        for o in outcomes
-        for phase in o.phases
-    ]
-    max_rss: dict[str, int] = {}
-    for outcome in outcomes:
-        worker = outcome.slot.rpartition("/")[0]
-        if outcome.max_rss:
-            max_rss[worker] = max(max_rss.get(worker, 0), outcome.max_rss)
-    about = {
-        "start_ns": clock.start_ns,
-        "ready_ns": clock.ready_ns,
-        "end_ns": clock.end_ns,
-        "wall_anchor": {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns()},
-        "span_cost_ns": measure_span_cost_ns(),
-        "max_rss": max_rss,
-    }
-    return Trace(spans, list(slots), meta={**about, **meta})
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """What a submission left, read back."""
+
+    folder: Path
+    trace: Trace
+    summary: Summary
+    title: str
+    facts: Mapping[str, str]
+    "Provenance by name, in words."
+    failures: tuple[tuple[str, str], ...]
+    "Label and reason of every failed task."
+    state: State
+    plan: Mapping[str, Any]
+    "What was asked for, as the submission's plan.json has it."
 
 
 def save_records(
-    folder: Path, trace: Trace, title: str, failures: Sequence[Failed], facts: Mapping[str, str]
+    folder: Path, trace: Trace, title: str, failures: Sequence[Failed], facts: Mapping[str, str], state: State = "done"
 ) -> Summary:
-    """Write trace, summary and report of a submission into its folder."""
+    """Write trace, summary, provenance and report of a submission into its folder."""
     summary = summarise(trace)
     trace.save(folder / "trace.parquet")
     summary.save(folder / "summary.json")
@@ -79,22 +72,100 @@ def save_records(
         for f in failures
     ]
     save_json(folder / "failures.json", listed)
-    rows = [(f.label, f"{f.failure.message} ({f.attempts} attempts)") for f in failures]
-    write_page(folder / "report.html", trace, summary, title, facts, rows)
+    save_json(folder / "provenance.json", {"version": RECORDS_VERSION, "title": title, "facts": facts})
+    plan = load_json(folder / "plan.json")
+    write_report(Records(folder, trace, summary, title, facts, _rows(listed), state, plan), folder / "report.html")
     return summary
 
 
+def write_report(records: Records, path: Path) -> None:
+    """Write the page of a submission as one HTML file."""
+    r = records
+    write_page(path, r.trace, r.summary, r.title, r.facts, r.failures, plan=r.plan, state=r.state)
+
+
+def load_records(folder: Path) -> Records:
+    """Read back what a submission left.
+
+    `folder` is a submission's own (`OUT/.hyperslab/run-0001`) or the output directory, whose newest submission is
+    meant then. Raises UsageError when there is no run, or when it has kept no trace, because it still goes on or died.
+    """
+    own = folder if (folder / "plan.json").is_file() else RunDirectory(folder).latest()
+    state = _state(own)
+    missing = [name for name in KEPT if not (own / name).is_file()]
+    if missing:
+        why = "it is still running: wait for its end" if state == "running" else "run it to its end with --resume"
+        raise UsageError(f"{own} holds no {missing[0]}, which a run keeps when it ends; {why}")
+    try:
+        about = load_json(own / "provenance.json")
+        if about["version"] > RECORDS_VERSION:
+            raise UsageError(f"{own} was written by a newer hyperslab (records version {about['version']}): upgrade it")
+        trace, summary = Trace.load(own / "trace.parquet"), Summary.load(own / "summary.json")
+    except (ValueError, KeyError, TypeError) as error:  # JSON and Parquet libraries raise their kinds of ValueError
+        raise UsageError(f"the records in {own} cannot be read: {error}; run again into another directory") from error
+    rows = _rows(load_failures(own))
+    return Records(own, trace, summary, about["title"], about["facts"], rows, state, load_json(own / "plan.json"))
+
+
+def _rows(failures: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((f["task"], f"{f['reason']} ({show_count(f['attempts'], 'attempt')})") for f in failures)
+
+
+def _state(folder: Path) -> State:
+    """How a submission ended, as far as it could say; one that says it runs, but that nobody owns, has died."""
+    if not (folder / "status.json").is_file():
+        return "died"
+    state: State = load_json(folder / "status.json")["state"]
+    out = folder.absolute().parent.parent
+    runs = folder.absolute().parent.name == FOLDER and RunDirectory(out).is_owned()
+    return "died" if state == "running" and not runs else state
+
+
 def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
-    """Command, versions and machine, in words."""
-    versions = {name: version(name) for name in ("hyperslab", "numpy", "nibabel", "h5py")}
+    """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
+    libraries = next((names for start, names in LIBRARIES.items() if engine.startswith(start)), ())
+    versions = {name: version(name) for name in ("hyperslab", "numpy", "nibabel", "h5py", *libraries)}
     return {
-        "command": " ".join(sys.argv),
+        "command": redact(shlex.join(sys.argv)),
         "engine": engine,
         "plan fingerprint": plan["fingerprint"],
-        **{key: value if isinstance(value, str) else json.dumps(value) for key, value in plan["summary"].items()},
+        "code fingerprint": plan["code"],
+        **_plan_words(plan["summary"]),
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         **describe(),
     }
+
+
+def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
+    """What was asked for, one line per part."""
+    cut = asked["partition"]
+    end = asked["end"]
+    steps = [_function_words(step) for step in (*asked["steps"], *([end] if "function" in end else []))]
+    return {
+        **{name: redact(_source_words(source)) for name, source in asked["sources"].items()},
+        "steps": " -> ".join(steps) or "none",
+        "output": "one result" if "function" in end else f"{end.get('format')}, {end.get('keep')}",
+        "values": f"{asked['values']}, boundary {asked['boundary']}",
+        "partition": f"{cut['rule']}: {show_count(cut['blocks'], 'block')}, the largest {_by(cut['largest'])}",
+    }
+
+
+def _source_words(source: Mapping[str, Any]) -> str:
+    more = f" and {source['files'] - 1} more, {source['kind']}" if source["files"] > 1 else ""
+    return f"{source['first']}{more}, {_by(source['shape'])}"
+
+
+def _function_words(step: Mapping[str, Any]) -> str:
+    return f"{step['function']}({', '.join(f'{name}={value}' for name, value in step['params'].items())})"
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def redact(text: str) -> str:
+    """The text without what only its owner should know: user:password@ in URLs, values of options named for secrets."""
+    return PRIVATE.sub(lambda match: f"{match[1] or match[2]}***", text)
 
 
 def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:

@@ -3,13 +3,23 @@
 lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
+committed.json           which allocation every finished volume was
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint
     status.json          pid, host, state, counts
     journal/*.jsonl      outcomes, one file per slot and worker process
-    partials/*.pickle    running results of a reduction
-    worker.log           what functions printed
-    trace.parquet, summary.json, report.html
+    partials/*.pickle    running results of a reduction, and those of an engine's own tree
+    result/              of a reduction, while it is being written
+    worker.log           what functions and engines printed
+    trace.parquet        every phase of every attempt
+    summary.json, provenance.json, failures.json, report.html
+    comparison.html      beside other runs, once that was asked for
+  of engines that hand out batches (Dask, Spark):
+    orders.*.pickle      what all batches of a round share
+    running/             marks: which task each batch is at, while the round runs
+    tree.*.json          bytes that the engine's reduction tree has moved
+    hyperslab.zip        this package, for workers without it
+    spark-events/        Spark's own record
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ import numpy as np
 
 from hyperslab.array import Array, ArraySource, Header
 from hyperslab.errors import UsageError
+from hyperslab.markup import fragment, grid_svg
 from hyperslab.slab import Hyperslab
+from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
 
@@ -92,6 +94,23 @@ class SourceSet:
     @property
     def size(self) -> int:
         return sum(math.prod(whole.shape) for whole in self.wholes)
+
+    def _repr_html_(self) -> str:
+        whole, source = self.wholes[0], self.first(self.wholes[0])
+        files, arrays = show_count(len(self.sources), "file"), show_count(len(self.wholes), "array")
+        shapes = {whole.shape for whole in self.wholes}
+        rows = {
+            "kind": self.kind,
+            "arrays": arrays,
+            "shape": " x ".join(f"{n:,}" for n in whole.shape) + (" (the first one's)" if len(shapes) > 1 else ""),
+            "stored as": ", ".join(sorted({str(source.stored) for source in self.sources})),
+            "size": show_bytes(sum(source.nbytes for source in self.sources)),
+            "first file": source.url,
+        }
+        edges = [
+            sorted({n for _, box in whole.members for n in (box.start[a], box.bounds[1][a])}) for a in range(self.ndim)
+        ]
+        return fragment(f"{arrays} in {files}", rows, grid_svg(edges, source.dims))
 
     def first(self, whole: Whole) -> ArraySource:
         """The source that speaks for a whole: its axes, chunks and dtype decide how the whole is cut."""

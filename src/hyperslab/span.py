@@ -23,6 +23,10 @@ LOST = "lost"
 "Kind of the one phase of an attempt that could not record its own: its worker died or was stopped."
 
 
+NO_TASK = -1
+"Task of a span that belongs to none: an engine's own reduction tree merging what tasks have made."
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
     """One place where a task can run: a thread of a worker process. Never a pid, so that lanes survive restarts."""
@@ -48,6 +52,12 @@ class Phase(NamedTuple):
     "CPU time of the thread during the phase."
     runq_ns: int
     "Time the thread was runnable but waited for a processor; -1 where the kernel does not tell."
+    slot: str = ""
+    "Where it ran, if not where the task's outcome is recorded: an engine may run each step of a task elsewhere."
+
+    def shifted(self, offset_ns: int) -> Phase:
+        """The same on a clock that is so much ahead."""
+        return self._replace(start_ns=self.start_ns + offset_ns, end_ns=self.end_ns + offset_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,14 @@ class Span:
     runq_ns: int
     lost: bool = False
     "True when the attempt did not become the task's result."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTime:
+    """When an engine's own records say that it ran something, on the driver's monotonic clock."""
+
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(slots=True)
@@ -142,13 +160,13 @@ def span(kind: str) -> Iterator[Mark]:
     if phases is None:
         yield mark
         return
-    runq, cpu, start = _run_queue_ns(), time.thread_time_ns(), time.monotonic_ns()
+    start, cpu, runq = time.monotonic_ns(), time.thread_time_ns(), _run_queue_ns()
     try:
         yield mark
     finally:
-        end, cpu = time.monotonic_ns(), time.thread_time_ns() - cpu
         waited = _run_queue_ns() - runq if runq >= 0 else -1
-        phases.append(Phase(kind, start, end, mark.nbytes, cpu, waited))
+        cpu = time.thread_time_ns() - cpu
+        phases.append(Phase(kind, start, time.monotonic_ns(), mark.nbytes, cpu, waited))  # the wall time holds both
 
 
 def _run_queue_ns() -> int:

@@ -334,6 +334,23 @@ def _lift(job: Job, state: State) -> None:
     state.blocks.clear()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StageMerge:
+    """The merge of a stage's fold, loaded where it is called: a function of a user's file has no importable name."""
+
+    job: Job
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        fold = self.job.load_fold()
+        assert fold is not None
+        return fold.merge(a, b)
+
+
+def merge_of(job: Job) -> StageMerge | None:
+    """How values of this stage's tasks become one; None for a stage that reduces nothing."""
+    return StageMerge(job) if job.fold else None
+
+
 def retried(task: Task) -> Task:
     """The same task, one attempt later."""
     return replace(task, attempt=task.attempt + 1)

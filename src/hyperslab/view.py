@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hyperslab.array import Array, ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats import open_array, open_source
 from hyperslab.slab import Hyperslab, Index, from_index
+from hyperslab.units import show_bytes
 
 
 def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001  # the public name of the verb
@@ -86,7 +86,21 @@ class ArrayView:
         block = self.read(Hyperslab.full(self.shape))
         return block if dtype is None else block.astype(dtype, copy=False)
 
+    def _repr_html_(self) -> str:
+        if not self._is_known:
+            return self.source.html({"values": f"real; they need {self.source.packing}, which cannot be applied yet"})
+        return self.source.html({"values": f"{self.values}, {self.dtype}, {show_bytes(self.nbytes)} in memory"})
+
     def __repr__(self) -> str:
         name = f"::{self.source.name}" if self.source.name else ""
-        size = f"{math.prod(self.shape) * self.dtype.itemsize:,} bytes"
-        return f"<ArrayView {self.source.url}{name} {self.shape} {self.dtype} {self.values}, {size}>"
+        kind = (
+            f"{self.dtype} {self.values}, {self.nbytes:,} bytes"
+            if self._is_known
+            else f"real, they need {self.source.packing}"
+        )
+        return f"<ArrayView {self.source.url}{name} {self.shape} {kind}>"
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether this version can compute the values, and so knows their dtype."""
+        return self.values == "stored" or not self.source.packing

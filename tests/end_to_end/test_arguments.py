@@ -26,6 +26,7 @@ WRONG_FLAGS = [
     ("--param", ["-p", "iterations=many"], "--param iterations=many: give an integer"),
     ("--param", ["-p", "iteration=2"], "did you mean 'iterations'?"),
     ("--param", ["-p", "delay=1", "-p", "delay=2"], "--param delay is given twice"),
+    ("--connect", ["--connect", "tcp://localhost:1"], "--connect tcp://localhost:1: is for Dask and Spark"),
     ("--with", ["--with", "mask"], "--with mask: give NAME=SOURCE"),
     ("--with", ["--with", "mask=/missing.nii"], "there is no such file"),
     ("--with", ["--with", f"mask={DATA}/README.md"], "its format is unknown"),
@@ -248,7 +249,7 @@ def test_help_of_every_verb(verb: str, flag: str, monkeypatch: pytest.MonkeyPatc
     assert done.code == 0
     assert done.err == ""
     for param in VERBS[verb].params:
-        assert max(param.opts, key=len) in done.out
+        assert max(param.opts, key=len) in done.out or param.metavar in done.out
         assert param.help, f"{verb} {param.name} has no help"
     assert "--debug" in done.out
 
@@ -257,7 +258,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    assert set(VERBS) == {"info", "run", "status", "cancel", "verify", "clean", "synth", "doctor"}
+    assert set(VERBS) == {"info", "run", "status", "cancel", "verify", "report", "clean", "synth", "doctor"}
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
     assert call("--help").out == call().out

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,19 +42,25 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from hyperslab.cli import main; main()", *map(str, arguments)]
 
 
-def hyperslab(*arguments: object, inside: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def hyperslab(
+    *arguments: object, inside: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     line = [*inside, *command(*arguments)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return subprocess.run(
+        line, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=dict(environment or os.environ)
+    )
 
 
 class Running:
     """A command under way."""
 
-    def __init__(self, *arguments: object, inside: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *arguments: object, inside: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         line = [*inside, *command(*arguments)]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        pipe, env = subprocess.PIPE, {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env)
 
     def workers(self) -> list[psutil.Process]:
         """Its worker processes, which serve their tasks or are about to."""
@@ -76,9 +82,11 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: object, inside: tuple[str, ...] = ()) -> Iterator[Running]:
-    """A command under way, which does not outlive the test."""
-    run = Running(*arguments, inside=inside)
+def running(
+    *arguments: object, inside: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """A command under way, which does not outlive the test; `environment` is added to ours."""
+    run = Running(*arguments, inside=inside, environment=environment)
     try:
         yield run
     finally:
@@ -121,3 +129,16 @@ def await_gone(processes: list[psutil.Process]) -> None:
 
 def no_part_left(out: Path) -> bool:
     return not list(out.glob(".*.part"))
+
+
+def assert_failed_alone(
+    done: subprocess.CompletedProcess[str], path: Path, out: Path, values: Array, reason: str
+) -> None:
+    """Slab 5 of a volume failed with a reason, in a sentence; all others are there and right."""
+    assert f"failed: {path}[0:16, 0:16, 5:6]: " in done.stderr
+    assert reason in done.stderr
+    assert f"1 of {SLABS} tasks failed" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert sorted(int(path.stem[-2:]) for path in out.glob("*.nii")) == [n for n in range(SLABS) if n != 5]
+    assert all(np.array_equal(load(out / f"in_00_00_{n:02}.nii"), values[:, :, n : n + 1]) for n in (0, 4, 6, 31))
+    assert no_part_left(out)

@@ -13,10 +13,10 @@ import pytest
 
 from hyperslab import driver, workloads
 from hyperslab.admission import WORKER_BASE_BYTES
-from hyperslab.driver import Options
 from hyperslab.errors import DoesNotFit
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
+from hyperslab.prepared import Options, prepare
 from hyperslab.testing import functions
 
 MIB = 2**20
@@ -71,7 +71,7 @@ def base_nbytes(tmp_path_factory: pytest.TempPathFactory) -> int:
 def check(pipeline: Pipeline, out: Path, base: int, rule: Rule | None = None, threads: int = 1) -> None:
     """Run it within MEMORY, and compare the memory that each worker came to use with the plan."""
     options = Options(workers=WORKERS, threads=threads, memory_bytes=MEMORY, rule=rule or Rule())
-    needs = driver.prepare(pipeline, options, out).needs
+    needs = prepare(pipeline, options, out).needs
     assert needs.bytes_peak * WORKERS * threads <= MEMORY
     result = driver.run(pipeline, options, out=out)
     shutil.rmtree(out)

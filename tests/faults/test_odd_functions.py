@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 import hyperslab as hs
-from hyperslab.errors import RunStopped
 from tests.faults.command import hyperslab, make_volume
 
 Block = np.ndarray[Any, Any]
@@ -117,14 +116,17 @@ def test_a_dtype_that_no_file_can_hold_is_refused_before_anything_runs(tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_fold_whose_module_a_worker_cannot_load_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_whose_module_a_worker_cannot_load_fails_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fold's merge travels by the name of its module, which exists in this process only."""
     module = ModuleType("only_here")
     exec("def merge(a, b):\n    return a + b\n", module.__dict__)
     monkeypatch.setitem(sys.modules, "only_here", module)
     fold = hs.Fold(lift=np.sum, merge=module.merge)
-    with pytest.raises(RunStopped, match=r"a worker cannot load the function: ModuleNotFoundError.*only_here"):
-        hs.run(hs.Pipeline(np.zeros((4, 4))).reduce(fold), out=tmp_path / "out", workers=2)
+    result = hs.run(hs.Pipeline(np.zeros((4, 4))).reduce(fold), out=tmp_path / "out", workers=2)
+    assert (result.state, result.value) == ("failed", None)
+    assert all("No module named 'only_here'" in failed.failure.message for failed in result.failures)
 
 
 def test_what_a_function_starts_ends_with_its_worker(tmp_path: Path) -> None:

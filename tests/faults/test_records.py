@@ -13,9 +13,9 @@ import pytest
 
 import hyperslab as hs
 from hyperslab import resume
-from hyperslab.driver import Options, prepare
 from hyperslab.errors import OutputBusy
 from hyperslab.journal import Tail
+from hyperslab.prepared import Options, prepare
 from hyperslab.rundir import RunDirectory
 from tests.faults.command import FUNCTIONS, SLABS, await_recorded, hyperslab, load, make_volume, running
 

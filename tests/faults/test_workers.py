@@ -13,8 +13,8 @@ import pytest
 
 from tests.faults.command import (
     FUNCTIONS,
-    SLABS,
     Running,
+    assert_failed_alone,
     await_recorded,
     hyperslab,
     load,
@@ -92,13 +92,7 @@ def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, deed: str) -> N
     )
     done = hyperslab(*arguments, "--partition", "slabs", "--retries", 0, "--task-timeout", 1, "--workers", 2)
     assert done.returncode == 1
-    assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: " in done.stderr
-    assert BY_DEED[deed] in done.stderr
-    assert f"1 of {SLABS} tasks failed" in done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert sorted(int(path.stem[-2:]) for path in out.glob("*.nii")) == [n for n in range(SLABS) if n != 5]
-    assert np.array_equal(load(out / "in_00_00_31.nii"), values[:, :, 31:])
-    assert no_part_left(out)
+    assert_failed_alone(done, tmp_path / "in.nii", out, values, BY_DEED[deed])
 
 
 def test_a_worker_that_dies_once_is_forgiven(tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ import pytest
 from hyperslab.report.gantt import LOST_COLOUR, MAX_BARS, gantt
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
+from hyperslab.report.slowest import short_label, slowest
 from hyperslab.report.summary import summarise
-from hyperslab.span import Span, Trace
+from hyperslab.report.verdict import judge
+from hyperslab.span import NO_TASK, Span, Trace
 
 S = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
@@ -32,6 +34,15 @@ def _trace() -> Trace:
     ]
     meta = {"start_ns": S, "ready_ns": 2 * S, "end_ns": 6 * S, "labels": [HOSTILE, "block 1"]}
     return Trace(spans, ["n/w0/t0", "n/w1/t0", "n/w2/t0"], meta=meta)
+
+
+PLAN: dict[str, Any] = {
+    "summary": {
+        "sources": {"source": {"kind": "independent", "files": 3, "first": f"/data/{HOSTILE}", "shape": [4, 5]}},
+        "steps": [{"function": f"module:{HOSTILE}", "params": {}}],
+        "end": {"format": "nii", "keep": "blocks"},
+    },
+}
 
 
 def _many(spans: int, slots: int) -> Trace:
@@ -83,8 +94,8 @@ class _Page(HTMLParser):
 
 
 def _written(path: Path, trace: Trace, failures: list[tuple[str, str]] | None = None) -> _Page:
-    facts = {"engine": "processes", HOSTILE: HOSTILE}
-    write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, failures or [])
+    facts, plan = {"engine": "processes", HOSTILE: HOSTILE}, PLAN | {"tasks": len(trace.meta["labels"])}
+    write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, failures or [], plan)
     return _Page(path.read_text(encoding="utf-8"))
 
 
@@ -114,29 +125,62 @@ def test_text_from_outside_stays_text(tmp_path: Path) -> None:
     page = _written(tmp_path / "report.html", _trace(), [(HOSTILE, HOSTILE)])
     assert "img" not in [tag for tag, _ in page.tags]
     assert page.text_of("h1") == [f"increment {HOSTILE}"]
-    assert page.text_of("title") == [f"increment {HOSTILE}"]
+    assert page.text_of("title")[0] == f"increment {HOSTILE}"
     assert page.text_of("th").count(HOSTILE) == 2, "one failed task, one fact"
     assert page.text_of("td").count(HOSTILE) == 2
-    data = [text for tag, text in page.texts if tag == "script" and text.startswith('{"target_id"')]
+    data = [text for tag, text in page.texts if tag == "script" and text.startswith('{"docs"')]
     assert len(data) == 1
     assert HOSTILE in json.dumps(json.loads(data[0])).replace('\\"', '"')
+    assert f"{HOSTILE}: map" in page.text_of("title"), "a box of the task graph"
 
 
-def test_the_page_answers_first_then_failures_numbers_chart_and_facts(tmp_path: Path) -> None:
-    page = _written(tmp_path / "report.html", _trace(), [("block 1", "the file is truncated")])
-    assert page.text_of("p")[0].startswith("Ran 2 tasks in 5.00 s on 3 slots.")
-    assert page.text_of("p")[0].endswith("1 task failed.")
-    assert page.text_of("h2") == ["1 failed task", "Numbers", "Every phase of every task", "Provenance"]
+def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(tmp_path: Path) -> None:
+    trace = _trace()
+    trace.meta |= {"max_rss": {"n/w0": 2_000_000, "n/w1": 9_000_000}}
+    trace.meta["run"] = {"engine": "processes", "workers": 2, "threads": 1, "memory_nbytes": 8_000_000}
+    page = _written(tmp_path / "report.html", trace, [("block 1", "the file is truncated")])
+    about, answer = page.text_of("p")[:2]
+    assert about.startswith("processes · 2 workers x 1 thread")
+    assert answer == judge(trace, summarise(trace)).paragraph
+    assert [heading for heading in page.text_of("h2") if heading != "What else was seen"] == [
+        "1 failed task",
+        "Every phase of every task",
+        "Running tasks",
+        "Throughput",
+        "Where the time went",
+        "Slowest tasks",
+        "Task graph",
+        "Memory",
+        "Provenance",
+    ]
     assert page.text_of("b")[:2] == ["5.00 s", "1.00 s"]
     assert "the file is truncated" in page.text_of("td")
     assert "per slot, ready to the end of its last phase, less its busy time" in page.text_of("td")
+    assert page.text_of("td").index("225 % of allowed") < page.text_of("td").index("50 % of allowed"), "largest first"
 
 
 def test_sections_without_content_are_absent(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_page(path, Trace([], []), summarise(Trace([], [])), "nothing", {}, [])
-    page = _Page(path.read_text(encoding="utf-8"))
-    assert page.text_of("h2") == ["Numbers", "Every phase of every task"]
+    charts = ["Every phase of every task", "Running tasks", "Throughput"]
+    assert _Page(path.read_text(encoding="utf-8")).text_of("h2") == [*charts, "Where the time went", "Provenance"]
+
+
+def test_a_run_that_was_stopped_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write_page(path, _trace(), summarise(_trace()), "increment", {"engine": "serial"}, [], state="cancelled")
+    assert _Page(path.read_text(encoding="utf-8")).text_of("p")[0] == "serial · cancelled before its end"
+
+
+def test_the_slowest_tasks_come_first_with_their_phases() -> None:
+    spans = [Span(i, 0, "n/w0/t0", "read", i * S, i * S + S // 10, 0, 0, 0) for i in range(20)]
+    spans.append(Span(7, 0, "n/w0/t0", "compute", 30 * S, 31 * S, 0, 0, 0))
+    spans.append(Span(NO_TASK, 0, "n/w0/t0", "merge", 40 * S, 90 * S, 0, 0, 0))
+    found = slowest(Trace(spans, ["n/w0/t0"], meta={"labels": [f"/a/b.h5::/d/e[{i}:{i + 1}]" for i in range(20)]}))
+    assert len(found) == 10
+    assert (found[0].task, found[0].busy_s, found[0].phases_s) == (7, 1.1, {"read": 0.1, "compute": 1.0})
+    assert found[0].times_usual == pytest.approx(11)
+    assert short_label(found[0].label) == "b.h5::/d/e[7:8]"
 
 
 def _drawn(trace: Trace) -> Any:
@@ -184,7 +228,7 @@ def test_hovering_names_the_task() -> None:
     from bokeh.models.tools import HoverTool
 
     hover = _drawn(_trace()).select_one({"type": HoverTool})
-    assert hover.formatters["@task"].args["labels"] == [HOSTILE, "block 1"]
+    assert list(hover.formatters["@task"].args["names"].data["label"]) == [HOSTILE, "block 1"]
     assert [label for label, _ in hover.tooltips][:4] == ["task", "attempt", "phase", "bytes"]
     assert len(hover.renderers) == 3
 
@@ -222,7 +266,7 @@ def test_task_names_that_would_bloat_the_page_are_left_out_and_said() -> None:
     trace = _trace()
     trace.meta["labels"] = ["x" * 600_000, "y" * 600_000]
     chart = _drawn(trace)
-    assert chart.select_one({"type": HoverTool}).formatters["@task"].args["labels"] == []
+    assert list(chart.select_one({"type": HoverTool}).formatters["@task"].args["names"].data["label"]) == []
     assert "Task names are left out" in chart.below[-1].text
 
 

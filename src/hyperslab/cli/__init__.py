@@ -17,6 +17,7 @@ from hyperslab.cli.cancel import cancel
 from hyperslab.cli.clean import clean
 from hyperslab.cli.doctor import doctor
 from hyperslab.cli.info import info
+from hyperslab.cli.report import report
 from hyperslab.cli.run import run
 from hyperslab.cli.status import status
 from hyperslab.cli.synth import synth
@@ -53,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (info, run, status, cancel, verify, clean, synth, doctor):
+for verb in (info, run, status, report, cancel, verify, clean, synth, doctor):
     app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(_interruptible(verb))
 
 

@@ -13,13 +13,13 @@ import typer
 
 from hyperslab import driver, workloads
 from hyperslab.engines import ENGINES
-from hyperslab.errors import HyperslabError
+from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine import Host, describe
 from hyperslab.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
-OPTIONAL = {"hdf5plugin": "codecs"}
+OPTIONAL = {"hdf5plugin": "codecs", "distributed": "dask", "dask-jobqueue": "dask", "pyspark": "spark"}
 
 
 def doctor() -> int:
@@ -53,6 +53,9 @@ def _works(engine: str) -> bool:
         with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-") as folder:
             pipeline = workloads.build("stats", Pipeline(values), {})
             result = driver.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")
+    except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
+        typer.echo(f"engine     {engine}: not here: {error}")
+        return True
     except HyperslabError as error:
         typer.echo(f"engine     {engine}: fails: {error}")
         return False

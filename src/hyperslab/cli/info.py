@@ -89,9 +89,8 @@ def _chunks(source: ArraySource) -> str:
         return "contiguous"
     if not source.chunk_shape:
         return "none"
-    by_axis = dict(zip(source.axes, source.chunk_shape, strict=True))
     number = f"{len(source.chunks)} of " if source.chunks is not None else ""
-    return number + "x".join(str(by_axis[axis]) for axis in range(source.ndim))
+    return number + "x".join(map(str, source.own_chunk_shape))
 
 
 def _scaling(scaling: Scaling | None) -> str:

@@ -13,12 +13,14 @@ from hyperslab import driver
 from hyperslab.admission import admit
 from hyperslab.cli.function import add_function
 from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
-from hyperslab.driver import Options, Prepared, Result
+from hyperslab.driver import Result
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
+from hyperslab.prepared import Options, Prepared, prepare
 from hyperslab.report.measures import render
 from hyperslab.report.progress import FAILURES_SHOWN, progress_for
+from hyperslab.report.verdict import judge
 from hyperslab.rundir import FOLDER
 from hyperslab.sources import SourceSet
 from hyperslab.units import show_bytes, show_count
@@ -40,11 +42,20 @@ def run(
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
-    engine: Annotated[str, Opt(help="serial, threads or processes.")] = "processes",
+    engine: Annotated[
+        str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
+    ] = "processes",
     workers: Annotated[
         int | None, Opt(help="Worker processes; by default one per processor this process may use.")
     ] = None,
     threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
+    connect: Annotated[
+        str,
+        Opt(
+            help="A cluster that runs already: tcp://HOST:PORT, tls://HOST:PORT or a scheduler file of Dask, a Spark "
+            "master; or slurm, for Dask workers as Slurm jobs."
+        ),
+    ] = "",
     block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
     blocks: Annotated[str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")] = None,
     partition: Annotated[str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.")] = None,
@@ -100,6 +111,7 @@ def run(
         engine=engine,
         workers=workers,
         threads=threads,
+        connect=connect,
         memory_bytes=parse_size("--memory", memory) if memory is not None else None,
         rule=parse_rule(block_shape, blocks, partition, axes_whole),
         granularity=granularity,  # type: ignore[arg-type]
@@ -109,7 +121,7 @@ def run(
         accept_changed_function=accept_changed_function,
     )
     if dry_run:
-        return _show_plan(driver.prepare(pipeline, options, out), out)
+        return _show_plan(prepare(pipeline, options, out), out)
     result = driver.run(pipeline, options, out=out, progress=progress_for(quiet))
     return _show_result(result, out, quiet)
 
@@ -175,6 +187,7 @@ def _show_result(result: Result, out: Path, quiet: bool) -> int:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
         typer.echo(render(result.summary))
+        typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
         typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {out / FOLDER}")
         typer.echo(f"report     {result.folder / 'report.html'}")

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
 
 from hyperslab.errors import MissingExtra, UsageError
+from hyperslab.journal import Merge
 from hyperslab.machine import Host
-from hyperslab.pipeline import Fold
-from hyperslab.span import Slot
+from hyperslab.shipment import Shipment
+from hyperslab.span import OwnTime, Slot
 from hyperslab.task import Outcome, StepFunction, Task
 
 Running = Generator[Outcome | None, None, None]
 "What an engine yields while it runs tasks; closing it early ends them."
 
 
+class Managed:
+    """An engine as a context manager."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+
 class Engine(Protocol):
     """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its contract."""
 
     name: str
+    own_record: str
+    "What it calls its own record of what it ran; empty for none."
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *failure: object) -> None: ...
@@ -29,7 +49,11 @@ class Engine(Protocol):
     def stop(self) -> None: ...
     def cancel(self) -> None: ...
     def slots(self) -> Sequence[Slot]: ...
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
+    def own_times(self) -> Sequence[OwnTime]:
+        """What the engine itself has recorded of what it ran, for a comparison with the trace."""
+        ...
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
         """Apply the steps to every task, in any order and place.
 
         Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
@@ -42,6 +66,10 @@ ENGINES: dict[str, tuple[str, str, str]] = {
     "serial": ("serial", "Serial", ""),
     "threads": ("threads", "Threads", ""),
     "processes": ("processes", "Processes", ""),
+    "dask-bag": ("dask_bag", "DaskBag", "dask"),
+    "dask-delayed": ("dask_delayed", "DaskDelayed", "dask"),
+    "dask-futures": ("dask_futures", "DaskFutures", "dask"),
+    "spark": ("spark", "Spark", "spark"),
 }
 "Name -> module, class, extra that installs what it needs ('': the base install does)."
 
@@ -59,6 +87,12 @@ class EngineOptions:
     host: str = "localhost"
     slot_cpus: int = 1
     "Processors a slot may use: what BLAS and OpenMP are told."
+    memory_bytes: int = 0
+    "For all slots together, as the user said; 0: not said."
+    connect: str = ""
+    "A cluster that runs already, instead of one of our own."
+    shipment: Shipment = field(default_factory=Shipment)
+    "The user's code, for workers that do not see it."
 
 
 def create(name: str, options: EngineOptions) -> Engine:
@@ -69,9 +103,23 @@ def create(name: str, options: EngineOptions) -> Engine:
     try:
         found = getattr(importlib.import_module(f"hyperslab.engines.{module}"), cls)
     except ImportError as error:
+        if (error.name or "hyperslab").startswith("hyperslab"):
+            raise  # our own fault, not a missing extra
         raise MissingExtra(f"--engine {name} needs {error.name}: pip install 'hyperslab[{extra}]'") from error
     engine: Engine = found(options)
     return engine
+
+
+def capacity(name: str, connect: str) -> tuple[int, int] | None:
+    """(workers, threads) of a cluster that runs already; None when it is to be made, or cannot be asked before."""
+    if not name.startswith(("dask", "spark")):
+        raise UsageError(f"--connect {connect}: is for Dask and Spark, not for --engine {name}")
+    if connect.startswith("spark://"):
+        importlib.import_module("hyperslab.engines.spark_session").require_master(connect)
+    if name == "spark" or connect == "slurm":
+        return None
+    found: tuple[int, int] = importlib.import_module("hyperslab.engines.dask_client").capacity(connect)
+    return found
 
 
 def default_workers(name: str, host: Host) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a worker process inherits: our environment and import path, its share of the processors, how it keeps memory.
+"""Starting a worker process, and what it inherits: environment, import path, its share of processors and memory.
 
 What is meant for the worker alone (import path, memory) is not passed on to the programs that functions start.
 """
@@ -6,7 +6,11 @@ What is meant for the worker alone (import path, memory) is not passed on to the
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from hyperslab.engines import EngineOptions
 
@@ -35,11 +39,22 @@ def environment(options: EngineOptions) -> dict[str, str]:
     return variables
 
 
-def command(fd: int) -> list[str]:
-    """The command that starts a worker on an inherited socket, with our import path."""
+def start(module: str, options: EngineOptions, log: Path) -> tuple[subprocess.Popen[bytes], Connection]:
+    """A process group that runs a module's `main`, and our end of the socket that it is given; it prints to the log."""
+    ours, theirs = socket.socketpair()
+    with theirs, open(log, "ab") as output:
+        process = subprocess.Popen(
+            _program(module, theirs.fileno()),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            pass_fds=[theirs.fileno()], start_new_session=True, env=environment(options),
+        )  # fmt: skip
+    return process, Connection(ours.detach())
+
+
+def _program(module: str, fd: int) -> list[str]:
+    """The command that runs a module's `main` on an inherited socket, with our import path."""
     path = [folder or os.getcwd() for folder in sys.path]
-    program = f"import sys; sys.path[:] = {path!r}; from hyperslab.engines.worker import main; main({fd})"
-    return [sys.executable, "-c", program]
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; from {module} import main; main({fd})"]
 
 
 def forget_memory_variables() -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import time
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.environment import command, environment
+from hyperslab.engines.environment import start
 from hyperslab.engines.worker import Begin, End
 from hyperslab.errors import RunStopped
 from hyperslab.span import LOST, Phase, Slot
@@ -39,14 +36,7 @@ class WorkerProcess:
         "True when it has no more to say in this round."
         self._ready = False
         self._task_ns = 0.0
-        ours, theirs = socket.socketpair()
-        with theirs, open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                command(theirs.fileno()),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[theirs.fileno()], start_new_session=True, env=environment(options),
-            )  # fmt: skip
-        self.connection = Connection(ours.detach())
+        self.process, self.connection = start("hyperslab.engines.worker", options, self.log)
 
     def await_ready(self) -> None:
         """Return when the worker listens.

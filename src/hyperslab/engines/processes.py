@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
-from typing import Self
 
 import cloudpickle
 
-from hyperslab.engines import EngineOptions, Running
+from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.engines.process import WorkerProcess
 from hyperslab.errors import RunStopped
-from hyperslab.journal import saved_tasks
-from hyperslab.pipeline import Fold
-from hyperslab.span import Slot
+from hyperslab.journal import Merge, saved_tasks
+from hyperslab.span import OwnTime, Slot
 from hyperslab.task import Failure, Outcome, StepFunction, Task
 
 POLL_S = 0.1
@@ -29,10 +27,11 @@ START_ATTEMPTS = 10
 "How often a worker is started again that something kills before it listens."
 
 
-class Processes:
+class Processes(Managed):
     """Runs tasks on `workers` processes with `threads` slots each."""
 
     name = "processes"
+    own_record = ""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -40,13 +39,6 @@ class Processes:
         self._started = 0
         self._round = 0
         self._futile = 0
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start all workers and wait until they listen. Raises RunStopped when one cannot start."""
@@ -68,9 +60,13 @@ class Processes:
         options = self._options
         return [Slot(options.host, w, t) for w in range(options.workers) for t in range(options.threads)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
+    def own_times(self) -> Sequence[OwnTime]:
+        """None: it keeps no record but the journal."""
+        return ()
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
         self._round += 1
-        payload = cloudpickle.dumps((tuple(steps), fold.merge if fold else None))
+        payload = cloudpickle.dumps((tuple(steps), merge))
         queue = deque(tasks)
         for number in self._processes:
             self._begin(number, payload)

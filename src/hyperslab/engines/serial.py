@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
-from hyperslab.engines import EngineOptions, Running
+from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.errors import UsageError
-from hyperslab.journal import SlotJournal
-from hyperslab.pipeline import Fold
-from hyperslab.span import Slot
+from hyperslab.journal import Merge, SlotJournal
+from hyperslab.span import OwnTime, Slot
 from hyperslab.task import StepFunction, Task
 
 
-class Serial:
+class Serial(Managed):
     """Runs tasks in the thread that asks for them."""
 
     name = "serial"
+    own_record = ""
 
     def __init__(self, options: EngineOptions) -> None:
         if options.workers * options.threads != 1:
@@ -27,13 +26,6 @@ class Serial:
             raise UsageError("--task-timeout needs --engine processes: this process cannot stop its own function")
         self._options = options
         self._rounds = 0
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Nothing to start."""
@@ -47,11 +39,13 @@ class Serial:
     def slots(self) -> Sequence[Slot]:
         return [Slot(self._options.host, 0, 0)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
+    def own_times(self) -> Sequence[OwnTime]:
+        """None: it keeps no record but the journal."""
+        return ()
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
         self._rounds += 1
-        journal = SlotJournal(
-            self._options.folder, str(self.slots()[0]), f"r{self._rounds}", fold.merge if fold else None
-        )
+        journal = SlotJournal(self._options.folder, str(self.slots()[0]), f"r{self._rounds}", merge)
         try:
             for task in tasks:
                 journal.run(task, steps)

@@ -6,15 +6,13 @@ import queue
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Self
 
 from threadpoolctl import threadpool_limits
 
-from hyperslab.engines import EngineOptions, Running
+from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.errors import UsageError
 from hyperslab.journal import Merge, SlotJournal
-from hyperslab.pipeline import Fold
-from hyperslab.span import Slot
+from hyperslab.span import OwnTime, Slot
 from hyperslab.task import StepFunction, Task
 
 POLL_S = 0.1
@@ -22,10 +20,11 @@ GRACE_S = 2.0
 "How long a cancelled run waits for tasks that are under way: a thread cannot be stopped from outside."
 
 
-class Threads:
+class Threads(Managed):
     """Runs tasks on `workers x threads` threads."""
 
     name = "threads"
+    own_record = ""
 
     def __init__(self, options: EngineOptions) -> None:
         if options.task_timeout_s is not None:
@@ -34,13 +33,6 @@ class Threads:
         self._rounds = 0
         self._stopping = threading.Event()
         self._limits: threadpool_limits | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Give BLAS and OpenMP pools that are loaded in this process a slot's share of the processors."""
@@ -59,14 +51,18 @@ class Threads:
     def slots(self) -> Sequence[Slot]:
         return [Slot(self._options.host, 0, t) for t in range(self._options.workers * self._options.threads)]
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], fold: Fold | None) -> Running:
+    def own_times(self) -> Sequence[OwnTime]:
+        """None: it keeps no record but the journal."""
+        return ()
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
         self._rounds += 1
         self._stopping.clear()
         waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
         for task in tasks:
             waiting.put(task)
         broken: list[BaseException] = []
-        arguments = (waiting, steps, fold.merge if fold else None, broken)
+        arguments = (waiting, steps, merge, broken)
         threads = [threading.Thread(target=self._serve, args=(slot, *arguments), daemon=True) for slot in self.slots()]
         for thread in threads:
             thread.start()

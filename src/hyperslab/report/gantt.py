@@ -13,42 +13,101 @@ from hyperslab.span import Span, Trace
 from hyperslab.units import show_seconds
 
 if TYPE_CHECKING:
+    from bokeh.models.sources import ColumnDataSource
     from bokeh.models.tools import HoverTool
     from bokeh.plotting import figure
 
 # The colour-blind safe palette of Okabe and Ito (2008), https://jfly.uni-koeln.de/color/
-COLOURS = {"open": "#56b4e9", "read": "#0072b2", "compute": "#e69f00", "write": "#009e73", "transfer": "#cc79a7"}
-OTHER_COLOURS = ("#f0e442", "#8c6d46", "#7f7f7f")
+COLOURS = {
+    "open": "#56b4e9",
+    "read": "#0072b2",
+    "compute": "#e69f00",
+    "write": "#009e73",
+    "merge": "#cc79a7",
+    "transfer": "#8c6d46",
+}
+OTHER_COLOUR = COLOURS["merge"]
+"Of all kinds but reading, computing and writing, together."
+OTHER_COLOURS = ("#f0e442", "#7f7f7f")
 LOST_COLOUR = "#d55e00"
+_LOST_EDGE = {
+    "line_color": LOST_COLOUR, "line_width": 1.5, "hatch_pattern": "/", "hatch_color": LOST_COLOUR,
+    "hatch_scale": 9.0, "hatch_weight": 2.5,
+}  # fmt: skip
 STARTUP_COLOUR = "#e9ebee"
 SHORT_COLOUR = "#c9ced6"
 FONT = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 
 MAX_BARS = 100_000
 "Bars that a browser draws and a page holds (53 bytes each) without trouble."
+LEGEND_COLUMNS = 5
+"Names of kinds side by side: as many as a phone has room for."
 MAX_SHADES = 20_000
 MAX_LABEL_CHARACTERS = 1_000_000
 
-_TASK_JS = "return labels[value] === undefined ? String(value) : `${value}: ${labels[value]}`"
+_TASK_JS = """
+if (value < 0) return "none: work of the engine for many"
+const label = names.data.label[value]
+return label === undefined ? String(value) : `${value}: ${label}`
+"""
 _BYTES_JS = """
 let size = value, prefix = 0
 while (size >= 999.5 && prefix < 6) { size /= 1000; prefix += 1 }
 return (prefix == 0 ? String(size) : size.toPrecision(3)) + " " + ["", "k", "M", "G", "T", "P", "E"][prefix] + "B"
 """
+_SECONDS_JS = 'return `${String(Number(tick.toPrecision(9))).replace("-", "\u2212")} s`'
 _MS_JS = 'return isNaN(value) ? "unknown" : `${value < 100 ? value.toPrecision(3) : Math.round(value)} ms`'
+
+
+FADED = 0.15
+"Opacity of the bars of all other blocks while one is picked."
+
+# A click picks the nearest bar within 4 pixels of the pointer: at first sight most bars of a long run are thinner.
+_PICK_JS = """
+const lane = Math.round(cb_obj.y), x = cb_obj.x
+const reach = 4 * Math.abs(chart.x_range.end - chart.x_range.start) / chart.inner_width
+let task = null, nearest = reach
+for (const bar of Math.abs(cb_obj.y - lane) <= 0.36 ? bars : []) {
+  const {lane: lanes, left, right, task: tasks} = bar.data_source.data
+  for (let i = 0; bar.visible && i < left.length; i++) {
+    if (lanes[i] != lane) continue
+    const distance = Math.max(left[i] - x, x - right[i], 0)
+    if (distance < nearest || (distance == 0 && nearest == 0)) { task = tasks[i]; nearest = distance }
+  }
+}
+const label = names.data.label
+const block = (task) => label[task] === undefined ? task : label[task]
+const picked = task === null ? null : block(task)
+const said = []
+for (const bar of bars) {
+  const {task: tasks, duration_ms} = bar.data_source.data
+  const indices = []
+  let total_ms = 0
+  for (let i = 0; picked !== null && i < tasks.length; i++) {
+    if (block(tasks[i]) === picked) { indices.push(i); total_ms += duration_ms[i] }
+  }
+  bar.muted = picked !== null && indices.length == 0
+  bar.data_source.selected.indices = indices
+  if (indices.length) said.push(`${bar.name} ${total_ms < 100 ? total_ms.toPrecision(3) : Math.round(total_ms)} ms`)
+}
+const line = document.getElementById("picked")
+const name = typeof picked == "number" ? `task ${picked}` : picked
+if (line) line.textContent = picked === null ? "" : `${name}: ${said.join(", ")}`
+"""
 
 
 def gantt(trace: Trace) -> figure:
     """Draw a trace as a Bokeh figure; seconds count from the moment the engine was ready.
 
-    Start-up is the grey band before zero, bars of lost attempts are hatched. Of `trace.meta` it reads what `window`
-    reads and `labels`, the names of the tasks by their number. Of more than 100,000 spans the longest are drawn, the
-    others shade the time they cover, and a line below the chart says so.
+    Start-up is the grey band before zero, bars of lost attempts are hatched. A click on a bar fades those of all other
+    blocks and names its block in the page's element `picked`, where there is one; a click elsewhere ends that.
+    Of `trace.meta` it reads what `window` reads and `labels`, the names of the tasks by their number. Of more than
+    100,000 spans the longest are drawn, the others shade the time they cover, and a line below the chart says so.
     """
     by_slot, when = lanes(trace), window(trace)
     labels = list(trace.meta.get("labels", []))
     labelled = sum(len(str(label)) for label in labels) <= MAX_LABEL_CHARACTERS
-    chart = _empty_chart(list(by_slot), when)
+    chart = _empty_chart(list(by_slot), when, side_margin(trace))
     rows = [(lane, span) for lane, spans in enumerate(by_slot.values()) for span in spans]
     notes = [] if labelled else ["Task names are left out: they would make the page too large."]
     if len(rows) > MAX_BARS:
@@ -60,10 +119,14 @@ def gantt(trace: Trace) -> figure:
     return chart
 
 
-def _empty_chart(slots: Sequence[str], when: Window) -> figure:
+def side_margin(trace: Trace) -> int:
+    """Pixels left of a chart that hold the longest name of a slot, so that charts below it line up."""
+    return 34 + 7 * max((len(slot) for slot in lanes(trace)), default=0)
+
+
+def _empty_chart(slots: Sequence[str], when: Window, left_margin: int) -> figure:
     from bokeh.core.validation import silence
     from bokeh.core.validation.warnings import MISSING_RENDERERS
-    from bokeh.models.annotations import BoxAnnotation
     from bokeh.models.ranges import Range1d
     from bokeh.plotting import figure
 
@@ -81,15 +144,26 @@ def _empty_chart(slots: Sequence[str], when: Window) -> figure:
         toolbar_location="below",
         active_scroll=None,
         active_drag="xbox_zoom",
-        x_axis_label="seconds since the engine was ready",
+        min_border_left=left_margin,
+        min_border_right=12,
     )
+    add_startup(chart, when)
+    _name_lanes(chart, slots)
+    style(chart)
+    return chart
+
+
+def add_startup(chart: figure, when: Window) -> None:
+    """The time before the engine was ready as a grey band."""
+    from bokeh.models.annotations import BoxAnnotation
+
+    startup_s = (when.ready_ns - when.start_ns) / 1e9
     if startup_s > 0:
         chart.add_layout(
-            BoxAnnotation(left=-startup_s, right=0, fill_color=STARTUP_COLOUR, fill_alpha=1, level="underlay")
+            BoxAnnotation(
+                left=-startup_s, right=0, fill_color=STARTUP_COLOUR, fill_alpha=1, line_color=None, level="underlay"
+            )
         )
-    _name_lanes(chart, slots)
-    _style(chart)
-    return chart
 
 
 def _name_lanes(chart: figure, slots: Sequence[str]) -> None:
@@ -100,7 +174,11 @@ def _name_lanes(chart: figure, slots: Sequence[str]) -> None:
     chart.yaxis.major_label_overrides = {lane: slots[lane] for lane in ticks}
 
 
-def _style(chart: figure) -> None:
+def style(chart: figure) -> None:
+    """Quiet lines, the page's letters and seconds along the time axis, alike in every chart."""
+    from bokeh.models.formatters import CustomJSTickFormatter
+
+    chart.xaxis.formatter = CustomJSTickFormatter(code=_SECONDS_JS)
     chart.toolbar.logo = None
     chart.outline_line_color = None
     chart.ygrid.visible = False
@@ -125,16 +203,18 @@ def _draw_bars(chart: figure, rows: Sequence[tuple[int, Span]], when: Window, la
     legend: dict[str, list[Any]] = {}
     for look in _looks(sorted({(span.kind, span.lost) for _, span in rows}, key=_reading_order)):
         chosen = [row for row in rows if (row[1].kind, row[1].lost) == (look.kind, look.lost)]
-        edge = {"line_color": LOST_COLOUR, "hatch_pattern": "/", "hatch_color": LOST_COLOUR, "hatch_scale": 8.0}
-        style = edge if look.lost else {"line_color": None}
+        edge = _LOST_EDGE if look.lost else {"line_color": None}
         bar = chart.hbar(
             y="lane", left="left", right="right", height=0.72, fill_color=look.colour,
-            source=ColumnDataSource(_columns(chosen, when)), name=look.name, hover_fill_alpha=0.75, **style,
+            source=ColumnDataSource(_columns(chosen, when)), name=look.name, hover_fill_alpha=0.75,
+            nonselection_alpha=FADED, muted_alpha=FADED, **edge,
         )  # fmt: skip
         bars.append(bar)
         legend.setdefault("lost attempt" if look.lost else look.kind, []).append(bar)
     if bars:
-        chart.add_tools(_hover(bars, labels))
+        names = ColumnDataSource({"label": [str(label) for label in labels]}, name="names")
+        chart.add_tools(_hover(bars, names))
+        _pick_on_click(chart, bars, names)
         _add_legend(chart, legend)
 
 
@@ -182,7 +262,7 @@ def _columns(rows: Sequence[tuple[int, Span]], when: Window) -> dict[str, Any]:
     }
 
 
-def _hover(bars: Sequence[Any], labels: Sequence[str]) -> HoverTool:
+def _hover(bars: Sequence[Any], names: ColumnDataSource) -> HoverTool:
     from bokeh.models.tools import CustomJSHover, HoverTool
 
     milliseconds = CustomJSHover(code=_MS_JS)
@@ -199,7 +279,7 @@ def _hover(bars: Sequence[Any], labels: Sequence[str]) -> HoverTool:
             ("run-queue wait", "@runq_ms{custom}"),
         ],
         formatters={
-            "@task": CustomJSHover(args={"labels": [str(label) for label in labels]}, code=_TASK_JS),
+            "@task": CustomJSHover(args={"names": names}, code=_TASK_JS),
             "@nbytes": CustomJSHover(code=_BYTES_JS),
             "@duration_ms": milliseconds,
             "@cpu_ms": milliseconds,
@@ -208,16 +288,24 @@ def _hover(bars: Sequence[Any], labels: Sequence[str]) -> HoverTool:
     )
 
 
+def _pick_on_click(chart: figure, bars: Sequence[Any], names: ColumnDataSource) -> None:
+    from bokeh.models.callbacks import CustomJS
+
+    chart.js_on_event("tap", CustomJS(args={"chart": chart, "bars": list(bars), "names": names}, code=_PICK_JS))
+
+
 def _add_legend(chart: figure, entries: dict[str, list[Any]]) -> None:
     from bokeh.models.annotations import Legend
 
     legend = Legend(
         items=list(entries.items()),
         orientation="horizontal",
+        ncols=min(len(entries), LEGEND_COLUMNS),
         click_policy="hide",
         border_line_color=None,
-        spacing=14,
-        margin=8,
+        label_standoff=4,
+        spacing=10,
+        margin=0,
     )
     legend.label_text_font = FONT
     legend.label_text_font_size = "12px"

@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file with the answer first, then failures, numbers, Gantt chart and provenance."""
+"""The page of a run: one HTML file with the answer first, then failures, charts, numbers, task graph and provenance."""
 
 from __future__ import annotations
 
@@ -6,53 +6,109 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hyperslab.report.gantt import COLOURS, FONT, OTHER_COLOURS, SHORT_COLOUR, STARTUP_COLOUR, gantt
-from hyperslab.report.measures import headline, measures, split
+from hyperslab.report.circumstances import circumstances, started
+from hyperslab.report.curves import device_words, running_chart, throughput_chart
+from hyperslab.report.gantt import COLOURS, FONT, LOST_COLOUR, OTHER_COLOUR, SHORT_COLOUR, STARTUP_COLOUR, gantt
+from hyperslab.report.graph import graph_svg
+from hyperslab.report.measures import measures, split
+from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
 from hyperslab.report.textfile import replace_text
+from hyperslab.report.verdict import Verdict, judge
 from hyperslab.span import Trace
-from hyperslab.units import show_count, show_rate, show_seconds, show_share
+from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
-PART_COLOURS = COLOURS | {"other": OTHER_COLOURS[0], "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
+if TYPE_CHECKING:
+    from bokeh.plotting import figure
+
+PART_COLOURS = COLOURS | {"other": OTHER_COLOUR, "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
+WORKERS_SHOWN = 24
 
 # The page may run its own scripts and load nothing: a browser enforces what the tests check.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 
-CHART_HINT = (
-    "One lane per slot. Drag to zoom, click a legend entry to hide its bars. "
-    "Hatched: lost attempts. Grey before zero: engine start-up."
+GANTT_HINT = (
+    "One lane per slot, used or not. Click a bar to see all phases of its block, drag to zoom, click a name in the "
+    "legend to hide its bars. Hatched: lost attempts. Time counts from when the engine was ready; grey: its start-up."
 )
-CHART_START = "Bokeh.embed.embed_item(JSON.parse(document.getElementById('gantt-data').textContent), 'gantt')"
+GRAPH_HINT = (
+    "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is its own operator; "
+    "the engine may join them again."
+)
+# Charts that take no drags do not keep a finger from moving the page.
+CHARTS_START = """
+(() => {
+  const {docs, items} = JSON.parse(document.getElementById("charts-data").textContent)
+  Bokeh.embed.embed_items(docs, items)
+  if (!matchMedia("(pointer: coarse)").matches) return
+  const calm = () => Bokeh.documents.forEach((doc) => doc.roots().forEach((chart) => chart.toolbar.tools.forEach(
+    (tool) => { if ("dimensions" in tool.properties) tool.active = false })))
+  const drawn = () => Bokeh.documents.length && Bokeh.documents.every((doc) => doc.is_idle)
+  const wait = () => drawn() ? calm() : setTimeout(wait, 50)
+  wait()
+})()
+"""
 
 STYLE = """
 :root { color-scheme: light }
 * { box-sizing: border-box }
 body { margin: 0; background: #f6f7f9; color: #1d2330; font: 15px/1.55 FONT }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 28px 64px }
-h1 { margin: 0 0 6px; font-size: 26px; line-height: 1.25; letter-spacing: -0.01em; overflow-wrap: anywhere }
+h1 { margin: 0; font-size: 26px; line-height: 1.25; letter-spacing: -0.01em; overflow-wrap: anywhere }
 h1, h2 { font-weight: 650 }
-h2 { margin: 0 0 14px; font-size: 17px }
-.answer { margin: 0 0 24px; font-size: 17px; color: #4a5160 }
+h2 { margin: 0 0 12px; font-size: 17px }
+h2 + .hint { margin-top: -8px }
+.about { margin: 4px 0 20px; color: #5b6475; font-size: 14px; overflow-wrap: anywhere }
+.answer { margin: 0 0 22px; font-size: 18px; line-height: 1.5; overflow-wrap: anywhere }
 section { margin: 0 0 20px; padding: 22px 24px; background: #fff; border: 1px solid #e6e9ed; border-radius: 10px }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 20px; margin-bottom: 22px }
-.tiles b { display: block; font-size: 25px; line-height: 1.3; font-weight: 650; white-space: nowrap }
-.tiles span, .key, .hint { color: #667085; font-size: 13px }
+section h2:not(:first-child) { margin-top: 22px }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 16px 20px }
+.tiles b { display: block; font-size: 24px; line-height: 1.3; font-weight: 650; white-space: nowrap }
+.tiles span, .key, .hint { color: #5b6475; font-size: 13px }
 .bar { display: flex; height: 22px; border-radius: 5px; overflow: hidden; background: #e9ebee }
-.key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin-top: 10px }
+.key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 10px 0 18px }
 .key i { display: inline-block; width: 11px; height: 11px; margin-right: 7px; border-radius: 3px }
 .hint { margin: 0 0 12px }
+.picked { min-height: 21px; margin: 6px 0 0; font-size: 13px; font-weight: 600; overflow-wrap: anywhere }
 .failures { border-color: #efb8a0; background: #fff8f5 }
-.failures h2 { color: #a83c00 }
+.failures h2, .warning { color: #a83c00 }
+.failures th { min-width: 110px; overflow-wrap: anywhere }
 .scroll { overflow: auto; max-height: 420px }
+.wide { overflow-x: auto }
 table { width: 100%; border-collapse: collapse }
 th, td { padding: 5px 18px 5px 0; border-top: 1px solid #eceef1; text-align: left; vertical-align: top }
 tr:first-child > * { border-top: 0 }
-th { white-space: nowrap; font-weight: 400 }
+th { font-weight: 400 }
+.numbers th { white-space: nowrap }
+#gantt, #running, #throughput { --outline-width: 0 }
+thead th { color: #5b6475; font-size: 13px; white-space: nowrap }
+tbody tr:first-child > * { border-top: 1px solid #eceef1 }
 td.value { white-space: nowrap; font-weight: 600; font-variant-numeric: tabular-nums }
-td.definition { width: 100%; color: #667085 }
+td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
+td.definition { width: 100%; color: #5b6475 }
 td.text { width: 100%; overflow-wrap: anywhere; white-space: pre-wrap }
-.facts th { color: #667085 }
+td.task { min-width: 190px; overflow-wrap: anywhere }
+td .bar { width: 150px; height: 12px; margin-top: 6px; border-radius: 3px }
+.memory td { vertical-align: middle; white-space: nowrap }
+.memory td:nth-child(2) { width: 100% }
+.memory td .bar { width: 100%; min-width: 90px; margin: 0 }
+.facts th { color: #5b6475; min-width: 120px }
+svg { display: block; font-family: FONT }
+@media (max-width: 640px) {
+  body { font-size: 14px }
+  main { padding: 24px 10px 40px }
+  section { padding: 16px 14px }
+  h1 { font-size: 21px }
+  .answer { font-size: 16px }
+  .tiles { grid-template-columns: repeat(2, 1fr) }
+  .tiles b { font-size: 20px }
+  .numbers td.definition, .memory td.number { display: none }
+  .facts table, .facts tbody, .facts tr, .facts th, .facts td { display: block; padding-right: 0 }
+  .facts td { border: 0; padding-top: 0 }
+}
+@media print { body { background: #fff } section { break-inside: avoid } .scroll { max-height: none } }
 """.replace("FONT", FONT)
 
 
@@ -63,36 +119,56 @@ def write_page(
     title: str,
     facts: Mapping[str, str],
     failures: Sequence[tuple[str, str]],
+    plan: Mapping[str, Any] | None = None,
+    state: str = "done",
 ) -> None:
     """Write the report of a run as one self-contained file that needs no network; it appears whole or not at all.
 
-    `facts` are the run's provenance by name, `failures` the label and the reason of every failed task.
+    `facts` are the run's provenance by name, `failures` the label and the reason of every failed task, `plan` what the
+    submission's plan.json holds, for the task graph, and `state` how the run ended.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="answer">{escape(_answer(summary, len(failures)))}</p>',
-        _overview(summary),
+        f'<p class="about">{escape(about(trace, facts, state))}</p>',
+        _answer(trace, summary),
         _failures(failures),
-        _numbers(summary),
-        _chart(trace),
-        _facts(facts),
+        _charts(trace),
+        _totals(summary),
+        _slowest(trace),
+        _graph(plan, trace),
+        _memory(trace, summary),
+        _facts({**facts, **circumstances(trace)}),
     ]
+    replace_text(path, document(title, sections))
+
+
+def document(title: str, sections: Sequence[str], style: str = "") -> str:
+    """A whole page in the style of the reports, with rules of its own in `style`; empty sections are left out."""
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>",
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>",
         *(section for section in sections if section),
         "</main>\n</body>\n</html>\n",
     ]
-    replace_text(path, "\n".join(page))
+    return "\n".join(page)
 
 
-def _answer(summary: Summary, failed: int) -> str:
-    return headline(summary) + (f" {show_count(failed, 'task')} failed." if failed else "")
+def about(trace: Trace, facts: Mapping[str, str], state: str) -> str:
+    """Engine, time and how it ended, in one line."""
+    run = trace.meta.get("run", {})
+    engine = run.get("engine") or facts.get("engine", "")
+    slots = ""
+    if run.get("workers"):
+        slots = f"{show_count(run['workers'], 'worker')} x {show_count(run['threads'], 'thread')}"
+    ended = {"done": "", "failed": "some tasks failed"}.get(state, f"{state} before its end")
+    return " · ".join(part for part in (engine, slots, started(trace), ended) if part)
 
 
-def _overview(summary: Summary) -> str:
+def _answer(trace: Trace, summary: Summary) -> str:
+    """The verdict, then the numbers that everybody asks for first."""
+    verdict = judge(trace, summary)
     tiles = {
         "makespan": show_seconds(summary.makespan_s),
         "start-up in it": show_seconds(summary.startup_s),
@@ -101,21 +177,21 @@ def _overview(summary: Summary) -> str:
         "utilisation": show_share(summary.utilisation),
     }
     cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles.items())
-    return f'<section>\n<div class="tiles">{cells}</div>\n{_time_bar(summary)}\n</section>'
-
-
-def _time_bar(summary: Summary) -> str:
-    """The slots' time as one bar divided into its parts."""
-    parts = [part for part in split(summary) if part.seconds > 0]
-    total = sum(part.seconds for part in parts)
-    if not total:
-        return ""
-    share = {part.label: part.seconds / total for part in parts}
-    pieces = "".join(f'<div style="width:{100 * s:.3f}%;background:{PART_COLOURS[p]}"></div>' for p, s in share.items())
-    key = "".join(
-        f'<span><i style="background:{PART_COLOURS[p]}"></i>{p} {show_share(s)}</span>' for p, s in share.items()
+    return (
+        f'<section>\n<p class="answer">{escape(verdict.paragraph)}</p>\n<div class="tiles">{cells}</div>\n'
+        f"{_findings(verdict)}</section>"
     )
-    return f'<div class="bar">{pieces}</div>\n<div class="key">{key}</div>'
+
+
+def _findings(verdict: Verdict) -> str:
+    """What the paragraph leaves out."""
+    left = [finding for finding in verdict.findings if finding.text not in verdict.paragraph]
+    rows = "".join(
+        f'<tr><td class="number">{show_share(f.share) if f.share else ""}</td>'
+        f'<td class="text">{escape(f.text)}</td></tr>\n'
+        for f in left
+    )
+    return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n" if left else ""
 
 
 def _failures(failures: Sequence[tuple[str, str]]) -> str:
@@ -126,27 +202,124 @@ def _failures(failures: Sequence[tuple[str, str]]) -> str:
     return f'<section class="failures">\n<h2>{show_count(len(failures), "failed task")}</h2>\n{table}\n</section>'
 
 
-def _numbers(summary: Summary) -> str:
+def _charts(trace: Trace) -> str:
+    """The charts over time with their library, all inside the page; zooming into one zooms all."""
+    chart = gantt(trace)
+    charts = {"gantt": chart, "running": running_chart(trace, chart), "throughput": throughput_chart(trace, chart)}
+    device = device_words(trace)
+    line = f"dashed: what the device can do, {device}" if device else "give --bandwidth to see what the device can do"
+    return (
+        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{GANTT_HINT}</p>\n'
+        '<div id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n'
+        '<h2>Running tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n'
+        '<div id="running"></div>\n'
+        f'<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all slots together; {escape(line)}.</p>\n'
+        f'<div id="throughput"></div>\n{_embedded(charts)}\n</section>'
+    )
+
+
+def _embedded(charts: Mapping[str, figure]) -> str:
+    """Library, data and start of charts by the id of their place; `<` is escaped so that no label can end a script."""
+    from bokeh.document import Document
+    from bokeh.resources import Resources
+
+    document = Document()
+    for chart in charts.values():
+        document.add_root(chart)
+    places = {chart.id: place for place, chart in charts.items()}
+    item = {"docid": "charts", "roots": places, "root_ids": list(places)}
+    docs = {"charts": document.to_json(deferred=False)}
+    data = json.dumps({"docs": docs, "items": [item]}, allow_nan=False, separators=(",", ":"))
+    data = data.replace("<", "\\u003c")
+    library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
+    return (
+        f'{library}\n<script type="application/json" id="charts-data">{data}</script>\n<script>{CHARTS_START}</script>'
+    )
+
+
+def _bar(parts: Mapping[str, float]) -> str:
+    """Parts of one, by the name of what they are, as a divided bar."""
+    pieces = "".join(f'<div style="width:{100 * s:.3f}%;background:{PART_COLOURS[p]}"></div>' for p, s in parts.items())
+    return f'<div class="bar">{pieces}</div>'
+
+
+def _totals(summary: Summary) -> str:
+    """The slots' time as one bar divided into its parts, then every number with its definition."""
+    parts = [part for part in split(summary) if part.seconds > 0]
+    total = sum(part.seconds for part in parts)
+    shares = {part.label: part.seconds / total for part in parts}
+    key = "".join(
+        f'<span><i style="background:{PART_COLOURS[p]}"></i>{p} {show_share(s)}</span>' for p, s in shares.items()
+    )
+    bar = f'{_bar(shares)}\n<div class="key">{key}</div>\n' if shares else ""
     rows = "".join(
         f'<tr><th>{escape(m.label)}</th><td class="value">{escape(m.value)}</td>'
         f'<td class="definition">{escape(m.definition)}</td></tr>\n'
         for m in measures(summary)
     )
-    return f"<section>\n<h2>Numbers</h2>\n<table>\n{rows}</table>\n</section>"
+    return f'<section class="numbers">\n<h2>Where the time went</h2>\n{bar}<table>\n{rows}</table>\n</section>'
 
 
-def _chart(trace: Trace) -> str:
-    """The Gantt chart with its library, both inside the page; `<` is escaped so that no label can end the script."""
-    from bokeh.embed import json_item
-    from bokeh.resources import Resources
-
-    chart = json.dumps(json_item(gantt(trace)), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
+def _slowest(trace: Trace) -> str:
+    attempts = slowest(trace)
+    if not attempts:
+        return ""
+    longest = attempts[0].busy_s
+    rows = "".join(_slow_row(attempt, longest) for attempt in attempts)
+    heads = "".join(f"<th>{name}</th>" for name in ("task", "time", "of the median", "read, compute, write", "slot"))
     return (
-        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{CHART_HINT}</p>\n'
-        f'<div id="gantt"></div>\n{library}\n<script type="application/json" id="gantt-data">{chart}</script>\n'
-        f"<script>{CHART_START}</script>"
-        "\n</section>"
+        f'<section>\n<h2>Slowest tasks</h2>\n<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n'
+        f"<tbody>\n{rows}</tbody></table></div>\n</section>"
+    )
+
+
+def _slow_row(attempt: Attempt, longest_s: float) -> str:
+    name = short_label(attempt.label) or f"task {attempt.task}"
+    lost = f' <span class="warning">attempt {attempt.number}, lost</span>' if attempt.lost else ""
+    scale = max(longest_s, sum(attempt.phases_s.values()))
+    shares = {phase: seconds / scale for phase, seconds in attempt.phases_s.items()} if scale else {}
+    return (
+        f'<tr><td class="task" title="{escape(attempt.label)}">{escape(name)}{lost}</td>'
+        f'<td class="value">{show_seconds(attempt.busy_s)}</td>'
+        f'<td class="number">{attempt.times_usual:.2f} x</td><td>{_bar(shares)}</td>'
+        f'<td class="number">{escape(attempt.slot)}</td></tr>\n'
+    )
+
+
+def _graph(plan: Mapping[str, Any] | None, trace: Trace) -> str:
+    if not plan:
+        return ""
+    return (
+        f'<section>\n<h2>Task graph</h2>\n<p class="hint">{GRAPH_HINT}</p>\n'
+        f'<div class="wide">{graph_svg(plan, trace)}</div>\n</section>'
+    )
+
+
+def _memory(trace: Trace, summary: Summary) -> str:
+    """Peak memory of the workers, largest first, against what each of them was allowed."""
+    peaks = sorted(summary.max_rss_nbytes.items(), key=lambda item: -item[1])
+    if not peaks:
+        return ""
+    run = trace.meta.get("run", {})
+    allowed = run["memory_nbytes"] / run["workers"] if run.get("memory_nbytes") and run.get("workers") else None
+    scale = max(allowed or 0, peaks[0][1])
+    rows = "".join(_memory_row(worker, nbytes, scale, allowed) for worker, nbytes in peaks[:WORKERS_SHOWN])
+    hint = "Largest resident set of each worker, Python and its libraries included"
+    hint += f"; allowed: {show_bytes(allowed)} per worker." if allowed else "."
+    more = f" The {WORKERS_SHOWN} largest of {len(peaks)} workers." if len(peaks) > WORKERS_SHOWN else ""
+    return (
+        f'<section class="memory">\n<h2>Memory</h2>\n<p class="hint">{hint}{more}</p>\n'
+        f"<table>\n{rows}</table>\n</section>"
+    )
+
+
+def _memory_row(worker: str, nbytes: int, scale: float, allowed: float | None) -> str:
+    colour = COLOURS["read"] if allowed is None or nbytes <= allowed else LOST_COLOUR
+    share = f"{show_share(nbytes / allowed)} of allowed" if allowed else ""
+    return (
+        f'<tr><th>{escape(worker)}</th><td><div class="bar">'
+        f'<div style="width:{100 * nbytes / scale:.3f}%;background:{colour}"></div></div></td>'
+        f'<td class="value">{show_bytes(nbytes)}</td><td class="number">{share}</td></tr>\n'
     )
 
 

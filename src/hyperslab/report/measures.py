@@ -74,7 +74,7 @@ def _slot_time_s(summary: Summary) -> float:
 def _makespan(s: Summary) -> list[Measure]:
     lost = f"attempts that did not become a result; they took {show_seconds(s.lost_s)}"
     return [
-        Measure("makespan", show_seconds(s.makespan_s), "from the start of the run to its end, start-up included"),
+        Measure("makespan", show_seconds(s.makespan_s), "from start to end, the engine's start included, its stop not"),
         Measure("start-up", show_seconds(s.startup_s), "until the engine could run tasks"),
         Measure("without start-up", show_seconds(s.makespan_without_startup_s), "makespan less start-up"),
         Measure("tasks", f"{s.tasks:,}", "pieces of work of which at least one attempt was traced"),

@@ -46,8 +46,8 @@ def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: 
     steps = _outline(edge, _heights(count, log))
     body = [
         f'<text x="{LEFT}" y="24" font-size="15" font-weight="600" fill="#1d2330">{escape(title)}</text>',
-        *(_horizontal(tick) for tick in (_count_ticks(count) if log else _linear_ticks(0.0, _top(count)))),
-        *(_vertical(tick) for tick in _linear_ticks(float(edge[0]), float(edge[-1]))),
+        *(_horizontal(tick) for tick in (_count_ticks(count) if log else linear_ticks(0.0, _top(count)))),
+        *(_vertical(tick) for tick in linear_ticks(float(edge[0]), float(edge[-1]))),
         f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1" stroke-linejoin="round"/>',
         f'<text x="{LEFT}" y="{HEIGHT - 14}" fill="{TEXT}">{escape(caption)}</text>',
     ]
@@ -108,7 +108,7 @@ def _outline(edge: Floats, height: Floats) -> str:
     return f"M{x[0]:.1f} {HEIGHT - BOTTOM}" + "".join(steps) + f"V{HEIGHT - BOTTOM}Z"
 
 
-def _linear_ticks(low: float, high: float) -> Sequence[Tick]:
+def linear_ticks(low: float, high: float) -> Sequence[Tick]:
     """Round numbers 1, 2 or 5 times a power of ten apart, at most eight of them."""
     rough = (high - low) / 8
     power = 10.0 ** np.floor(np.log10(rough))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.report.textfile import replace_text
-from hyperslab.span import LOST, Span, Trace
+from hyperslab.span import LOST, NO_TASK, Span, Trace
 
 SUMMARY_VERSION = 1
 PHASE_OF_KIND = {"open": "read", "read": "read", "compute": "compute", "write": "write"}
@@ -134,7 +134,7 @@ def summarise(trace: Trace) -> Summary:
     """
     by_slot, when, meta = lanes(trace), window(trace), trace.meta
     run_s = (when.end_ns - when.ready_ns) / 1e9
-    attempts = {(s.task, s.attempt) for s in trace.spans}
+    attempts = {(s.task, s.attempt) for s in trace.spans if s.task != NO_TASK}
     return Summary(
         origin=trace.origin,
         makespan_s=(when.end_ns - when.start_ns) / 1e9,
@@ -158,7 +158,7 @@ def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:
     busy: dict[str, int] = {}
     lost = overhead = idle = 0
     for slot, spans in by_slot.items():
-        own = list(_own_ns(spans))
+        own = [(span, end - start) for span, start, end in own_pieces(spans)]
         for span, ns in own:
             phases[PHASE_OF_KIND.get(span.kind, "other")] += ns
         lost += sum(ns for span, ns in own if span.lost)
@@ -176,17 +176,20 @@ def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:
     }
 
 
-def _own_ns(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
-    """Pieces of time with the span they belong to, the one that began last; their sum is the length of the union."""
+def own_pieces(spans: Sequence[Span]) -> Iterator[tuple[Span, int, int]]:
+    """The time that spans of a slot (by their start) cover, in pieces that do not overlap.
+
+    Yields (span, start_ns, end_ns); where spans overlap, the time belongs to the one that began last.
+    """
     running: list[Span] = []
     now = -(2**63)
     for span in [*spans, None]:
         until = 2**63 if span is None else span.start_ns
         while running and now < until:
-            piece = min(running[-1].end_ns, until) - now
-            if piece > 0:
-                yield running[-1], piece
-                now += piece
+            reach = min(running[-1].end_ns, until)
+            if reach > now:
+                yield running[-1], now, reach
+                now = reach
             if running[-1].end_ns <= now:
                 running.pop()
         if span is not None:

@@ -1,0 +1,136 @@
+"""Prepared: a plan with what it will run on, and everything that can be known without starting."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab import engines, resume
+from hyperslab.admission import MEMORY_SHARE, Needs, examine
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.machine import Host
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Pipeline, Write
+from hyperslab.plan import Budget, Plan, compile_plan
+from hyperslab.products import Products
+from hyperslab.resume import Inherited
+from hyperslab.rundir import RunDirectory
+from hyperslab.units import show_bytes, show_count
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a pipeline: where, with what, and what to do about failures."""
+
+    engine: str = "processes"
+    workers: int | None = None
+    "Worker processes; None: every processor that this process may use."
+    threads: int | None = None
+    "Tasks at a time per worker."
+    memory_bytes: int | None = None
+    "For all slots together; None: a share of what is available."
+    rule: Rule = field(default_factory=Rule)
+    granularity: Literal["fused", "stepwise"] = "fused"
+    retries: int = 1
+    task_timeout_s: float | None = None
+    resume: bool = False
+    accept_changed_function: bool = False
+    "With resume: what the function did before it was edited still counts."
+    connect: str = ""
+    "A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT; or slurm."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A plan with what it will run on: everything that can be known without starting."""
+
+    plan: Plan
+    needs: Needs
+    host: Host
+    workers: int
+    threads: int
+    out: Path | None
+    done: frozenset[int]
+    "Tasks that earlier submissions finished."
+    inherited: tuple[Inherited, ...] = ()
+    "The submissions that it goes on with."
+    submissions: int = 0
+    "How many there were in the directory."
+
+    def _repr_html_(self) -> str:
+        slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
+        memory = f"{slots}, {show_bytes(self.needs.budget.memory_bytes)} for all tasks"
+        return self.plan.html({"done": f"{len(self.done):,} tasks already" if self.done else "", "slots": memory})
+
+
+def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
+    """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
+    host = Host.here()
+    workers, threads = _slots(options, host)
+    engines.create(
+        options.engine, EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect)
+    )  # or it refuses
+    memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
+    budget = Budget(memory, workers * threads)
+    folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
+    directory = RunDirectory(folder) if folder is not None else None
+    earlier = _earlier(directory, options) if directory is not None else []
+    plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
+    inherited: list[Inherited] = []
+    done: set[int] = set()
+    if directory is not None and earlier:
+        inherited = resume.inherit(directory, plan, options.accept_changed_function)
+        done = _done_earlier(directory, plan, inherited)
+    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
+    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done), tuple(inherited), len(earlier))
+
+
+def _slots(options: Options, host: Host) -> tuple[int, int]:
+    for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
+        if number is not None and number < 1:
+            raise UsageError(f"{flag} {number}: give 1 or more")
+    if options.memory_bytes is not None and options.memory_bytes < 1:
+        raise UsageError("--memory: give a positive size such as 8GB")
+    if options.retries < 0:
+        raise UsageError(f"--retries {options.retries}: give 0 or more")
+    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
+        raise UsageError(f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds")
+    if options.connect and (found := engines.capacity(options.engine, options.connect)):
+        if options.workers or options.threads:
+            raise UsageError(f"--workers and --threads are those of the cluster at {options.connect}: leave them out")
+        return found
+    workers, threads = engines.default_workers(options.engine, host)
+    if options.workers is not None:
+        workers, threads = options.workers, 1
+    return workers, options.threads or threads
+
+
+def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
+    """The plans in the output directory; raises OutputBusy when they are not meant to be resumed."""
+    if directory.is_owned():
+        raise OutputBusy(f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab cancel'")
+    plans = [plan for _, plan in directory.plans()]
+    if not plans:
+        if directory.out.exists() and not directory.out.is_dir():
+            raise OutputBusy(f"-o {directory.out} is a file: give a directory")
+        if directory.out.is_dir() and any(p.name != ".hyperslab" for p in directory.out.iterdir()):
+            raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
+    elif not options.resume:
+        raise OutputBusy(
+            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
+            "or remove it with 'hyperslab clean --all'"
+        )
+    return plans
+
+
+def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> set[int]:
+    """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
+    if plan.stages[0].job.fold is None:
+        return Products(directory, plan).still_there(resume.results(inherited))
+    return {
+        i for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]) for i in p.tasks
+    }

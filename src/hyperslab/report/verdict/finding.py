@@ -1,0 +1,46 @@
+"""Finding and Verdict: what limited a run, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NOTABLE = 0.15
+"Of the slots' time: what takes less is not worth a change, and within what two runs of the same plan differ by."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that took a part of a run's time."""
+
+    rule: str
+    "Name of the rule that found it, such as storage-bandwidth."
+    sentence: str
+    "What it is."
+    evidence: str
+    "The numbers that it rests on."
+    advice: str
+    "What to change; '' where there is nothing to."
+    share: float
+    "The part of the slots' time that it explains, 0 to 1; of the makespan for start-up. 0 where that cannot be seen."
+
+    @property
+    def text(self) -> str:
+        """Sentence, evidence and advice."""
+        return " ".join(part for part in (self.sentence, self.evidence, self.advice) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What limited a run."""
+
+    paragraph: str
+    "The answer: what limited it, the evidence and what to change, as plain text."
+    findings: tuple[Finding, ...]
+    "What limited the run, the largest share first; then the circumstances that make all of it more or less certain."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Clauses as one sentence."""
+    text = "; ".join(parts) + "."
+    return text[0].upper() + text[1:]

@@ -1,0 +1,37 @@
+"""The dask-bag engine keeps the contract of engines, on a cluster that somebody else started, over TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hyperslab.testing import EngineTests
+from tests.clusters import dask
+from tests.clusters.required import required
+from tests.engines.images import IMAGES
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a cluster whose scheduler and workers ask for certificates."""
+    required(dask.missing(tls=True))
+    with (
+        dask.dask_cluster(tmp_path_factory.mktemp("cluster"), tls=True) as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        import dask as library
+
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        library.config.refresh()
+        yield running.address
+    library.config.refresh()
+
+
+class TestDaskBag(EngineTests):
+    engine, images = "dask-bag", IMAGES
+
+    @pytest.fixture(autouse=True)
+    def _on_the_cluster(self, cluster: str) -> None:
+        self.connect = cluster

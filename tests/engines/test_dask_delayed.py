@@ -1,0 +1,28 @@
+"""The dask-delayed engine keeps the contract of engines, on a cluster known by its scheduler file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hyperslab.testing import EngineTests
+from tests.clusters import dask
+from tests.clusters.required import required
+from tests.engines.images import IMAGES
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Scheduler file of a cluster whose workers have no hyperslab."""
+    required(dask.missing())
+    with dask.dask_cluster(tmp_path_factory.mktemp("cluster"), threads=2, bare=True) as running:
+        yield str(running.scheduler_file)
+
+
+class TestDaskDelayed(EngineTests):
+    engine, slots, images = "dask-delayed", (2, 2), IMAGES
+
+    @pytest.fixture(autouse=True)
+    def _on_the_cluster(self, cluster: str) -> None:
+        self.connect = cluster

@@ -1,0 +1,28 @@
+"""The dask-futures engine keeps the contract of engines, on a cluster known by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hyperslab.testing import EngineTests
+from tests.clusters import dask
+from tests.clusters.required import required
+from tests.engines.images import IMAGES
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a cluster."""
+    required(dask.missing())
+    with dask.dask_cluster(tmp_path_factory.mktemp("cluster"), threads=1) as running:
+        yield running.address
+
+
+class TestDaskFutures(EngineTests):
+    engine, slots, images = "dask-futures", (2, 1), IMAGES
+
+    @pytest.fixture(autouse=True)
+    def _on_the_cluster(self, cluster: str) -> None:
+        self.connect = cluster

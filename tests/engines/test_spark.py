@@ -1,0 +1,41 @@
+"""The spark engine keeps the contract of engines, in local mode."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+
+import hyperslab
+from hyperslab import driver
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Pipeline
+from hyperslab.testing import EngineTests
+from tests.clusters import spark
+from tests.clusters.required import required
+from tests.engines.images import IMAGES
+
+
+class TestSpark(EngineTests):
+    engine, images = "spark", IMAGES
+
+
+def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
+    """64 values of 20 MB: more than spark.driver.maxResultSize (1 GB) in all, and each more than travels at all."""
+    required(spark.missing())
+    values = np.arange(64 * 6, dtype=np.uint16).reshape(64, 3, 2)
+    nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / "in.nii")  # type: ignore[no-untyped-call]
+    fold = hyperslab.Fold(lambda block: np.full(20 * 2**17, int(block.sum()), np.int64), lambda a, b: a + b)
+    result = driver.run(
+        Pipeline(str(tmp_path / "in.nii")).reduce(fold),
+        engine="spark", workers=2, threads=1, rule=Rule("blocks", (64, 1, 1)), out=tmp_path / "out",
+    )  # fmt: skip
+    assert result.ok, result.failures
+    assert result.value.shape == (20 * 2**17,)
+    assert np.all(result.value == values.sum(dtype=np.int64))
+    assert result.summary.moved_nbytes >= 64 * result.value.nbytes
+    kept = list((result.folder / "partials").iterdir())
+    assert len(kept) == 1, "what was merged is removed"
+    shutil.rmtree(tmp_path / "out")
