@@ -182,7 +182,7 @@ def test_slurm_runs_the_workers(tmp_path: Path, code: Path, monkeypatch: pytest.
         assert np.array_equal(load(mapped.outputs[0]), values * np.uint16(3))
         assert len(mapped.trace.slots) == 2
         reduced = driver.run(pipeline.reduce(f"{code}:total"), out=tmp_path / "reduce", workers=2, **options)
-        assert reduced.value == 9 * int(values.sum(dtype=np.int64))
+        assert reduced.value == 3 * int((values * np.uint16(3)).sum(dtype=np.int64))
         assert cluster.command("squeue", "--noheader", "--states=running,pending").strip() == ""
 
 
