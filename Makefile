@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := $(wildcard src tests benchmarks examples)
+RUST := $(wildcard rust/*.toml rust/*.lock rust/*/*.toml rust/*/src/*.rs)
+CARGO := cargo
 
 # What the tests need from the system, as command=package of Debian.
-SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl java=default-jre-headless chromium=chromium
+SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl strace=strace java=default-jre-headless chromium=chromium
 SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
 # The headers of FUSE have no command: they are installed together with its mount helper.
 SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench docs wheel changelog clean system-packages
+.PHONY: help demo test lint bench sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,20 +27,37 @@ demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 test: $(VENV)/.installed-test system-packages ## run every check and every test
 	@status=0; $(MAKE) --no-print-directory lint || status=1; \
 	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
+	$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml || status=1; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 $(PYTEST) || status=1; \
 	exit $$status
 
-lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers
+lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rust
 	@status=0; \
 	check() { echo "$$*"; "$$@" || status=1; }; \
 	check $(BIN)/python -m ruff check .; \
 	check $(BIN)/python -m ruff format --check .; \
 	check $(BIN)/python -m mypy $(filter-out examples,$(CODE)); \
 	check $(BIN)/lint-imports --no-logo; \
+	check $(CARGO) fmt --all --check --manifest-path rust/Cargo.toml; \
+	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml -- -D warnings; \
 	exit $$status
 
-bench: $(VENV)/.installed-test ## measure against a hand-written loop
+bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
 	@for file in benchmarks/bench_*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
+
+# Sanitizers and fuzzing are unstable features of the compiler, which this variable allows in a released one.
+UNSTABLE := RUSTC_BOOTSTRAP=1
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+SECONDS ?= 60
+
+sanitize: ## run the core's tests under the address sanitizer
+	$(UNSTABLE) RUSTFLAGS=-Zsanitizer=address $(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml \
+		-p hyperslab-core --target $(HOST) --target-dir rust/target/sanitized
+
+fuzz: ## hostile input for the core, SECONDS=60 per target
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
+	@cd rust/fuzz && for target in targets/*.rs; do \
+		$(UNSTABLE) $(CARGO) fuzz run --fuzz-dir . $$(basename $$target .rs) -- -max_total_time=$(SECONDS) || exit 1; done
 
 docs: $(VENV)/.installed-docs ## build the pages into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -51,7 +70,7 @@ changelog: $(VENV)/.installed-release ## show what the next release will announc
 	@$(BIN)/python -m towncrier build --draft
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) rust/target rust/fuzz/target src/hyperslab/*.so build dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Defines install_packages NAME...: as root, or by sudo without a password; otherwise it fails and says what to run.
@@ -97,12 +116,18 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# The file is the record of an installation; a newer pyproject.toml makes it stale.
+# The core is compiled on this machine; a wheel brings it compiled.
+$(VENV)/.cargo: | $(VENV)/.created
+	@command -v $(CARGO) >/dev/null || { echo "There is no cargo here: install Rust 1.88 or newer (https://rustup.rs) to build the native core from source."; exit 1; }
+	@touch $@
+
+# The file is the record of an installation; a newer pyproject.toml or source of the core makes it stale.
 $(VENV)/.installed-base: EXTRA :=
 $(VENV)/.installed-test: EXTRA := [test]
+$(VENV)/.installed-bench: EXTRA := [bench]
 $(VENV)/.installed-docs: EXTRA := [docs]
 $(VENV)/.installed-release: EXTRA := [release]
-$(VENV)/.installed-%: pyproject.toml | $(VENV)/.created
+$(VENV)/.installed-%: pyproject.toml $(RUST) | $(VENV)/.cargo
 	@echo "Installing hyperslab$(EXTRA) into $(VENV)."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRA)'
 	@touch $@

@@ -1,4 +1,4 @@
-"""What is known of an array in a file, as plain data: ChunkTable, Header, ArraySource, ArraySink.
+"""What is known of an array in a file, as plain data: ChunkTable, GzipIndex, Header, ArraySource, ArraySink.
 
 Nothing here opens a file. A source is made once, by the driver, from the file's metadata; it is picklable, and a task
 that holds it needs one open, one fstat and its positioned reads. "Stored order" means the axes as they lie in the
@@ -38,12 +38,48 @@ class Codec:
     "The filter's own parameters, as the format stores them."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
-    """real = stored * slope + inter, computed in float64 (NIfTI-1 standard, scl_slope and scl_inter)."""
+    """What turns stored values into real ones, one by one: real = stored * slope + inter, NaN for what is missing.
 
-    slope: float
-    inter: float
+    Precision: a Python float is computed with in the real dtype, where a slope of 1 and an intercept of 0 change
+    nothing (NIfTI-1 standard, scl_slope and scl_inter). A NumPy number or array has its own: the product is of dtype
+    result_type(stored, slope), the sum of result_type(product, inter), as NumPy's arithmetic gives them. What comes out
+    is then converted to the array's real dtype. `hyperslab.scaling` applies it.
+    """
+
+    slope: float | np.generic | Array = 1.0
+    "A number, or an array that broadcasts over the array's own axes (MINC: one slope per slice)."
+    inter: float | np.generic | Array = 0.0
+    "As slope."
+    clip: tuple[float, float] | None = None
+    "Stored values beyond these bounds count as the bound, in float64 (MINC: valid_range)."
+    missing: tuple[np.generic, ...] = ()
+    "Stored values that become NaN; of the stored dtype (netCDF: _FillValue, missing_value)."
+    valid: tuple[np.generic | None, np.generic | None] | None = None
+    "Stored values below the first or above the second become NaN; None is an open end (netCDF: valid_min, valid_max)."
+    unsigned: bool = False
+    "The stored integers, and those above, are meant without sign (netCDF: _Unsigned)."
+
+    @property
+    def is_linear(self) -> bool:
+        """True when one slope and one intercept say it all."""
+        more = self.clip is not None or self.missing or self.valid is not None or self.unsigned
+        return not more and np.ndim(self.slope) == np.ndim(self.inter) == 0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for equal scalings, NaN included."""
+        numbers = (self.slope, self.inter, *self.missing, *(self.valid or ()))
+        exact = tuple((np.shape(n), np.asarray(n).dtype.str, np.asarray(n).tobytes()) for n in numbers if n is not None)
+        ends = None if self.valid is None else tuple(end is None for end in self.valid)
+        return (exact, len(self.missing), ends, self.clip, self.unsigned)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scaling) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,19 +98,55 @@ class ChunkTable:
     "(rows,): first byte in the file."
     nbytes: npt.NDArray[np.int64]
     "(rows,): stored bytes."
+    mask: npt.NDArray[np.int64]
+    "(rows,): bit i is set where the chunk was stored without the i-th filter."
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def overlapping(self, slab: Hyperslab) -> ChunkTable:
         """The rows whose chunk touches the bounds of `slab` (in stored order)."""
-        low, high = (np.asarray(edge, dtype=np.int64) for edge in slab.bounds)
-        shape = np.asarray(self.chunk_shape, dtype=np.int64)
-        rows = np.flatnonzero(((self.start < high) & (self.start + shape > low)).all(axis=1))
-        return self.take(rows)
+        if not self.chunk_shape:
+            return self
+        low, high = slab.bounds
+        # Rows are sorted by their first axis, so that most of a long table is left out before it is looked at.
+        first, last = np.searchsorted(self.start[:, 0], (low[0] - self.chunk_shape[0] + 1, high[0]))
+        touches = np.ones(last - first, np.bool_)
+        for axis, extent in enumerate(self.chunk_shape):
+            column = self.start[first:last, axis]
+            touches &= column < high[axis]
+            touches &= column > low[axis] - extent
+        return self.take(first + np.flatnonzero(touches))
 
     def take(self, rows: npt.NDArray[np.intp]) -> ChunkTable:
-        return replace(self, start=self.start[rows], offset=self.offset[rows], nbytes=self.nbytes[rows])
+        columns = (self.start[rows], self.offset[rows], self.nbytes[rows], self.mask[rows])
+        return ChunkTable(self.chunk_shape, *columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GzipIndex:
+    """Places at which a gzip file can be entered, so that what lies between two of them can be inflated by itself.
+
+    Made by `hyperslab.gzipindex` in one pass over the file. Without rows: the file cannot be entered in the middle.
+    """
+
+    points: npt.NDArray[np.int64]
+    """(rows, 8): plain bytes before the point, bits of the file before it, kind (0 a gzip member, 1 a block, 2 and 3
+    between symbols of a block with fixed codes), then of the window before it: position, stored bytes, plain bytes,
+    CRC-32 of the stored ones; and the CRC-32 of the plain bytes up to the next point. The last row ends the last
+    interval."""
+    offset: int
+    "First byte of the array among the plain bytes."
+    path: str = ""
+    "File that begins with the windows; '' where they are here."
+    windows: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+LEAST_INDEXED_NBYTES = 4 * 1024**2
+"A gzip stream of fewer plain bytes is inflated from its start each time: that takes hundredths of a second."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,9 +217,9 @@ class ArraySource:
     codecs: tuple[Codec, ...] = ()
     "Filters of every chunk, in the order in which writing applied them."
     scaling: Scaling | None = None
-    packing: str = ""
-    "What real values would need and this version does not apply; '' when `scaling` says all."
-    fill: float | int | None = None
+    unscalable: str = ""
+    "Why the real values cannot be computed from the stored ones; '' where they can."
+    fill: Any = None
     "Stored value of chunks that were never written."
     chunk_shape: tuple[int, ...] = ()
     "Shape of the stored chunks in stored order, also where chunks is None; () where the array is one piece."
@@ -159,6 +231,8 @@ class ArraySource:
     "With file_size: what a task compares to notice that the file was written to after planning."
     version: str = ""
     "Checksum of the size, the metadata bytes and a sample of the data; equal for an untouched copy."
+    gzip: GzipIndex | None = None
+    "Of a file that is one gzip stream, once somebody has indexed it; its region is then read through that."
     data: Array | None = None
     "The values themselves, for an array in memory."
     broken: str = ""
@@ -214,11 +288,11 @@ class ArraySource:
     def dtype(self, values: Values) -> np.dtype[Any]:
         """dtype of a block read as real or as stored values, always in native byte order.
 
-        Raises UsageError for real values that this version cannot compute: stored ones in their place would be wrong.
+        Raises UsageError for real values that cannot be computed: stored ones in their place would be wrong.
         """
-        if values == "real" and self.packing:
+        if values == "real" and self.unscalable:
             raise UsageError(
-                f"{self.url}::{self.name}: its real values need {self.packing}, which cannot be applied yet: "
+                f"{self.url}::{self.name}: its real values cannot be computed: {self.unscalable}; "
                 "use --values stored (values='stored') if the stored numbers are meant"
             )
         return self.real if values == "real" else self.stored.newbyteorder("=")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +21,18 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from hyperslab.array import Array, ArraySink, ArraySource, ChunkTable, Values
-from hyperslab.byteranges import BUFFER_NBYTES, Piece, ascending, is_covered, pieces, plan_spans, turns
-from hyperslab.codec import decode
+from hyperslab import chunkio, gzipindex, native, scaling
+from hyperslab.array import Array, ArraySink, ArraySource, Values
+from hyperslab.byteranges import BUFFER_NBYTES, ascending, is_covered, pieces, plan_spans, turns
 from hyperslab.errors import BlockError, FormatError, SourceChanged, UsageError
 from hyperslab.formats import memory, module
 from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
+from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
 _MTIME_TOLERANCE_NS = 10_000_000
 _LIBRARY_NBYTES = 16 * 1024**2
-_INFLATE_SLACK = 64 * 1024
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -48,10 +48,19 @@ class Written:
     "xxh3_128 of the bytes, in hexadecimal."
 
 
-def read(source: ArraySource, slab: Hyperslab, out: Array | None = None, values: Values = "real") -> Array:
+def read(
+    source: ArraySource,
+    slab: Hyperslab,
+    out: Array | None = None,
+    values: Values = "real",
+    threads: int | None = None,
+    reader: Reader | None = None,
+) -> Array:
     """Read a region: shape slab.count, dtype source.dtype(values); in Fortran order where the file is.
 
-    `out`, of that shape and dtype and with any strides, receives the block if given. Raises SourceChanged for a file
+    `out`, of that shape and dtype and with any strides, receives the block if given. Up to `threads` threads decode
+    chunks at a time (a task's share of the processors, unless given). A `reader` of the source keeps its file open and
+    decoded chunks for the next read. Raises SourceChanged for a file
     that is not the one planned with, FormatError for one that is short or corrupt, UsageError for wrong arguments.
     """
     if source.broken:
@@ -59,20 +68,20 @@ def read(source: ArraySource, slab: Hyperslab, out: Array | None = None, values:
     block = _destination(source, slab, out, values)
     if slab.size == 0:
         return block if block is not None else _empty(source, slab, source.dtype(values))
-    if source.chunks is None:
+    if _is_left_to_library(source):
         return _read_by_library(source, slab, block, values)
     if block is None:
         block = _empty(source, slab, source.dtype(values))
-    with _opened(source) as file, span("read") as mark:
+    with _opened(source, reader) as file, span("read") as mark:
         try:
             raw = block if _fits_raw(source, values) else _empty(source, slab, source.dtype("stored"))
-            _fill(file, source, source.chunks, slab, raw)
+            _fill(file, source, slab, raw, threads or native.threads(), reader)
             if not source.stored.isnative:
                 raw.byteswap(inplace=True)
             if _is_scaled(source, values):
-                _scale(source, raw, block)
+                scaling.apply(source, slab, raw, block)
         finally:
-            mark.nbytes = file.nbytes
+            mark.nbytes, mark.helped_ns = file.nbytes, native.helped_ns()
     return block
 
 
@@ -80,33 +89,39 @@ def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
     """Bytes that `read` will take from storage; exact with a chunk table, a proportion of the file without."""
     if slab.size == 0:
         return 0
-    if source.chunks is None:
+    forward = ascending(slab.permute(source.axes))
+    if gzipindex.is_entered(source):
+        return gzipindex.read_nbytes(source, forward)
+    if source.chunks is None or _is_left_to_library(source):
         share = source.nbytes_stored or source.nbytes
         return math.ceil(share * _share_read(source, slab))
-    shape, forward = source.chunks.chunk_shape, ascending(slab.permute(source.axes))
-    return sum(
-        piece.nbytes if source.codecs else plan_spans(shape, piece.part, source.stored.itemsize).nbytes
-        for piece in pieces(source.chunks.overlapping(forward), forward)
-    )
+    shape = source.chunks.chunk_shape
+    parts = pieces(source.chunks.overlapping(forward), forward)
+    if chunkio.is_batch(source):
+        return chunkio.read_nbytes(source, parts)
+    return sum(plan_spans(shape, piece.part, source.stored.itemsize).nbytes for piece in parts)
 
 
-def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real") -> int:
+def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real", threads: int | None = None) -> int:
     """Upper bound of the bytes that `read` holds at once, its result included."""
     item = source.stored.itemsize
     result = slab.size * source.dtype(values).itemsize
     if source.data is not None:
         return result
     raw = 0 if _fits_raw(source, values) else slab.size * item
-    if source.chunks is None:
+    result += scaling.working_nbytes(source, slab) if _is_scaled(source, values) else 0
+    if gzipindex.is_entered(source) and slab.size:
+        forward = ascending(slab.permute(source.axes))
+        return result + raw + gzipindex.peak_nbytes(source, forward, threads or max(native.threads(), native.DEPTH))
+    if source.chunks is None or _is_left_to_library(source):
         low, high = slab.bounds
         bounds = math.prod(z - a for a, z in zip(low, high, strict=True)) * item
         return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + _LIBRARY_NBYTES
     table = source.chunks.overlapping(slab.permute(source.axes))
     rows = (3 * source.ndim + 16) * len(source.chunks) + 32 * (source.ndim + 2) * len(table)
-    if not source.codecs:
-        return result + raw + rows + BUFFER_NBYTES
-    largest = int(table.nbytes.max(initial=0)) + 2 * math.prod(source.chunks.chunk_shape) * item
-    return result + raw + rows + largest + _INFLATE_SLACK
+    if chunkio.is_batch(source):
+        return result + raw + rows + chunkio.peak_nbytes(source, table, threads or max(native.threads(), native.DEPTH))
+    return result + raw + rows + BUFFER_NBYTES
 
 
 def write(sink: ArraySink, block: Array) -> Written:
@@ -195,24 +210,47 @@ def file_checksum(path: str) -> str:
 
 
 @contextmanager
-def _opened(source: ArraySource) -> Iterator[OpenFile]:
+def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile]:
+    """The source's file for a read, at whose end it is still the one that was described, or SourceChanged is raised."""
+    if reader is not None:
+        kept = reader.file or reader.keep(_open(source))
+        with _unchanged(source, lambda: os.stat(source.url)):
+            yield OpenFile(kept.fd, kept.where)
+        return
+    file = _open(source)
+    try:
+        with _unchanged(source, lambda: os.fstat(file.fd)):
+            yield file
+    finally:
+        os.close(file.fd)
+
+
+def _open(source: ArraySource) -> OpenFile:
     with span("open"):
         try:
             fd = os.open(source.url, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise _changed(source, "is no longer there") from error
-        try:
-            _check_unchanged(source, os.fstat(fd))
-        except BaseException:
-            os.close(fd)
-            raise
+    return OpenFile(fd, f"{source.url}::{source.name}" if source.name else source.url)
+
+
+@contextmanager
+def _unchanged(source: ArraySource, look: Callable[[], os.stat_result]) -> Iterator[None]:
+    """Look at the file when it has been read: so a change before and one meanwhile are both seen, as is one that made
+    it unreadable."""
     try:
-        yield OpenFile(fd, f"{source.url}::{source.name}" if source.name else source.url)
-    finally:
-        os.close(fd)
+        yield
+    except FormatError:
+        _check_unchanged(source, look)
+        raise
+    _check_unchanged(source, look)
 
 
-def _check_unchanged(source: ArraySource, now: os.stat_result) -> None:
+def _check_unchanged(source: ArraySource, look: Callable[[], os.stat_result]) -> None:
+    try:
+        now = look()
+    except FileNotFoundError as error:
+        raise _changed(source, "is no longer there") from error
     if now.st_size != source.file_size:
         raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
     if abs(now.st_mtime_ns - source.mtime_ns) > _MTIME_TOLERANCE_NS:
@@ -225,7 +263,8 @@ def _changed(source: ArraySource, what: str) -> SourceChanged:
 
 def _empty(source: ArraySource, slab: Hyperslab, dtype: np.dtype[Any]) -> Array:
     """A block laid out as the file is."""
-    return np.empty(slab.permute(source.axes).count, dtype).transpose(np.argsort(source.axes))
+    block = np.empty(slab.permute(source.axes).count, dtype)
+    return block if source.axes == tuple(range(slab.ndim)) else block.transpose(np.argsort(source.axes))
 
 
 def _destination(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values) -> Array | None:
@@ -253,6 +292,10 @@ def _is_scaled(source: ArraySource, values: Values) -> bool:
     return values == "real" and source.scaling is not None
 
 
+def _is_left_to_library(source: ArraySource) -> bool:
+    return not gzipindex.is_entered(source) and chunkio.is_left_to_library(source)
+
+
 def _fits_raw(source: ArraySource, values: Values) -> bool:
     """True when stored values can be read into the block itself."""
     return source.dtype(values) == source.dtype("stored")
@@ -263,20 +306,18 @@ def _read_by_library(source: ArraySource, slab: Hyperslab, out: Array | None, va
         with span("read") as mark:
             block = memory.read_reference(source, slab)
             mark.nbytes = block.nbytes
-            return _deliver(source, block.copy(order="K") if out is None else block, out, values)
-    with _opened(source):
-        pass
-    with span("read") as mark:
+            return _deliver(source, slab, block.copy(order="K") if out is None else block, out, values)
+    with _opened(source), span("read") as mark:
         block = module(source.format).read_reference(source, slab)
         mark.nbytes = read_nbytes(source, slab)
-        return _deliver(source, block, out, values)
+        return _deliver(source, slab, block, out, values)
 
 
-def _deliver(source: ArraySource, stored: Array, out: Array | None, values: Values) -> Array:
+def _deliver(source: ArraySource, slab: Hyperslab, stored: Array, out: Array | None, values: Values) -> Array:
     """Stored values as the block asked for: a writable array of its own, or `out`."""
     if _is_scaled(source, values):
         block = np.empty_like(stored, dtype=source.real) if out is None else out
-        _scale(source, stored, block)
+        scaling.apply(source, slab, stored, block)
         return block
     if out is None:
         return stored if stored.flags.writeable else stored.copy(order="K")
@@ -293,44 +334,31 @@ def _share_read(source: ArraySource, slab: Hyperslab) -> float:
     return float(last + 1) / source.size
 
 
-def _scale(source: ArraySource, stored: Array, out: Array) -> None:
-    """As nibabel.volumeutils.apply_read_scaling, which neither multiplies by 1 nor adds 0."""
-    assert source.scaling is not None
-    slope, inter = np.float64(source.scaling.slope), np.float64(source.scaling.inter)
-    if slope != 1:
-        np.multiply(stored, slope, out=out, dtype=source.real)
-    elif out is not stored:
-        out[...] = stored
-    if inter != 0:
-        np.add(out, inter, out=out, dtype=source.real)
-
-
-def _fill(file: OpenFile, source: ArraySource, chunks: ChunkTable, slab: Hyperslab, raw: Array) -> None:
+def _fill(
+    file: OpenFile, source: ArraySource, slab: Hyperslab, raw: Array, threads: int, reader: Reader | None
+) -> None:
     """Read the bytes of a region, as they are in the file, into a block of native dtype."""
     stored = slab.permute(source.axes)
     forward = ascending(stored)
     # Turned and then retyped, the block is still the caller's memory.
     block = raw.transpose(source.axes)[turns(stored)].view(source.stored)
+    if gzipindex.is_entered(source):
+        file.nbytes += gzipindex.fill(file.fd, source, forward, block, threads)
+        return
+    taken = reader.fill(file.fd, forward, block, threads) if reader is not None else None
+    if taken is not None:
+        file.nbytes += taken
+        return
+    chunks = source.chunks
+    assert chunks is not None
     table = chunks.overlapping(forward)
     if not is_covered(table, forward):
         block[...] = source.fill
+    if chunkio.is_batch(source):
+        chunkio.fill(file, source, table, forward, block, threads)
+        return
     for piece in pieces(table, forward):
-        target = block[piece.place.slices()]
-        if source.codecs:
-            _decode_piece(file, source, chunks, piece, target)
-        else:
-            gather(file, piece.offset, chunks.chunk_shape, piece.part, target)
-
-
-def _decode_piece(file: OpenFile, source: ArraySource, chunks: ChunkTable, piece: Piece, target: Array) -> None:
-    data = np.empty(piece.nbytes, np.uint8)
-    file.read_into(data, piece.offset)
-    nbytes = math.prod(chunks.chunk_shape) * source.stored.itemsize
-    try:
-        plain = decode(data, source.codecs, nbytes)
-    except FormatError as error:
-        raise FormatError(f"{file.where}: the chunk at byte {piece.offset} {error}; copy the file again") from error
-    target[...] = plain.view(source.stored).reshape(chunks.chunk_shape)[piece.part.slices()]
+        gather(file, piece.offset, chunks.chunk_shape, piece.part, block[piece.place.slices()])
 
 
 def _stored_shape(sink: ArraySink) -> tuple[int, ...]:

@@ -55,6 +55,8 @@ class SpanPlan:
 
 def ascending(slab: Hyperslab) -> Hyperslab:
     """The same elements from low to high indices; a stride of 1 where there is one element."""
+    if slab.is_box:
+        return slab
     axes = [_ascending_axis(*axis) for axis in zip(slab.start, slab.count, slab.stride, strict=True)]
     start, stride = tuple(a for a, _ in axes), tuple(s for _, s in axes)
     return Hyperslab(start, slab.count, stride)
@@ -108,6 +110,12 @@ def span_offsets(
         outer = base + sum(i * n for i, n in zip(index, plan.step_nbytes, strict=False))
         for first in range(0, extent, plan.group):
             yield outer + first * plan.step_nbytes[plan.level], (*index, slice(first, min(first + plan.group, extent)))
+
+
+def covering_nbytes(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> int:
+    """Bytes from the first to the last element of a region of a C-ordered array; it is not empty."""
+    row = row_nbytes(shape, itemsize)
+    return itemsize + sum((n - 1) * s * r for n, s, r in zip(slab.count, slab.stride, row, strict=True))
 
 
 def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ that they are the same on every engine.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab import engines, pressure, resume
+from hyperslab import engines, indexing, pressure, resume
 from hyperslab.admission import admit
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.errors import OutputBusy, RunStopped
@@ -142,6 +143,8 @@ class _Run:
                 self._stopped(reason)
                 raise
             self.state = "failed" if self.failures else "done"
+            if self.state == "done":
+                shutil.rmtree(self._index_folder(), ignore_errors=True)  # nobody will go on with this run
             return self._keep_records()
         except OSError as error:
             raise RunStopped(
@@ -175,6 +178,7 @@ class _Run:
 
     def _run_stages(self) -> None:
         self.products.begin(self.done)
+        self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         self.progress.begin(left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done))
         save_status(self.folder, "running", self._counts())
@@ -199,6 +203,16 @@ class _Run:
             self.products.sweep()
             self.progress.end()
         self.products.commit()
+
+    def _index_sources(self) -> None:
+        """Index the gzip files that several tasks read; from here on the plan is one over the indexed files."""
+        folder, limit = self._index_folder(), self.prepared.needs.budget.per_slot
+        self.plan = indexing.index_sources(
+            self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
+        )
+
+    def _index_folder(self) -> Path:
+        return (self.directory.root / indexing.FOLDER).absolute()
 
     def _start_engine(self) -> None:
         try:
@@ -277,11 +291,14 @@ class _Run:
         self._polled_at = moment
         for outcome in self.tail.poll():
             self._take(outcome, by_id, last)
-        if self.directory.is_cancelled():
-            raise RunStopped(f"the run was cancelled; 'hyperslab run ... -o {self.directory.out} --resume' goes on")
+        self._check_cancelled()
         if moment - self._saved_at > STATUS_INTERVAL_S:
             self._saved_at = moment
             save_status(self.folder, "running", self._counts())
+
+    def _check_cancelled(self) -> None:
+        if self.directory.is_cancelled():
+            raise RunStopped(f"the run was cancelled; 'hyperslab run ... -o {self.directory.out} --resume' goes on")
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)

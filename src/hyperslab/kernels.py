@@ -1,7 +1,7 @@
 """Kernels over one block: histograms and exact sums, in pieces that stay in the processor's cache.
 
 Nothing here copies a block: its memory is walked in storage order, whatever its strides, and temporaries have the size
-of a piece. Results do not depend on how an array is cut into blocks (`tests/unit/test_kernels.py`).
+of a piece. Results do not depend on how an array is cut into blocks (`tests/unit/test_value_counts.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab.array import Array
+from hyperslab.native import core
 
 PIECE_ELEMENTS = 2**16
 "Values of a piece: half a MiB of them as float64. The sums below are exact for up to 2**20."
@@ -68,19 +69,25 @@ def finite(piece: Array) -> Finite:
 
 
 def value_counts(block: Array, low: int, bins: int) -> Array:
-    """How often each of the integers low ... low + bins - 1 occurs: (bins,) int64; no other value may occur."""
+    """How often each of the integers low ... low + bins - 1 occurs: (bins,) int64. Raises ValueError for any other."""
     counts = np.zeros(bins, np.int64)
+    if core is not None:
+        core.value_counts(np.atleast_1d(block), low, counts)  # a buffer without axes has no shape
+        return counts
     for piece in pieces(block):
+        if not low <= int(piece.min()) <= int(piece.max()) < low + bins:
+            raise ValueError(f"there are values other than {low} to {low + bins - 1}")
         counts += np.bincount(_above(piece, low), minlength=bins)
     return counts
 
 
 def _above(piece: Array, low: int) -> Array:
-    """Integers as their distance from `low`, which fits where their own dtype would overflow."""
+    """Integers, none below `low`, as their distance from it, which fits where their own dtype would overflow."""
     if piece.dtype.itemsize < 8:
         return np.subtract(piece, low, dtype=np.intp) if low else piece
-    distance: Array = piece - piece.dtype.type(low)
-    return distance.astype(np.intp)
+    start = max(low, int(np.iinfo(piece.dtype).min))
+    distance: Array = (piece - piece.dtype.type(start)).astype(np.intp)
+    return distance + (start - low) if start > low else distance
 
 
 def equal_edges(low: Any, high: Any, bins: int, dtype: np.dtype[Any]) -> tuple[Array, tuple[Any, Any]]:
@@ -114,6 +121,9 @@ def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[
     Every bin holds its lower edge, the last one its upper edge too; infinite values are below or above.
     """
     counts = np.zeros(len(edges) - 1, np.int64)
+    if core is not None and _is_decided_by_edges(block.dtype, edges, bounds):
+        below, above, nan = core.binned_counts(np.atleast_1d(block), edges.astype(np.float64), counts)
+        return counts, below, above, nan
     nan = below = above = 0
     how = {"bins": len(counts), "range": bounds} if _is_moderate(*bounds, edges.dtype) else {"bins": edges}
     for piece in pieces(block):
@@ -125,6 +135,25 @@ def binned_counts(block: Array, edges: Array, bounds: tuple[Any, Any]) -> tuple[
             below += int(np.count_nonzero(values < bounds[0]))
             above += int(np.count_nonzero(values > bounds[1]))
     return counts, below, above, nan
+
+
+def _is_decided_by_edges(dtype: np.dtype[Any], edges: Array, bounds: tuple[Any, Any]) -> bool:
+    """Whether edges, as float64, tell what numpy.histogram counts where.
+
+    It computes the number of a bin and corrects it by one at most. Values end up beyond the edges of their bins where
+    that is not enough: for very many bins, and where their width is no normal number of the edges' dtype, whose
+    rounding errors add up along the edges.
+    """
+    limits, bins = np.finfo(edges.dtype), len(edges) - 1
+    width = (float(edges[-1]) - float(edges[0])) / bins
+    return (
+        dtype.kind in "iuf"
+        and dtype.itemsize in ((4, 8) if dtype.kind == "f" else (1, 2, 4))
+        and edges.dtype.itemsize <= 8
+        and bool(edges[0] == bounds[0] and edges[-1] == bounds[1])
+        and width >= float(limits.tiny)
+        and bins * float(limits.eps) < 0.25
+    )
 
 
 def _linear(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> Array:

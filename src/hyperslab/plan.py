@@ -147,6 +147,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
     """
     if pipeline.end is None:
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
+    _require_fixed_size(pipeline)
     _require_same_shapes(pipeline)
     limit, job = limit_nbytes or _auto_limit(pipeline, budget), _job(pipeline)
     partitions, tasks = _cut(pipeline, job, rule, limit)
@@ -184,6 +185,16 @@ def _require_same_shapes(pipeline: Pipeline) -> None:
             _require_sound([*pipeline.source.sources, *other.sources])
             raise UsageError(
                 f"the input '{name}' has shape {shapes[0]}, the source {primary[0]}: they must be the same"
+            )
+
+
+def _require_fixed_size(pipeline: Pipeline) -> None:
+    for source in [source for inputs in pipeline.inputs.values() for source in inputs.sources]:
+        if source.stored.hasobject:
+            where = f"{source.url}::{source.name}"
+            raise UsageError(
+                f"{where}: its elements have no fixed size, so that the memory of a task cannot be planned; "
+                "read it with hyperslab.open and make numbers of it"
             )
 
 

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab import native
 from hyperslab.array import Array
 from hyperslab.byteranges import BUFFER_NBYTES, ascending, dense_level, plan_spans, row_nbytes, span_offsets, turns
 from hyperslab.errors import FormatError
 from hyperslab.slab import Hyperslab
+
+_WIDE_NBYTES = 16 * 1024**2
+"From here on several reads in flight are worth the threads that they take."
 
 
 @dataclass(slots=True)
@@ -28,6 +32,9 @@ class OpenFile:
 
     def read_into(self, target: Array, offset: int) -> None:
         """Fill a contiguous uint8 array from a position. Raises FormatError when the file ends before."""
+        if native.core is not None and target.nbytes >= _WIDE_NBYTES:
+            self._read_wide(target, offset)
+            return
         view = target.data
         while view:
             try:
@@ -38,6 +45,15 @@ class OpenFile:
                 raise FormatError(f"{self.where}: ends at byte {offset}, {len(view)} bytes too early; copy it again")
             self.nbytes += count
             offset, view = offset + count, view[count:]
+
+    def _read_wide(self, target: Array, offset: int) -> None:
+        """Several reads in flight."""
+        assert native.core is not None
+        try:
+            native.core.read_bytes(self.fd, offset, target, native.DEPTH)
+        except native.core.ChunkError as error:
+            raise FormatError(f"{self.where}: {error.args[1]}; copy it again") from error
+        self.nbytes += target.nbytes
 
 
 def gather(file: OpenFile, offset: int, shape: Sequence[int], slab: Hyperslab, target: Array) -> None:

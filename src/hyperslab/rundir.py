@@ -4,6 +4,7 @@ lock                     held (flock) by the driver that owns OUT; a dead owner 
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
 committed.json           which allocation every finished volume was
+gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint
     status.json          pid, host, state, counts

@@ -32,9 +32,9 @@ class Hyperslab:
             object.__setattr__(self, "stride", (1,) * len(self.start))
         if not len(self.start) == len(self.count) == len(self.stride):
             raise ValueError(f"start, count and stride differ in length: {self}")
-        if any(n < 0 for n in self.count) or 0 in self.stride:
+        if min(self.count, default=0) < 0 or 0 in self.stride:
             raise ValueError(f"a count is negative or a stride is zero: {self}")
-        if any(low < 0 for low in self.bounds[0]):
+        if min(self.start, default=0) < 0 or (min(self.stride, default=1) < 0 and min(self.bounds[0]) < 0):
             raise ValueError(f"the region begins before the array: {self}")
 
     @classmethod
@@ -54,6 +54,8 @@ class Hyperslab:
     @property
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Lowest index and one past the highest index touched, along each axis; equal where the count is 0."""
+        if self.is_box:
+            return self.start, tuple(map(operator.add, self.start, self.count))
         ends = [(a, a + (n - 1) * s, n) for a, n, s in zip(self.start, self.count, self.stride, strict=True)]
         low = tuple(min(a, z) if n else a for a, z, n in ends)
         high = tuple(max(a, z) + 1 if n else a for a, z, n in ends)
@@ -62,7 +64,7 @@ class Hyperslab:
     @property
     def is_box(self) -> bool:
         """True when every stride is 1."""
-        return all(s == 1 for s in self.stride)
+        return self.stride == (1,) * len(self.stride)
 
     def slices(self) -> tuple[slice, ...]:
         """The same region as NumPy slices."""
@@ -80,7 +82,9 @@ class Hyperslab:
 
     def permute(self, axes: Sequence[int]) -> Hyperslab:
         """The region of the array whose axis i is this array's axis `axes[i]`, as `numpy.transpose` orders them."""
-        return Hyperslab(*(tuple(part[a] for a in axes) for part in (self.start, self.count, self.stride)))
+        if tuple(axes) == tuple(range(len(axes))):
+            return self
+        return Hyperslab(*(tuple([part[a] for a in axes]) for part in (self.start, self.count, self.stride)))
 
     def clip(self, box: Hyperslab) -> tuple[Hyperslab, Hyperslab] | None:
         """What of this region lies in `box` (strides 1): (that part, its place within this region's block), or None."""

@@ -49,7 +49,7 @@ class Phase(NamedTuple):
     nbytes: int
     "Bytes that the phase moved; 0 for compute."
     cpu_ns: int
-    "CPU time of the thread during the phase."
+    "CPU time of the thread during the phase, and of threads of the native core that worked for it."
     runq_ns: int
     "Time the thread was runnable but waited for a processor; -1 where the kernel does not tell."
     slot: str = ""
@@ -134,12 +134,13 @@ _current = _Recording()
 
 
 class Mark:
-    """What a running span lets its code say: how many bytes it moved."""
+    """What a running span lets its code say: how many bytes it moved, and what other threads spent on it."""
 
-    __slots__ = ("nbytes",)
+    __slots__ = ("helped_ns", "nbytes")
 
     def __init__(self) -> None:
         self.nbytes = 0
+        self.helped_ns = 0
 
 
 @contextmanager
@@ -165,7 +166,7 @@ def span(kind: str) -> Iterator[Mark]:
         yield mark
     finally:
         waited = _run_queue_ns() - runq if runq >= 0 else -1
-        cpu = time.thread_time_ns() - cpu
+        cpu = time.thread_time_ns() - cpu + mark.helped_ns
         phases.append(Phase(kind, start, time.monotonic_ns(), mark.nbytes, cpu, waited))  # the wall time holds both
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from hyperslab import blockio
+from hyperslab import blockio, gzipindex, native
 from hyperslab.array import Array, ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats import open_array, open_source
+from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab, Index, from_index
 from hyperslab.units import show_bytes
+
+_Positions = npt.NDArray[np.intp]
+_INDEXING = threading.Lock()
+"Held while a file is indexed: threads that share a view wait for the one index."
 
 
 def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001  # the public name of the verb
@@ -26,13 +35,15 @@ def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001 
 
 
 class ArrayView:
-    """What NumPy code asks of an array; indexing with integers, slices and '...' reads those elements."""
+    """What NumPy code asks of an array; indexing with integers, slices, '...' and one list reads those elements."""
 
-    __slots__ = ("source", "values")
+    __slots__ = ("_reader", "_threads", "source", "values")
 
     def __init__(self, source: ArraySource, values: Values = "real") -> None:
         self.source = source
         self.values: Values = values
+        self._reader = Reader(source)
+        self._threads = native.all_threads()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,14 +77,48 @@ class ArrayView:
         return self.source.header.affine
 
     def read(self, slab: Hyperslab, out: Array | None = None) -> Array:
-        """Read a region into a new array, or into `out` (any strides). Errors as `hyperslab.blockio.read`."""
-        return blockio.read(self.source, slab, out, self.values)
+        """Read a region into a new array, or into `out` (any strides). Errors as `hyperslab.blockio.read`.
 
-    def __getitem__(self, index: Index | tuple[Index, ...]) -> Any:
-        """Read a basic index: a block, or a scalar where every axis is given an integer. Raises IndexError."""
-        slab, dropped = from_index(index, self.shape)
-        block = self.read(slab)
+        The first region of a large gzip file that does not begin near its start has the file indexed, in memory, for it
+        and all that follow.
+        """
+        if gzipindex.can_be_indexed(self.source) and gzipindex.is_behind_the_start(self.source, slab):
+            self._index()
+        return blockio.read(self.source, slab, out, self.values, self._threads, self._reader)
+
+    def _index(self) -> None:
+        with _INDEXING:
+            if self.source.gzip is None:
+                self.source = gzipindex.index(self.source)
+
+    def __getitem__(self, index: Index | Sequence[int] | Array | tuple[Any, ...]) -> Any:
+        """Read a basic index: a block, or a scalar where every axis is given an integer.
+
+        Along one axis it may be a list or 1-D array of indices, in any order and with repetitions, or a mask; that axis
+        stays where it is, also beside integers (as in h5py; NumPy may move it to the front). Raises IndexError.
+        """
+        basic, axis, positions = _split(index, self.shape)
+        slab, dropped = from_index(basic, self.shape)
+        block = self.read(slab) if positions is None else self._take(slab, axis, positions)
         return block[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
+
+    def _take(self, slab: Hyperslab, axis: int, positions: _Positions) -> Array:
+        """The region with these positions along one axis; what lies in one stored chunk is read at once."""
+        wanted, order = np.unique(positions, return_inverse=True)
+        block = np.empty((*slab.count[:axis], len(wanted), *slab.count[axis + 1 :]), self.dtype)
+        before: tuple[Any, ...] = (slice(None),) * axis
+        for first, last in _runs(wanted, self._extent_read(axis)):
+            low, count = int(wanted[first]), int(wanted[last - 1] - wanted[first]) + 1
+            part = self.read(_with_axis(slab, axis, low, count))
+            block[(*before, slice(first, last))] = part[(*before, wanted[first:last] - low)]
+        return block.take(order, axis)
+
+    def _extent_read(self, axis: int) -> int:
+        """How many positions along an axis are best read together: those of a chunk, or all that a library reads."""
+        chunks = (
+            self.source.own_chunk_shape or self.shape if self.source.chunks is None else self.source.own_chunk_shape
+        )
+        return chunks[axis] if chunks else 1
 
     def __len__(self) -> int:
         if not self.shape:
@@ -88,7 +133,7 @@ class ArrayView:
 
     def _repr_html_(self) -> str:
         if not self._is_known:
-            return self.source.html({"values": f"real; they need {self.source.packing}, which cannot be applied yet"})
+            return self.source.html({"values": f"real; they cannot be computed: {self.source.unscalable}"})
         return self.source.html({"values": f"{self.values}, {self.dtype}, {show_bytes(self.nbytes)} in memory"})
 
     def __repr__(self) -> str:
@@ -96,11 +141,59 @@ class ArrayView:
         kind = (
             f"{self.dtype} {self.values}, {self.nbytes:,} bytes"
             if self._is_known
-            else f"real, they need {self.source.packing}"
+            else f"real, which cannot be computed: {self.source.unscalable}"
         )
         return f"<ArrayView {self.source.url}{name} {self.shape} {kind}>"
 
     @property
     def _is_known(self) -> bool:
-        """Whether this version can compute the values, and so knows their dtype."""
-        return self.values == "stored" or not self.source.packing
+        """Whether the values can be computed, so that their dtype is known."""
+        return self.values == "stored" or not self.source.unscalable
+
+
+def _split(index: Any, shape: Sequence[int]) -> tuple[tuple[Index, ...], int, _Positions | None]:
+    """An index as (its basic part, the axis of the list in it, the list's positions), or as (itself, 0, None)."""
+    parts = index if isinstance(index, tuple) else (index,)
+    lists = [number for number, part in enumerate(parts) if _is_list(part)]
+    if not lists:
+        return parts, 0, None
+    if len(lists) > 1:
+        raise IndexError("lists of indices select along one axis at a time: read in two steps, or use slices")
+    (where,) = lists
+    after = any(part is Ellipsis for part in parts[:where])
+    axis = len(shape) - len(parts) + where if after else where
+    if not 0 <= axis < len(shape):
+        raise IndexError(f"too many indices for an array of {len(shape)} dimensions")
+    return (*parts[:where], slice(None), *parts[where + 1 :]), axis, _positions(parts[where], shape[axis], axis)
+
+
+def _is_list(part: object) -> bool:
+    return isinstance(part, list | range) or (isinstance(part, np.ndarray) and part.ndim > 0)
+
+
+def _positions(part: Any, extent: int, axis: int) -> _Positions:
+    found = np.asarray(part) if len(part) else np.empty(0, np.intp)
+    if found.dtype == np.bool_ and found.shape == (extent,):
+        return np.flatnonzero(found)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise IndexError(
+            f"axis {axis}: a list selects by integers, or by one truth value for each of {extent} elements"
+        )
+    wrong = found[(found < -extent) | (found >= extent)]
+    if wrong.size:
+        raise IndexError(f"axis {axis}: index {wrong[0]} is out of range for {extent} elements")
+    whole: _Positions = found.astype(np.intp)
+    return np.where(whole < 0, whole + extent, whole)
+
+
+def _runs(wanted: _Positions, together: int) -> Iterator[tuple[int, int]]:
+    """First and one past the last of ascending positions that follow one another or lie in the same `together`."""
+    apart = (np.diff(wanted) > 1) & (np.diff(wanted // together) > 0)
+    edges = [0, *(np.flatnonzero(apart) + 1).tolist(), len(wanted)]
+    return itertools.pairwise(edges) if len(wanted) else iter(())
+
+
+def _with_axis(slab: Hyperslab, axis: int, start: int, count: int) -> Hyperslab:
+    """The region with other elements along one axis."""
+    changed = ((slab.start, start), (slab.count, count), (slab.stride, 1))
+    return Hyperslab(*((*part[:axis], value, *part[axis + 1 :]) for part, value in changed))

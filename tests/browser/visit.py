@@ -16,6 +16,9 @@ Pixels = npt.NDArray[np.uint8]
 LOAD_LIMIT_MS = 90_000
 "A page that is not there by then never will be."
 
+DOUBLE_CLICK_MS = 500
+"Longer than what Bokeh takes for one (300 ms)."
+
 DRAWN = "Bokeh.documents.length && Bokeh.documents.every((each) => each.is_idle)"
 # Where the middle of a task's bar in the Gantt chart is on the screen.
 BAR_PLACE = """([kind, number]) => {
@@ -59,7 +62,8 @@ class Visit:
         self.page.wait_for_timeout(200)
 
     def click(self, x: float, y: float) -> None:
-        """A real click of the mouse."""
+        """A real click of the mouse, so long after another one that the two are no double click."""
+        self.page.wait_for_timeout(DOUBLE_CLICK_MS)
         self.page.mouse.click(x, y)
         self.settle()
 

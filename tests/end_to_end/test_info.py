@@ -111,11 +111,30 @@ def test_a_fill_value_and_a_big_endian_dataset() -> None:
         assert float(found["fill"]) == file["Array_be"].fillvalue
 
 
-def test_packing_attributes_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("attributes", "dtype", "words"),
+    [
+        ({"scale_factor": 0.5}, "float64", "real = stored x 0.5 + 0"),
+        ({"_FillValue": np.int16(-9), "valid_max": np.int16(7)}, "float32", "real = stored, -9 -> NaN, above 7 -> NaN"),
+        ({"_Unsigned": "true", "add_offset": np.float32(3)}, "float32", "real = stored (read without sign) x 1 + 3"),
+        ({"scale_factor": "half"}, "none: its attribute scale_factor is not a number or a list of numbers", "none"),
+    ],
+)
+def test_packing_is_said_in_words(tmp_path: Path, attributes: dict[str, Any], dtype: str, words: str) -> None:
     with h5py.File(tmp_path / "packed.h5", "w") as file:
         file["t"] = np.zeros((2, 3), "i2")
-        file["t"].attrs["scale_factor"] = 0.5
-    assert "cannot be applied yet" in info(tmp_path / "packed.h5")["real dtype"]
+        file["t"].attrs.update(attributes)
+    has_rows(info(tmp_path / "packed.h5"), {"real dtype": dtype, "scaling": words})
+
+
+def test_a_minc_image_and_its_slopes() -> None:
+    found = info(f"{DATA}/minc/small.mnc::/minc-2.0/image/0/image")
+    has_rows(found, {"dims": "zspace, yspace, xspace", "stored as": "int16, little-endian", "real dtype": "float64"})
+    assert re.fullmatch(
+        r"real = stored x \(0\.0006\d+ \.\. 0\.0014\d+, by slice\) \+ .*, stored clipped to -32768 \.\. 32767",
+        found["scaling"],
+    )
+    has_rows(info(f"{DATA}/minc/tiny.mnc::image"), {"format": "netcdf", "stored as": "uint8, one byte"})
 
 
 def test_a_file_of_many_datasets_is_listed() -> None:
@@ -155,7 +174,7 @@ def test_a_directory_shows_every_file_and_says_which_it_cannot_read(tmp_path: Pa
         ("missing.nii", 2, "there is no such file"),
         ("mri/anatomical.nii::x", 2, "a NIfTI file holds one array"),
         ("hdf5/layout/tfilters.h5::nope", 2, "holds no 'nope'"),
-        ("minc/tiny.mnc", 1, "is netCDF classic or MINC1, which is not supported yet"),
+        ("netcdf/bad_cdf5_begin.nc", 1, "its netCDF header is corrupt at byte 220"),
         ("hdf5/corrupt/tmisc38b.h5", 1, "HDF5 cannot read it"),
         ("missing*.nii", 2, "no file matches this pattern"),
     ],

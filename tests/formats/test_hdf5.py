@@ -30,6 +30,9 @@ FILTERS: list[dict[str, Any]] = [
     {"compression": "gzip", "shuffle": True},
     {"compression": "gzip", "shuffle": True, "fletcher32": True},
     {"compression": "lzf"},
+    {"compression": "lzf", "shuffle": True, "fletcher32": True},
+    {"compression": hdf5plugin.LZ4()},
+    {"compression": hdf5plugin.Zstd(), "shuffle": True},
 ]
 LAYOUT = DATA / "hdf5" / "layout"
 
@@ -41,7 +44,7 @@ def whole(path: str, name: str) -> Array:
 
 
 class TestHdf5(FormatTests):
-    @pytest.fixture(params=real_files("hdf5"))
+    @pytest.fixture(params=real_files("hdf5", without=(".nc", ".mnc")))
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)
 
@@ -71,7 +74,7 @@ def datasets(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
         options["fillvalue"] = draw(st.integers(-5, 5) if "u" not in options["dtype"] else st.integers(0, 5))
     if draw(st.integers(0, 3)):
         options["chunks"] = tuple(draw(st.integers(1, n)) for n in shape)
-        options["maxshape"] = draw(st.sampled_from([shape, (None,) * len(shape)]))
+        options["maxshape"] = tuple(draw(st.sampled_from([n, None, 2 * n])) for n in shape)
         options |= draw(st.sampled_from(FILTERS))
     return shape, options
 
@@ -95,8 +98,7 @@ def test_any_dataset_reads_as_h5py_reads_it(
         expected = made[()]
     source, slab = formats.open_source(str(path)), data.draw(slabs(shape))
     assert_same(blockio.read(source, slab), expected[slab.slices()])
-    exact = not options.keys() & {"fletcher32"} and options.get("compression") != "lzf"
-    assert (source.chunks is not None) or not exact or "edge" in source.reason, source.reason
+    assert source.chunks is not None or "edge" in source.reason or "later axis" in source.reason, source.reason
 
 
 def eligibility(path: Path, name: str) -> str | None:
@@ -109,8 +111,8 @@ def eligibility(path: Path, name: str) -> str | None:
     [
         ("deflate.h5", "Dataset1", None),
         ("h5repack_filters.h5", "dset_shuffle", None),
-        ("h5repack_filters.h5", "dset_fletcher32", "fletcher32"),
-        ("h5repack_filters.h5", "dset_nbit", "plain numbers"),
+        ("h5repack_filters.h5", "dset_fletcher32", None),
+        ("h5repack_filters.h5", "dset_nbit", "use 31 of 32 bits"),
         ("h5repack_soffset.h5", "dset_scaleoffset", "scaleoffset"),
         ("h5repack_szip.h5", "dset_szip", "szip"),
         ("vds/1_vds.h5", "vds_dset", "virtual"),
@@ -119,56 +121,6 @@ def eligibility(path: Path, name: str) -> str | None:
 def test_real_datasets_are_eligible_or_say_why_not(file: str, name: str, reason: str | None) -> None:
     found = eligibility(LAYOUT / file, name)
     assert found is None if reason is None else reason in str(found)
-
-
-def test_made_datasets_are_eligible_or_say_why_not(tmp_path: Path) -> None:
-    path = tmp_path / "kinds.h5"
-    with h5py.File(path, "w") as file:
-        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        compact.set_layout(h5py.h5d.COMPACT)
-        space = h5py.h5s.create_simple((4,))
-        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I32LE, space, compact)
-        file.create_dataset("external", (4,), "i4", external=[("raw.bin", 0, 16)])
-        file.create_dataset("null", data=h5py.Empty("f4"))
-        file.create_dataset("scalar", data=1.0)
-        file.create_dataset("bool", data=[True, False])
-        file.create_dataset("enum", (3,), h5py.enum_dtype({"a": 1}, "i4"))
-        file.create_dataset("compound", (3,), [("a", "i4")])
-        file.create_dataset("complex", (3,), "c8")
-        file.create_dataset("opaque", (3,), "V5")
-    words = {"compact": "compact", "external": "external", "null": "no elements", "scalar": "single value"}
-    for name in ("compact", "external", "null", "scalar", "bool", "enum", "compound", "complex", "opaque"):
-        assert words.get(name, "plain numbers") in str(eligibility(path, name))
-
-
-def test_a_user_block_is_left_to_h5py(tmp_path: Path) -> None:
-    path = tmp_path / "block.h5"
-    with h5py.File(path, "w", userblock_size=512) as file:
-        file["data"] = np.arange(10)
-    source = formats.open_source(str(path))
-    assert "user block" in source.reason
-    assert_same(blockio.read(source, Hyperslab((9,), (5,), (-2,))), np.arange(10)[9::-2])
-
-
-def test_chunks_that_skip_a_filter_are_left_to_h5py(tmp_path: Path) -> None:
-    path, values = tmp_path / "mask.h5", np.arange(16, dtype="<i4")
-    with h5py.File(path, "w") as file:
-        dataset = file.create_dataset("data", (16,), "<i4", chunks=(8,), compression="gzip")
-        dataset[:] = values
-        dataset.id.write_direct_chunk((8,), values[8:].tobytes(), filter_mask=1)
-    source = formats.open_source(str(path))
-    assert "skip a filter" in source.reason
-    assert_same(blockio.read(source, Hyperslab.full((16,))), values)
-
-
-def test_unfiltered_edge_chunks_are_left_to_h5py(tmp_path: Path) -> None:
-    path, values = tmp_path / "edge.h5", np.arange(12, dtype="<i4")
-    with h5py.File(path, "w") as file:
-        dataset = file.create_dataset("data", (12,), "<i4", chunks=(8,), shuffle=True)
-        dataset[:] = values
-    source = formats.open_source(str(path))
-    assert "edge" in source.reason
-    assert_same(blockio.read(source, Hyperslab.full((12,))), values)
 
 
 @pytest.mark.parametrize("order", [["deflate", "shuffle"], ["deflate", "deflate"]])
@@ -224,16 +176,7 @@ def test_the_dataset_has_to_be_named_where_there_are_several(tmp_path: Path) -> 
         formats.open_source(f"{path}::nowhere")
     with pytest.raises(UsageError, match="is a group"):
         formats.open_source(f"{path}::group")
-    with pytest.raises(FormatError, match="not numbers"):
-        formats.open_source(f"{path}::word")
-
-
-def test_packed_values_are_refused_as_real_ones() -> None:
-    source = formats.open_source(f"{DATA / 'minc' / 'small.mnc'}::/minc-2.0/image/0/image")
-    assert source.packing == "image-min and image-max"
-    with pytest.raises(UsageError, match=r"image-min and image-max.*--values stored"):
-        source.dtype("real")
-    assert source.dtype("stored") == np.int16
+    assert formats.open_source(f"{path}::word").stored == np.dtype(object)
 
 
 def test_written_blocks_carry_their_affine(tmp_path: Path) -> None:
@@ -289,7 +232,7 @@ def test_a_corrupt_chunk_is_named(tmp_path: Path) -> None:
         damaged = formats.open_source(str(path))
         good = Hyperslab((0, 0), (10, 20))
         assert_same(blockio.read(damaged, good), values[good.slices()])
-        with pytest.raises(FormatError, match=rf"rot\.h5::/data: the chunk at byte {offset} .*deflate"):
+        with pytest.raises(FormatError, match=rf"rot\.h5::/data: the chunk at byte {offset}: .*deflate"):
             blockio.read(damaged, Hyperslab.full((20, 20)))
 
 
@@ -303,9 +246,35 @@ def test_a_missing_filter_is_named_with_the_command_that_installs_it(monkeypatch
 
 
 def test_a_plugin_filter_is_read_through_the_library(tmp_path: Path) -> None:
-    path, values = tmp_path / "zstd.h5", np.arange(4096, dtype="i4").reshape(16, 256)
+    path, values = tmp_path / "blosc.h5", np.arange(4096, dtype="i4").reshape(16, 256)
     with h5py.File(path, "w") as file:
-        file.create_dataset("data", data=values, chunks=(4, 64), compression=hdf5plugin.Zstd())
+        file.create_dataset("data", data=values, chunks=(4, 64), compression=hdf5plugin.Blosc())
     source = formats.open_source(str(path))
     assert source.chunks is None
     np.testing.assert_array_equal(blockio.read(source, Hyperslab.full(source.shape)), values)
+
+
+def test_an_external_link_leads_to_the_other_file(tmp_path: Path) -> None:
+    here, there = tmp_path / "here.h5", tmp_path / "there.h5"
+    for path, values in ((here, np.arange(10)), (there, np.arange(10) * 7)):
+        with h5py.File(path, "w") as file:
+            file["group/data"] = values
+    with h5py.File(here, "r+") as file:
+        file["link"] = h5py.ExternalLink("there.h5", "group/data")
+        file["own"] = h5py.ExternalLink("here.h5", "group/data")
+    source = formats.open_source(f"{here}::link")
+    assert (source.url, source.name) == (str(there), "/group/data")
+    assert_same(blockio.read(source, Hyperslab.full((10,))), np.arange(10) * 7)
+    assert formats.open_source(f"{here}::own").url == str(here)
+
+
+def test_text_and_lists_are_read_as_objects(tmp_path: Path) -> None:
+    path = tmp_path / "words.h5"
+    with h5py.File(path, "w") as file:
+        file["words"] = ["one", "zwölf", ""]
+        file.create_dataset("lists", (2,), h5py.vlen_dtype("i2"))[0] = [1, 2, 3]
+    words = blockio.read(formats.open_source(f"{path}::words"), Hyperslab.full((3,)))
+    lists = blockio.read(formats.open_source(f"{path}::lists"), Hyperslab((1,), (2,), (-1,)))
+    assert words.tolist() == [b"one", "zwölf".encode(), b""]
+    assert [part.tolist() for part in lists] == [[], [1, 2, 3]]
+    assert [(info.name, info.dtype) for info in formats.arrays(str(path))] == [("/lists", "lists"), ("/words", "text")]

@@ -9,12 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
 import nibabel as nib
 import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import formats, workloads
+from hyperslab import driver, formats, workloads
 from hyperslab.admission import admit, examine
 from hyperslab.array import Array
 from hyperslab.errors import DoesNotFit, HyperslabError, UsageError
@@ -186,3 +187,12 @@ def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
 
     small, large = cpu_seconds(200), cpu_seconds(1600)
     assert large < 8 * small * 3, f"8 times the files took {large / small:.1f} times the time"
+
+
+def test_elements_without_a_fixed_size_are_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "words.h5", "w") as file:
+        file["words"] = np.array(["one", "two"], dtype=object)
+    url = f"{tmp_path / 'words.h5'}::words"
+    assert hyperslab.open(url)[1] == b"two"
+    with pytest.raises(UsageError, match=r"words\.h5::/words: its elements have no fixed size.*hyperslab\.open"):
+        driver.run(Pipeline(url).map(lambda block: block).write(tmp_path / "out"), engine="serial")

@@ -131,11 +131,11 @@ def test_arrays_in_memory(shape: tuple[int, ...], faces: int) -> None:
 
 
 def test_what_cannot_be_read_as_meant_is_said() -> None:
-    source = _source(packing="one scale per slice", real=np.dtype("f8"))
+    source = _source(unscalable="it has no scale", real=np.dtype("f8"))
     array = hyperslab.view.ArrayView(source)
     found = _shown(array)
-    assert repr(array).endswith(" (4, 4) real, they need one scale per slice>")
-    assert found.rows["values"] == "real; they need one scale per slice, which cannot be applied yet"
+    assert repr(array).endswith(" (4, 4) real, which cannot be computed: it has no scale>")
+    assert found.rows["values"] == "real; they cannot be computed: it has no scale"
     found = _shown(_source(broken=f"cut off {HOSTILE}"))
     assert found.rows["broken"] == f"cut off {HOSTILE}"
     assert found.pictures == []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
 from hyperslab import blockio, view
@@ -32,6 +33,47 @@ def test_every_basic_index_selects_what_numpy_selects(image: Path, index: Any) -
     np.testing.assert_array_equal(view.open(str(image))[index], (VALUES * 2.0 + 1)[index])
     np.testing.assert_array_equal(view.open(str(image), values="stored")[index], VALUES[index])
     np.testing.assert_array_equal(view.open(VALUES)[index], VALUES[index])
+
+
+@given(data=st.data(), axis=st.integers(0, 2), back=st.booleans())
+def test_a_list_selects_along_one_axis(image: Path, data: st.DataObject, axis: int, back: bool) -> None:
+    extent = VALUES.shape[axis]
+    chosen: Any = data.draw(
+        st.lists(st.integers(-extent, extent - 1), max_size=9)
+        | st.lists(st.booleans(), min_size=extent, max_size=extent)
+    )
+    others = [data.draw(st.sampled_from([slice(None), slice(None, None, -2), slice(1, 3)])) for _ in range(2)]
+    index = [*others[:axis], chosen if data.draw(st.booleans()) else np.array(chosen, type((chosen or [1])[0]))]
+    index = [*index, *others[axis:]] if not back else [..., index[-1], *[slice(None)] * (2 - axis)]
+    expected = VALUES[tuple(part if isinstance(part, slice) or part is ... else slice(None) for part in index)]
+    positions = np.flatnonzero(chosen) if chosen and isinstance(chosen[0], bool) else np.array(chosen, int)
+    expected = expected.take(positions, axis)
+    np.testing.assert_array_equal(view.open(str(image), values="stored")[tuple(index)], expected)
+    np.testing.assert_array_equal(view.open(VALUES)[tuple(index)], expected)
+
+
+def test_a_list_beside_an_integer_keeps_its_place(image: Path) -> None:
+    array = view.open(str(image), values="stored")
+    np.testing.assert_array_equal(array[0, :, [3, 1, 1]], VALUES[0][:, [3, 1, 1]])
+    np.testing.assert_array_equal(array[[5, 0], 2], VALUES[[5, 0], 2])
+    np.testing.assert_array_equal(array[range(2, 4)], VALUES[2:4])
+
+
+@pytest.mark.parametrize(
+    ("index", "sentence"),
+    [
+        (([0], [1]), "one axis at a time"),
+        ([6], "axis 0: index 6 is out of range for 6"),
+        ((0, [-6]), "axis 1: index -6 is out of range"),
+        ([[0, 1]], "a list selects by integers"),
+        ([0.5], "a list selects by integers"),
+        ([True, False], "one truth value for each of 6 elements"),
+        ((0, 0, 0, [0]), "too many indices"),
+    ],
+)
+def test_wrong_lists_get_a_sentence(image: Path, index: Any, sentence: str) -> None:
+    with pytest.raises(IndexError, match=sentence):
+        view.open(str(image))[index]
 
 
 def test_a_view_has_the_attributes_of_an_array(image: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from hyperslab import driver, workloads
+from hyperslab import driver, native, workloads
 from hyperslab.engines import ENGINES
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine import Host, describe
@@ -28,6 +28,8 @@ def doctor() -> int:
     typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
     typer.echo(f"processors {host.cpus} (by {host.cpus_from})")
     typer.echo(f"memory     {show_bytes(host.memory_bytes)} (by {host.memory_from})")
+    missing = "not there: filtered files are read through libraries, slower"
+    typer.echo(f"native     {'there' if native.core else missing}")
     for name in LIBRARIES:
         typer.echo(f"library    {name} {version(name)}")
     for name, extra in OPTIONAL.items():

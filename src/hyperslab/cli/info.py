@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from hyperslab import formats
+from hyperslab import formats, gzipindex
 from hyperslab.admission import MEMORY_SHARE
 from hyperslab.array import ArraySource, Scaling, Values
 from hyperslab.errors import HyperslabError
@@ -65,7 +66,7 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "shape": "x".join(map(str, source.shape)) or "scalar",
         "dims": ", ".join(source.dims),
         "stored as": f"{source.stored.name}, {_byte_order(source)}",
-        "real dtype": f"unknown: {source.packing} cannot be applied yet" if source.packing else source.real.name,
+        "real dtype": f"none: {source.unscalable}" if source.unscalable else source.real.name,
         "axes": f"slowest to fastest in the file: {', '.join(source.dims[a] for a in source.axes)}",
         "chunks": _chunks(source),
         "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none",
@@ -73,10 +74,16 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "fill": "none" if source.fill is None else str(source.fill),
         "bytes": f"{show_bytes(source.nbytes_stored)} stored, {show_bytes(source.nbytes)} decoded",
         "affine": "none" if affine is None else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3]),
-        "read by": ("positioned reads: " if source.chunks is not None else "the reference library: ") + source.reason,
+        "read by": f"{_reader(source)}: {source.reason}",
         "partition": _partition(source),
     }
     return rows | {name: str(value) for name, value in source.header.attributes.items()}
+
+
+def _reader(source: ArraySource) -> str:
+    if gzipindex.can_be_indexed(source):
+        return "an index"
+    return "positioned reads" if source.chunks is not None else "the reference library"
 
 
 def _byte_order(source: ArraySource) -> str:
@@ -94,7 +101,32 @@ def _chunks(source: ArraySource) -> str:
 
 
 def _scaling(scaling: Scaling | None) -> str:
-    return "none" if scaling is None else f"real = stored x {scaling.slope:g} + {scaling.inter:g}"
+    """What turns stored values into real ones, in words."""
+    if scaling is None:
+        return "none"
+    low, high = scaling.valid or (None, None)
+    words = [
+        f"real = {_linear(scaling)}",
+        f"stored clipped to {scaling.clip[0]:g} .. {scaling.clip[1]:g}" if scaling.clip is not None else "",
+        f"{', '.join(f'{value:g}' for value in scaling.missing)} -> NaN" if scaling.missing else "",
+        f"below {low:g} -> NaN" if low is not None else "",
+        f"above {high:g} -> NaN" if high is not None else "",
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def _linear(scaling: Scaling) -> str:
+    """Slope and intercept, each with its extremes where it differs by slice; nothing for those that change nothing."""
+    stored = "stored (read without sign)" if scaling.unsigned else "stored"
+    if np.ndim(scaling.slope) == np.ndim(scaling.inter) == 0 and scaling.slope == 1 and scaling.inter == 0:
+        return stored
+    return f"{stored} x {_factor(scaling.slope)} + {_factor(scaling.inter)}"
+
+
+def _factor(factor: Any) -> str:
+    if np.size(factor) == 1:
+        return f"{np.ravel(factor)[0]:g}"
+    return f"({np.min(factor):g} .. {np.max(factor):g}, by slice)"
 
 
 def _partition(source: ArraySource) -> str:
@@ -103,7 +135,7 @@ def _partition(source: ArraySource) -> str:
         return "nothing to cut"
     host = Host.here()
     budget = Budget(int(host.memory_bytes * MEMORY_SHARE), host.cpus)
-    values: Values = "stored" if source.packing else "real"
+    values: Values = "stored" if source.unscalable else "real"
     (cut,) = preview(Pipeline(source, values=values), Rule(), budget)
     largest = "x".join(map(str, cut.largest))
     return f"{show_count(len(cut), 'block')}, the largest {largest}, on {show_count(host.cpus, 'processor')}"

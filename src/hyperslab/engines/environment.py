@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
+from hyperslab.native import THREADS_VARIABLE
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -20,6 +21,7 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "BLIS_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    THREADS_VARIABLE,
 )
 KEEP_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
@@ -31,7 +33,7 @@ KEEP_MEMORY = {
 
 
 def environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, and a slot's share of the processors for BLAS and OpenMP."""
+    """Our environment, and a slot's share of the processors for BLAS, OpenMP and the decoding of chunks."""
     variables = {**os.environ, **KEEP_MEMORY}
     for name in THREAD_VARIABLES:
         asked = os.environ.get(name, "")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import RunStopped
+from hyperslab.native import CORE
 
 
 def require_able(answers: Iterable[Mapping[str, Any]], folder: Path) -> None:
@@ -73,6 +74,6 @@ def pack_hyperslab(folder: Path) -> Path:
     package = Path(__file__).parents[1]
     path = folder / "hyperslab.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(package.rglob("*.py")):
+        for file in sorted([*package.rglob("*.py"), *package.glob(CORE)]):
             archive.write(file, file.relative_to(package.parent))
     return path

@@ -20,7 +20,11 @@ from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Sc
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.slab import Hyperslab
 
-FORMATS: dict[str, str] = {"nifti": "hyperslab.formats.nifti", "hdf5": "hyperslab.formats.hdf5"}
+FORMATS: dict[str, str] = {
+    "nifti": "hyperslab.formats.nifti",
+    "hdf5": "hyperslab.formats.hdf5",
+    "netcdf": "hyperslab.formats.netcdf_classic",
+}
 "Name of every file format and the module that holds it, imported at first use."
 
 SUFFIXES: dict[str, str] = {
@@ -33,9 +37,10 @@ SUFFIXES: dict[str, str] = {
     ".nc4": "hdf5",
     ".mnc": "hdf5",
 }
-"Suffixes of array files; a longer one wins."
+"Suffixes of array files and the format in which such a file is written; a longer one wins."
 
-SUPPORTED = "NIfTI-1 and NIfTI-2 (.nii, .nii.gz) and HDF5 (.h5, .hdf5, netCDF-4, MINC2)"
+SUPPORTED = "NIfTI-1 and NIfTI-2 (.nii, .nii.gz), HDF5 (.h5, .hdf5), netCDF (classic, 64-bit, netCDF-4) and MINC (1, 2)"
+_CLASSIC_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ANNEX_POINTER = b"/annex/objects/"
 _HEAD_NBYTES = 544
@@ -47,6 +52,9 @@ class Format(Protocol):
 
     def arrays(self, path: str) -> list[ArrayInfo]:
         """Everything array-like in the file."""
+
+    def candidates(self, path: str) -> list[str]:
+        """Names of the arrays of which the only one is meant where none is named."""
 
     def open(self, path: str, name: str) -> ArraySource:
         """Describe one array; `name` is '' where a file is one array."""
@@ -108,8 +116,8 @@ def open_source(url: str) -> ArraySource:
     kind = detect(path)
     if kind == "nifti" and name:
         raise UsageError(f"{path}: a NIfTI file holds one array; leave out '::{name}'")
-    if kind == "hdf5" and not name:
-        name = _only_dataset(path)
+    if kind != "nifti" and not name:
+        name = _only_dataset(path, kind)
     return module(kind).open(str(Path(path).absolute()), name)
 
 
@@ -131,10 +139,8 @@ def detect(path: str) -> str:
     return kind
 
 
-def _only_dataset(path: str) -> str:
-    from hyperslab.formats import hdf5
-
-    names = hdf5.candidates(path)
+def _only_dataset(path: str, kind: str) -> str:
+    names = module(kind).candidates(path)
     if len(names) == 1:
         return names[0]
     if not names:
@@ -180,11 +186,8 @@ def _by_magic(path: str, file: BinaryIO) -> str:
         raise FormatError(f"{path}: its content is not here but in a git-annex; run: datalad get {path}")
     if head[:2] == b"\x1f\x8b":
         return _by_magic_gzip(path, head, file)
-    if head[:3] == b"CDF":
-        raise FormatError(
-            f"{path}: is netCDF classic or MINC1, which is not supported yet; "
-            "convert it to netCDF-4 with 'nccopy -k nc4', or a MINC1 volume with 'mincconvert -2'"
-        )
+    if head[:4] in _CLASSIC_MAGIC:
+        return "netcdf"
     if _is_nifti(path, head):
         return "nifti"
     if _is_hdf5(head, file):

@@ -3,14 +3,20 @@
 The chunk table is exact or absent: `eligible` names the first of many reasons for which a dataset is left to h5py.
 A dataset keeps its place in an attribute 'affine' (4, 4); without it a block's place is counted in voxels.
 
-- values: equal h5py's (`tests/formats/test_hdf5.py`); attributes for packing (scale_factor) are shown, not applied
+netCDF-4 and MINC2 files are HDF5 files: `packing` and `minc` say what their values mean and what their axes are.
+
+- values: stored ones equal h5py's (`tests/formats/test_hdf5.py`), real ones netCDF4-python's in any HDF5 file
+  (`tests/formats/test_netcdf.py`), and nibabel's for the image of a MINC2 file (`tests/formats/test_minc.py`)
+- axes have the extents of the dataset itself, also where another variable has more records of an unlimited dimension
 - a corrupt file raises FormatError, never another exception (`tests/formats/test_detect.py`)
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +24,13 @@ import numpy as np
 
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import minc
 from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
+from hyperslab.formats.hdf5_tree import datasets
+from hyperslab.formats.hdf5_types import description, element, is_number
 from hyperslab.formats.identity import identify
+from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension
+from hyperslab.formats.packing import ATTRIBUTES, Packing, pack, unpack
 from hyperslab.slab import Hyperslab
 
 __all__ = ["arrays", "candidates", "open", "read_reference", "sink", "write_reference"]
@@ -28,45 +39,52 @@ DATASET = "data"
 "Name of the dataset in files that are written."
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
-_PACKING_ATTRIBUTES = {"scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"}
 _SHOWN_ELEMENTS = 1024
 _LARGEST_NDIM = 32
 
 
 def arrays(path: str) -> list[ArrayInfo]:
-    """Every dataset that has elements, by its path in the file."""
+    """Every dataset that has elements, by its path in the file, but for netCDF's dimensions without values."""
     with _opened(path) as file:
-        return [_info(dataset) for dataset in _datasets(file) if dataset.shape is not None]
+        return [_info(dataset) for dataset in datasets(file) if dataset.shape is not None and not is_dimension(dataset)]
 
 
 def candidates(path: str) -> list[str]:
-    """Names of the numeric datasets of one or more dimensions that are not dimension scales."""
+    """Names of the numeric datasets of one or more dimensions that are not dimension scales; of MINC2 its image."""
     with _opened(path) as file:
-        return [str(dataset.name) for dataset in _datasets(file) if _is_numeric_array(dataset)]
+        if minc.IMAGE2 in file:
+            return [minc.IMAGE2]
+        return [str(dataset.name) for dataset in datasets(file) if _is_numeric_array(dataset)]
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name
     """Describe one dataset. Raises UsageError if it is not there, FormatError if it is corrupt or holds no numbers."""
+    before = os.stat(path)
     with _opened(path) as file, _errors(path, name):
         dataset = _dataset(file, path, name)
-        dtype, shape = _dtype(dataset), tuple(int(n) for n in dataset.shape)
-        storage, header = locate(dataset), _header(dataset)
-        stored_shape = tuple(dataset.chunks or ())
+        if (linked := str(Path(dataset.file.filename).absolute())) != path and not Path(linked).samefile(path):
+            return open(linked, str(dataset.name))
+        dtype, inner = element(dataset)
+        shape = (*(int(n) for n in dataset.shape), *inner)
+        storage, (meant, dims, header) = locate(dataset), _meaning(dataset, dtype)
+        stored_shape = (*dataset.chunks, *inner) if dataset.chunks else ()
         with Path(path).open("rb") as plain:
-            state = identify(plain.fileno(), _metadata(str(dataset.name), shape, dtype, storage, header))
+            metadata = _metadata(str(dataset.name), shape, dtype, storage, header, meant)
+            state = identify(plain.fileno(), metadata, before=before)
         return ArraySource(
             url=path,
             name=str(dataset.name),
             format="hdf5",
             shape=shape,
-            dims=_dims(dataset),
+            dims=(*dims, *(f"element_{axis}" for axis in range(len(inner)))),
             axes=tuple(range(len(shape))),
             stored=dtype,
-            real=dtype.newbyteorder("="),
+            real=meant.real,
             chunks=storage.chunks,
             reason=storage.reason,
-            packing=_packing(str(dataset.name), header),
             codecs=storage.codecs,
+            scaling=meant.scaling,
+            unscalable=meant.unscalable,
             fill=storage.fill,
             chunk_shape=stored_shape,
             header=header,
@@ -85,20 +103,26 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
     turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
     with _opened(source.url) as file, _errors(source.url, source.name):
-        require_filters(file[source.name])
-        block = np.asarray(file[source.name][forward])
+        dataset = file[source.name]
+        require_filters(dataset)
+        within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
+        block: Array = np.asarray(dataset[forward[: dataset.ndim] or ...])[within]
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
 
 
 def sink(
     path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None
 ) -> ArraySink:
-    """Describe an HDF5 file with one contiguous dataset 'data'. Raises UsageError for what HDF5 cannot hold."""
+    """Describe an HDF5 file with one contiguous dataset 'data'; `scaling` becomes netCDF's attributes of packing.
+
+    Raises UsageError for what HDF5 or those attributes cannot hold.
+    """
     plain = np.dtype(dtype)
     if plain.hasobject or plain.kind in "mMU":
         raise UsageError(f"{path}: HDF5 cannot hold {dtype}; convert the block to numbers")
     if len(shape) > _LARGEST_NDIM:
         raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
+    _packed(path, scaling, plain)
     return ArraySink(path, "hdf5", tuple(shape), tuple(range(len(shape))), plain, None, header, scaling)
 
 
@@ -110,8 +134,16 @@ def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
     with h5py.File(temporary_path, "x", locking=False) as file:
         dataset = file.create_dataset(DATASET, data=np.asarray(block, dtype=sink.dtype))
         dataset.attrs["affine"] = motion if sink.header.base_affine is None else sink.header.base_affine @ motion
-        if sink.scaling is not None:
-            dataset.attrs["scale_factor"], dataset.attrs["add_offset"] = sink.scaling.slope, sink.scaling.inter
+        dataset.attrs.update(_packed(sink.path, sink.scaling, sink.dtype))
+
+
+def _packed(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
+    try:
+        return {} if scaling is None else pack(scaling, dtype)
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
+        ) from error
 
 
 @contextmanager
@@ -128,34 +160,38 @@ def _errors(path: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    import h5py
-
     register_plugins()
-    with _errors(path, ""), h5py.File(path, "r", locking=False) as file:
+    with _errors(path, ""), _unlocked(path) as file:
         yield file
 
 
-def _datasets(file: Any) -> list[Any]:
+def _unlocked(path: str) -> Any:
+    """A file without a lock on it, which network file systems may refuse; or as this process has opened it already."""
     import h5py
 
-    found: list[Any] = []
-    file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
-    return found
+    for locking in (False, "best-effort"):
+        try:
+            return h5py.File(path, "r", locking=locking)
+        except OSError as error:
+            if "flag values don't match" not in str(error):
+                raise
+    return h5py.File(path, "r", locking=True)
 
 
 def _info(dataset: Any) -> ArrayInfo:
-    return ArrayInfo(str(dataset.name), tuple(int(n) for n in dataset.shape), str(dataset.dtype))
+    word, inner = description(dataset)
+    return ArrayInfo(str(dataset.name), tuple(int(n) for n in (*dataset.shape, *inner)), word)
 
 
 def _is_numeric_array(dataset: Any) -> bool:
-    numeric = bool(dataset.shape) and dataset.dtype.kind in "biufc"
-    return numeric and not dataset.is_scale
+    return bool(dataset.shape) and is_number(dataset) and not dataset.is_scale
 
 
 def _dataset(file: Any, path: str, name: str) -> Any:
     import h5py
 
-    item = file.get(name)
+    folder, _, last = name.rpartition("/")
+    item = file.get(f"{folder}/{NOT_COORDINATE}{last}") or file.get(name)
     if item is None:
         raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
     if not isinstance(item, h5py.Dataset):
@@ -165,32 +201,44 @@ def _dataset(file: Any, path: str, name: str) -> Any:
     return item
 
 
-def _dtype(dataset: Any) -> np.dtype[Any]:
-    """The dtype without h5py's notes on it. Raises FormatError for elements that are not values of a fixed size."""
-    dtype: np.dtype[Any] = dataset.dtype
-    if dtype.hasobject or dtype.subdtype is not None or dtype.kind == "U":
-        held = "arrays" if dtype.subdtype is not None else "strings, references or lists"
-        raise FormatError(f"{dataset.file.filename}::{dataset.name}: its elements are {held}, not numbers")
-    return dtype if dtype.fields else np.dtype(dtype.str)
-
-
-def _metadata(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage, header: Header) -> bytes:
+def _metadata(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], storage: Storage, header: Header, meant: Packing
+) -> bytes:
     affine = None if header.base_affine is None else header.base_affine.tolist()
-    said = repr((name, shape, dtype, storage.codecs, storage.fill, storage.reason, affine, header.attributes)).encode()
+    fill = None if storage.fill is None else np.asarray(storage.fill).tobytes()
+    values = (dtype, storage.codecs, fill, meant.real, meant.unscalable, meant.scaling and meant.scaling.key)
+    said = repr((name, shape, values, storage.reason, affine, header.attributes)).encode()
     table = storage.chunks
-    return said if table is None else said + b"".join(c.tobytes() for c in (table.start, table.offset, table.nbytes))
+    columns = () if table is None else (table.start, table.offset, table.nbytes, table.mask)
+    return said + b"".join(column.tobytes() for column in columns)
 
 
-def _dims(dataset: Any) -> tuple[str, ...]:
-    """Names of the dimensions: their label, or their scale's name, or their number."""
-    return tuple(_dim_name(dimension, axis) for axis, dimension in enumerate(dataset.dims))
+def _meaning(dataset: Any, dtype: np.dtype[Any]) -> tuple[Packing, tuple[str, ...], Header]:
+    """What the values, the axes and the place of a dataset are."""
+    header = _header(dataset)
+    if dataset.name == minc.IMAGE2:
+        volume = minc.understand(minc.of_hdf5(dataset))
+        placed = replace(header, base_affine=volume.affine, attributes={**header.attributes, **volume.attributes})
+        return volume.packing, volume.dims, placed
+    if minc.is_lower_resolution(str(dataset.name)):
+        return (
+            Packing(None, dtype.newbyteorder("="), "it is an image of lower resolution"),
+            dimension_names(dataset),
+            header,
+        )
+    attributes = {name: dataset.attrs[name] for name in sorted(ATTRIBUTES) if name in dataset.attrs}
+    may_fill = bool(attributes or dtype.kind == "f")
+    return (
+        unpack(attributes, dtype, may_fill and fills_by_default(dataset), _is_enum(dataset)),
+        dimension_names(dataset),
+        header,
+    )
 
 
-def _dim_name(dimension: Any, axis: int) -> str:
-    if dimension.label:
-        return str(dimension.label)
-    scale = str(dimension[0].name or "") if len(dimension) else ""
-    return scale.rsplit("/", 1)[-1] or f"dim_{axis}"
+def _is_enum(dataset: Any) -> bool:
+    import h5py
+
+    return dataset.dtype.kind == "b" or h5py.check_enum_dtype(dataset.dtype) is not None
 
 
 def _header(dataset: Any) -> Header:
@@ -209,10 +257,3 @@ def _shown(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS:
         return [str(element) for element in value.flat]
     return f"{type(value).__name__} of {getattr(value, 'size', 1)} elements"
-
-
-def _packing(name: str, header: Header) -> str:
-    """What the real values need that is not in the dataset's own values: netCDF's packing, MINC's ranges."""
-    if name.startswith("/minc-2.0/image/") and name.endswith("/image"):
-        return "image-min and image-max"
-    return " and ".join(sorted(_PACKING_ATTRIBUTES & set(header.attributes)))

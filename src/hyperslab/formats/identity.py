@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import xxhash
 
+from hyperslab.errors import SourceChanged
+
 PAGE_NBYTES = 4096
 PAGES = 8
 
@@ -20,12 +22,21 @@ class Identity(NamedTuple):
     "Equal for an untouched copy: depends on the bytes only."
 
 
-def identify(fd: int, metadata: bytes, data_start: int = 0) -> Identity:
-    """Identify an open file by its size, its metadata bytes and 8 evenly spread pages of its data."""
+def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
+    """Identify an open file by its size, its metadata bytes and 8 evenly spread pages of its data.
+
+    `before` is its state when the reading of the metadata began. Raises SourceChanged if it is another one now.
+    """
     status = os.fstat(fd)
+    if before is not None and _state(before) != _state(status):
+        raise SourceChanged("the file was written to while its description was read; open it again when it is finished")
     digest = xxhash.xxh3_128(status.st_size.to_bytes(8, "little"))
     digest.update(metadata)
     last = max(data_start, status.st_size - PAGE_NBYTES)
     for page in sorted({data_start + (last - data_start) * i // (PAGES - 1) for i in range(PAGES)}):
         digest.update(os.pread(fd, PAGE_NBYTES, page))
     return Identity(status.st_size, status.st_mtime_ns, digest.hexdigest())
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

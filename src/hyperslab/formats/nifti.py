@@ -1,7 +1,7 @@
 """NIfTI-1 and NIfTI-2, one file (.nii, .nii.gz), either byte order. Headers are nibabel's in both directions.
 
-An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip stream: a task
-inflates it from the start up to its slab, through nibabel.
+An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip stream, which nibabel
+inflates from the start up to a slab; where `hyperslab.gzipindex` has indexed it, it is entered in the middle instead.
 
 - values: stored ones equal nibabel's unscaled ones, real ones `img.dataobj` (`tests/formats/test_nifti.py`)
 - geometry: a block's file puts its voxels at the parent's millimetres, by sform and by qform, within 0.001 mm or 8
@@ -18,7 +18,17 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Codec, Header, Scaling
+from hyperslab.array import (
+    LEAST_INDEXED_NBYTES,
+    Array,
+    ArrayInfo,
+    ArraySink,
+    ArraySource,
+    ChunkTable,
+    Codec,
+    Header,
+    Scaling,
+)  # fmt: skip
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import Identity, identify
 from hyperslab.formats.nifti_header import NiftiHeader, build_head, header_errors, parse
@@ -39,6 +49,11 @@ def arrays(path: str) -> list[ArrayInfo]:
     """The one array of the file."""
     source = open(path, "")
     return [ArrayInfo("", source.shape, str(source.stored))]
+
+
+def candidates(path: str) -> list[str]:
+    """The name of the one array."""
+    return [""]
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this signature
@@ -66,7 +81,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         stored=stored,
         real=real,
         chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
-        reason=_reason(compressed),
+        reason=_reason(compressed, nbytes),
         codecs=(Codec("gzip"),) if compressed else (),
         scaling=scaling,
         header=Header(base_affine=base_affine, native=raw[:offset], attributes=_attributes(header)),
@@ -111,9 +126,11 @@ def sink(
     NIfTI cannot hold.
     """
     _check_storable(path, shape, dtype)
+    _check_scaling(path, scaling)
     axes = tuple(reversed(range(len(shape))))
     little = np.dtype(dtype).newbyteorder("<")
     head = build_head(path, shape, little, header, scaling)
+    _check_kept(path, head, scaling)
     gzipped = path.lower().endswith(".gz")
     return ArraySink(path, "nifti", tuple(shape), axes, little, None if gzipped else head, header, scaling)
 
@@ -182,13 +199,16 @@ def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> Chun
         start=np.zeros((rows, len(stored_shape)), dtype=np.int64),
         offset=np.full(rows, offset, dtype=np.int64),
         nbytes=np.full(rows, nbytes, dtype=np.int64),
+        mask=np.zeros(rows, dtype=np.int64),
     )
 
 
-def _reason(compressed: bool) -> str:
-    if compressed:
-        return "one gzip stream: a task inflates it from the start up to its slab; unpack the file once for speed"
-    return "contiguous: a task reads its byte ranges directly"
+def _reason(compressed: bool, nbytes: int) -> str:
+    if not compressed:
+        return "contiguous: a task reads its byte ranges directly"
+    if nbytes < LEAST_INDEXED_NBYTES:
+        return "one gzip stream, small enough for every task to inflate it from the start up to its slab"
+    return "one gzip stream: indexed once by whoever reads several parts of it, each of which is then entered directly"
 
 
 def _scaling(header: NiftiHeader) -> Scaling | None:
@@ -232,3 +252,22 @@ def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     if np.dtype(dtype).newbyteorder("=") not in data_type_codes.dtype.values():
         remedy = _REMEDY.get(np.dtype(dtype).kind, "a number type that it has")
         raise UsageError(f"{path}: NIfTI cannot hold {dtype}; convert the block to {remedy}, or write .h5 instead")
+
+
+def _check_scaling(path: str, scaling: Scaling | None) -> None:
+    if scaling is not None and not scaling.is_linear:
+        raise UsageError(
+            f"{path}: NIfTI cannot say what these stored values mean: some are missing, or scaled by slices; "
+            "use --values real"
+        )
+
+
+def _check_kept(path: str, head: bytes, scaling: Scaling | None) -> None:
+    """NIfTI-1 has float32 for slope and intercept, which rounds those of other formats."""
+    kept = parse(head)
+    said = () if scaling is None else ((kept["scl_slope"], scaling.slope), (kept["scl_inter"], scaling.inter))
+    if scaling is not None and any(float(number) != float(meant) for number, meant in said):
+        raise UsageError(
+            f"{path}: NIfTI-1 rounds the slope {scaling.slope:.17g} and intercept {scaling.inter:.17g} of these stored "
+            "values; use --values real"
+        )

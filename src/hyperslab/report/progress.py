@@ -17,6 +17,7 @@ FAILURES_SHOWN = 5
 class Progress(Protocol):
     """What the driver tells while tasks run."""
 
+    def tell(self, text: str) -> None: ...
     def begin(self, tasks: int, nbytes: int) -> None: ...
     def advance(self, nbytes: int) -> None: ...
     def failed(self, label: str, reason: str, will_retry: bool) -> None: ...
@@ -25,6 +26,9 @@ class Progress(Protocol):
 
 class Quiet:
     """Says nothing."""
+
+    def tell(self, text: str) -> None:
+        """A line about what is done before the tasks, and takes long."""
 
     def begin(self, tasks: int, nbytes: int) -> None:
         """Tasks left to do, and the bytes they read."""
@@ -47,6 +51,9 @@ class Lines:
         self._tasks = self._done = self._nbytes = self._failures = 0
         self._began = time.monotonic()
         self._told = 0
+
+    def tell(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
 
     def begin(self, tasks: int, nbytes: int) -> None:
         self._tasks, self._began = tasks, time.monotonic()
@@ -89,6 +96,9 @@ class Bar:
         )  # fmt: skip
         self._nbytes = self._failures = 0
         self._began = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, tasks: int, nbytes: int) -> None:
         self._began = time.monotonic()

@@ -167,6 +167,18 @@ class EngineTests:
         path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("chunks")))
         assert np.array_equal(_values(path), np.where(mask, whole, 0))
 
+    def test_compressed_chunks_are_read_once_and_no_more(self, tmp_path: Path) -> None:
+        import h5py
+
+        values = np.random.default_rng(3).integers(0, 500, (32, 24, 16), dtype=np.uint16)
+        with h5py.File(tmp_path / "packed.h5", "w") as file:
+            made = file.create_dataset("data", data=values, chunks=(8, 12, 16), compression="gzip", shuffle=True)
+            stored = made.id.get_storage_size()
+        pipeline = Pipeline(str(tmp_path / "packed.h5")).map(functions.add, {"k": 3})
+        result = self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("block-shape", (8, 12, 16)))
+        assert np.array_equal(_values(_only_output(result)), values + np.uint16(3))
+        assert sum(s.nbytes for s in result.trace.spans if s.kind == "read") == stored
+
     def test_a_function_is_told_its_slab(self, image: str, tmp_path: Path) -> None:
         pipeline = Pipeline(image).map(functions.positions, {"shape": SHAPE}, dtype="int64")
         path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=RULES["grid"]))

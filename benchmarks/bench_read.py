@@ -1,0 +1,209 @@
+"""Reading whole arrays: hyperslab, h5py, hidefix, netCDF4 and plain preads, each in a process of its own, in turn.
+
+    python -m benchmarks.bench_read [--size 512MiB] [--repeats 7] [--folder DIR]
+
+Prints seconds of wall and CPU time per reader (median and best), and the gates with the figures that they are judged
+by: ratios within one run. CPU seconds are comparable on a busy machine, wall times hardly; where a gate needs idle
+processors the benchmark waits for them, and the gate counts as failed when it never got them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from benchmarks.gates import Gates
+from benchmarks.reading_data import CHUNK, Stored, as_hdf5, as_netcdf, grain, structure
+from hyperslab.cli.parse import parse_size
+
+IDLE_PERCENT = 10.0
+IDLE_PATIENCE_S = 120.0
+PREADS_IN_FLIGHT = 4
+CONSTANT_NBYTES = 64 * 1024**2
+CHUNK_NBYTES = 2 * math.prod(CHUNK)
+
+
+class Reader:
+    """A process that reads one array as often as it is told to."""
+
+    def __init__(self, name: str, stored: Stored, threads: int = 1) -> None:
+        self.label = f"{name} {threads}T"
+        command = [sys.executable, "-m", "benchmarks.reader", name, str(stored.path), stored.dataset, str(threads)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        first = self._answer()
+        self.checksum = str(first["checksum"])
+        self._before_nbytes = int(first["before_nbytes"])
+        self.growth_nbytes = 0
+        "By how much the peak of the process's memory has grown since its output was there, before its first read."
+        self.wall_s: list[float] = []
+        self.cpu_s: list[float] = []
+
+    def read(self, order: str = "warm") -> None:
+        """Read once more and keep the times."""
+        self._pipe(self._process.stdin).write(f"{order}\n")
+        self._pipe(self._process.stdin).flush()
+        answer = self._answer()
+        self.wall_s.append(float(answer["wall_s"]))
+        self.cpu_s.append(float(answer["cpu_s"]))
+        self.growth_nbytes = int(answer["peak_nbytes"]) - self._before_nbytes
+
+    def close(self) -> None:
+        self._pipe(self._process.stdin).close()
+        self._process.wait(timeout=60)
+
+    @property
+    def cpu(self) -> float:
+        """Median of CPU seconds."""
+        return statistics.median(self.cpu_s)
+
+    @property
+    def wall(self) -> float:
+        """Median of wall seconds."""
+        return statistics.median(self.wall_s)
+
+    def _answer(self) -> dict[str, float | str]:
+        line = self._pipe(self._process.stdout).readline()
+        if not line:
+            raise SystemExit(f"{self.label}: the reader died with exit code {self._process.wait()}")
+        answer: dict[str, float | str] = json.loads(line)
+        return answer
+
+    @staticmethod
+    def _pipe(pipe: IO[str] | None) -> IO[str]:
+        assert pipe is not None
+        return pipe
+
+
+def main() -> None:
+    arguments = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder))
+    gates, nbytes, repeats = Gates(), parse_size("--size", arguments.size), arguments.repeats
+    try:
+        tissue, noisy = structure(folder / "structure", nbytes), grain(folder / "grain", nbytes)
+        print(f"libraries: {_libraries()}; load {os.getloadavg()[0]:.1f}")
+        _filtered("shuffle+gzip HDF5, structure", as_hdf5(tissue, "shuffle+gzip"), gates, repeats)
+        _filtered("shuffle+deflate netCDF-4, climate to 0.1 K", as_netcdf(tissue, 1), gates, repeats)
+        _filtered("shuffle+deflate netCDF-4, climate to 0.01 K (no gate)", as_netcdf(tissue, 2), None, repeats)
+        _filtered("shuffle+gzip HDF5, grain (no gate)", as_hdf5(noisy, "shuffle+gzip"), None, repeats)
+        _chunked("chunked HDF5 without filters", as_hdf5(tissue, "chunked"), gates, repeats)
+        _contiguous("contiguous HDF5", as_hdf5(tissue, "contiguous"), gates, repeats)
+        _contiguous(".nii", tissue, gates, repeats)
+    finally:
+        shutil.rmtree(folder)
+    gates.close()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="512MiB")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    return parser.parse_args()
+
+
+def _libraries() -> str:
+    import h5py
+
+    linked = Path("/proc/self/maps").read_text()
+    libz = next((line.split()[-1] for line in linked.splitlines() if "libz" in line), "of its own wheel")
+    own = f"h5py {h5py.__version__} with HDF5 {h5py.version.hdf5_version}, libz {Path(libz).resolve().name}"
+    return f"{own}, hidefix {version('hidefix')}"
+
+
+def _filtered(title: str, stored: Stored, gates: Gates | None, repeats: int) -> None:
+    peer = "hidefix"
+    names = [("hyperslab", 1), ("h5py", 1), (peer, 1), ("hyperslab", 2)]
+    ours, h5py, other, two = readers = _compare(title, stored, names, repeats)
+    _table(readers, stored)
+    if gates is None:
+        print(
+            f"     h5py / hyperslab, CPU of one thread: {h5py.cpu / ours.cpu:.2f}; {peer}: {other.cpu / ours.cpu:.2f}"
+        )
+        return
+    gates.at_least(f"{title}: CPU of h5py / hyperslab, 1 thread", h5py.cpu / ours.cpu, 3)
+    gates.at_least(f"{title}: CPU of {peer} / hyperslab, 1 thread", other.cpu / ours.cpu, 1.3)
+    gates.at_least(f"{title}: wall of 1 thread / 2 threads", _scaling(stored, repeats), 1.8)
+    growth = max(two.growth_nbytes, ours.growth_nbytes)
+    allowed = 2 * 3 * CHUNK_NBYTES + 4 * CHUNK_NBYTES + CONSTANT_NBYTES
+    gates.at_least(f"{title}: memory allowed beside the output / used", allowed / max(1, growth), 1)
+
+
+def _chunked(title: str, stored: Stored, gates: Gates, repeats: int) -> None:
+    ours, h5py = readers = _compare(title, stored, [("hyperslab", 1), ("h5py", 1)], repeats)
+    _table(readers, stored)
+    gates.at_least(f"{title}: wall of h5py / hyperslab, 1 thread", h5py.wall / ours.wall, 1)
+    gates.at_least(f"{title}: wall of 1 thread / 2 threads", _scaling(stored, repeats), 1.7)
+
+
+def _contiguous(title: str, stored: Stored, gates: Gates, repeats: int) -> None:
+    readers = _compare(
+        title, stored, [("hyperslab", 1), ("pread", 1), ("h5py" if stored.dataset else "nibabel", 1)], repeats
+    )
+    _table(readers, stored)
+    gates.at_least(f"{title}, warm: wall of a pread loop / hyperslab", readers[1].wall / readers[0].wall, 0.9)
+    cold = _compare(f"{title}, cold", stored, [("hyperslab", 1), ("pread", PREADS_IN_FLIGHT)], repeats, "cold")
+    _table(cold, stored)
+    gates.at_least(f"{title}, cold: wall of four preads in flight / hyperslab", cold[1].wall / cold[0].wall, 0.9)
+
+
+def _compare(
+    title: str, stored: Stored, names: Sequence[tuple[str, int]], repeats: int, order: str = "warm"
+) -> list[Reader]:
+    """Read in turn, A B C A B C ..., with every reader in its own process; all must have read the same."""
+    print(f"\n{title}: {stored.nbytes / 1e6:.0f} MB in {stored.path.stat().st_size / 1e6:.0f} MB, {order}")
+    with ExitStack() as stack:
+        readers = [Reader(name, stored, threads) for name, threads in names]
+        for reader in readers:
+            stack.callback(reader.close)
+        assert len({reader.checksum for reader in readers}) == 1, "the readers differ"
+        for _ in range(repeats):
+            for reader in readers:
+                reader.read(order)
+    return readers
+
+
+def _table(readers: Sequence[Reader], stored: Stored) -> None:
+    for reader in readers:
+        print(
+            f"     {reader.label:<14} CPU {reader.cpu:6.3f} s  wall {reader.wall:6.3f} s "
+            f"(best {min(reader.wall_s):6.3f} s, {stored.nbytes / 1e6 / min(reader.wall_s):6.0f} MB/s)"
+        )
+
+
+def _scaling(stored: Stored, repeats: int) -> float | None:
+    """Wall of one thread over two, from pairs for which both processors were idle; None if they hardly ever were."""
+    ratios: list[float] = []
+    deadline = time.monotonic() + IDLE_PATIENCE_S
+    with ExitStack() as stack:
+        one, two = Reader("hyperslab", stored, 1), Reader("hyperslab", stored, 2)
+        stack.callback(one.close)
+        stack.callback(two.close)
+        while len(ratios) < repeats and time.monotonic() < deadline:
+            if psutil.cpu_percent(0.3) > IDLE_PERCENT:
+                continue
+            one.read()
+            two.read()
+            ratios.append(one.wall_s[-1] / two.wall_s[-1])
+    if len(ratios) < min(3, repeats):
+        print(f"     the processors were idle for {len(ratios)} pairs only in {IDLE_PATIENCE_S:.0f} s")
+        return None
+    return statistics.median(ratios)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+//! Undoing the filters of a chunk, in reverse order, within a known size.
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::RefCell;
+
+use crate::error::{Fault, corrupt};
+use crate::{fletcher, lz4, lzf, shuffle};
+
+/// One filter, as HDF5 numbers and parametrises it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// zlib stream (RFC 1950).
+    Deflate,
+    /// The first byte of every element, then the second of every ...; bytes of an element.
+    Shuffle(usize),
+    /// A checksum of four bytes at the end.
+    Fletcher32,
+    /// Zstandard frame (RFC 8878).
+    Zstd,
+    /// LZ4 blocks in the frame of HDF5's registered filter 32004.
+    Lz4,
+    /// LZF as `PyTables` and h5py write it, registered filter 32000.
+    Lzf,
+}
+
+/// A stream that a filter could not shrink is a little longer than what went in.
+const OVERHEAD: usize = 1024;
+/// zlib's format cannot shrink further than this (zlib technical details: 1032:1).
+const LARGEST_DEFLATE_RATIO: usize = 1032;
+
+thread_local! {
+    static INFLATE: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
+}
+
+/// The buffers that a chunk is decoded in, kept from chunk to chunk. They only grow.
+#[derive(Default)]
+pub struct Scratch([Vec<u8>; 2]);
+
+/// Make a buffer at least `nbytes` long, or say that there is no memory for it; what it held may be lost. The system
+/// gives the pages of a large one as they are written, so that a stream which lies about its length takes little.
+pub fn reserve(buffer: &mut Vec<u8>, nbytes: usize) -> Result<&mut [u8], Fault> {
+    if buffer.len() < nbytes {
+        *buffer = Vec::new();
+        *buffer = zeroed(nbytes)?;
+    }
+    Ok(&mut buffer[..nbytes])
+}
+
+fn zeroed(nbytes: usize) -> Result<Vec<u8>, Fault> {
+    let layout = Layout::array::<u8>(nbytes).map_err(|_| Fault::Memory(nbytes as u64))?;
+    // SAFETY: only a buffer that was too short is made anew, so that its new length is not 0.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(Fault::Memory(nbytes as u64));
+    }
+    // SAFETY: the memory has this layout, all of it is initialised, and nobody else has it.
+    Ok(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, nbytes)) }.into_vec())
+}
+
+/// Decode a chunk to exactly `nbytes`; filters whose bit is set in `mask` were skipped in writing.
+/// No more than a little over `nbytes` is ever written, whatever the stream claims.
+pub fn decode<'a>(
+    scratch: &'a mut Scratch,
+    stored: &'a [u8],
+    codecs: &[Codec],
+    mask: u32,
+    nbytes: usize,
+) -> Result<&'a [u8], Fault> {
+    let Scratch([one, two]) = scratch;
+    let limit = nbytes.saturating_add(nbytes / 1000 + OVERHEAD);
+    // What is decoded next: the stored bytes at first, then so many of buffer `one`, with `two` free to decode into.
+    let (mut source, mut target, mut length) = (one, two, None);
+    for (index, codec) in codecs.iter().enumerate().rev() {
+        if index < 32 && mask & (1 << index) != 0 {
+            continue;
+        }
+        let data = length.map_or(stored, |length| &source[..length]);
+        length = Some(undo(*codec, data, target, limit)?);
+        (source, target) = (target, source);
+    }
+    let plain = length.map_or(stored, |length| &source[..length]);
+    if plain.len() == nbytes {
+        Ok(plain)
+    } else {
+        corrupt(format!("decodes to {} bytes instead of {nbytes}", plain.len()))
+    }
+}
+
+/// Undo one filter into a buffer; how many bytes came out.
+fn undo(codec: Codec, stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usize, Fault> {
+    match codec {
+        Codec::Deflate => {
+            inflate(stored, reserve(buffer, limit.min(stored.len().saturating_mul(LARGEST_DEFLATE_RATIO)))?)
+        }
+        Codec::Shuffle(itemsize) => {
+            shuffle::unshuffle(stored, itemsize, reserve(buffer, stored.len())?);
+            Ok(stored.len())
+        }
+        Codec::Zstd => unpack_zstd(stored, buffer, limit),
+        Codec::Lz4 => lz4::decode(stored, reserve(buffer, limit)?),
+        Codec::Lzf => lzf::decode(stored, reserve(buffer, limit)?),
+        Codec::Fletcher32 => {
+            let data = fletcher::verified(stored)?;
+            reserve(buffer, data.len())?.copy_from_slice(data);
+            Ok(data.len())
+        }
+    }
+}
+
+fn unpack_zstd(stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usize, Fault> {
+    let claimed = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
+    if claimed.is_some_and(|size| size > limit as u64) {
+        return corrupt(format!("its zstd data claim {} bytes", claimed.unwrap_or(0)));
+    }
+    let room = claimed.map_or(limit, |size| size as usize);
+    zstd::zstd_safe::decompress(reserve(buffer, room)?, stored)
+        .or_else(|code| corrupt(format!("its zstd data are corrupt ({})", zstd::zstd_safe::get_error_name(code))))
+}
+
+fn inflate(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
+    use libdeflater::DecompressionError::{BadData, InsufficientSpace};
+    INFLATE.with_borrow_mut(|inflate| match inflate.zlib_decompress(stored, plain) {
+        Ok(count) => Ok(count),
+        Err(BadData) => corrupt("its deflate data are corrupt or end too early"),
+        Err(InsufficientSpace) => corrupt("its deflate data are too long"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(stored: &[u8], codecs: &[Codec], mask: u32, nbytes: usize) -> Result<Vec<u8>, Fault> {
+        decode(&mut Scratch::default(), stored, codecs, mask, nbytes).map(<[u8]>::to_vec)
+    }
+
+    fn deflated(plain: &[u8]) -> Vec<u8> {
+        let mut pack = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
+        let mut stored = vec![0; pack.zlib_compress_bound(plain.len())];
+        let count = pack.zlib_compress(plain, &mut stored).unwrap();
+        stored.truncate(count);
+        stored
+    }
+
+    #[test]
+    fn chains_and_masks() {
+        let plain: Vec<u8> = (0..3000u32).map(|i| (i / 3) as u8).collect();
+        let twice = deflated(&deflated(&plain));
+        assert_eq!(decoded(&twice, &[Codec::Deflate, Codec::Deflate], 0, 3000).unwrap(), plain);
+        assert_eq!(decoded(&plain, &[Codec::Deflate, Codec::Shuffle(4)], 3, 3000).unwrap(), plain);
+        let mut stored = deflated(&plain);
+        stored.extend(fletcher::checksum(&stored).to_le_bytes());
+        let codecs = [Codec::Shuffle(1), Codec::Deflate, Codec::Fletcher32];
+        assert_eq!(decoded(&stored, &codecs, 0, 3000).unwrap(), plain);
+        assert!(decoded(&stored, &codecs, 4, 3000).is_ok(), "what follows a zlib stream is not looked at");
+    }
+
+    #[test]
+    fn bombs_and_lies_are_bounded() {
+        let bomb = deflated(&vec![0; 10_000_000]);
+        assert!(
+            matches!(decoded(&bomb, &[Codec::Deflate], 0, 1000), Err(Fault::Corrupt(why)) if why.contains("too long"))
+        );
+        assert!(matches!(decoded(&[1, 2, 3], &[Codec::Deflate], 0, usize::MAX / 2), Err(Fault::Corrupt(_))));
+        assert!(matches!(decoded(&[1, 2, 3], &[Codec::Zstd], 0, usize::MAX / 2), Err(Fault::Memory(_))));
+        assert!(matches!(decoded(&bomb, &[], 0, 1000), Err(Fault::Corrupt(_))));
+        for codec in [Codec::Deflate, Codec::Zstd, Codec::Lz4, Codec::Lzf, Codec::Fletcher32] {
+            for stored in [&b""[..], b"x", b"nonsense that is no stream of anything", &[0xff; 100], &[0; 100]] {
+                assert!(decoded(stored, &[codec], 0, 1000).is_err(), "{codec:?} {stored:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+"""What netCDF4-python and nibabel read: the values that ours have to equal."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+import netCDF4
+import nibabel
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.array import Array, Values
+
+MASKING = {"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"}
+
+
+@lru_cache(maxsize=4)
+def netcdf_file(path: str) -> Any:
+    """A file as netCDF4-python opens it, which takes long where there are thousands of variables."""
+    return netCDF4.Dataset(path)
+
+
+@lru_cache(maxsize=512)
+def netcdf_whole(url: str, values: Values) -> Array:
+    """All values of a variable, NaN where netCDF4-python masks."""
+    path, name = formats.split_url(url)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        variable: Any = netcdf_file(path)[name]
+        if variable.dtype is not str:
+            variable.set_auto_chartostring(False)
+        variable.set_auto_maskandscale(values == "real")
+        found = as_meant(variable, variable[...]) if values == "real" else np.asarray(variable[...])
+        return found.astype("S1") if found.dtype.kind == "S" else found  # the empty text that \0 is has no length
+
+
+def as_meant(variable: Any, found: Any) -> Array:
+    """A masked array of netCDF4-python as we define it: whole numbers have NaN only if masking is declared."""
+    if found is np.ma.masked:  # a single value, which has lost its dtype
+        variable.set_auto_mask(False)
+        found = np.ma.masked_array(variable[...], True)
+    masked: Any = np.ma.asarray(found)
+    if masked.dtype.kind in "fc":
+        return np.asarray(masked.filled(np.nan))
+    if masked.dtype.kind not in "iu":
+        return np.asarray(masked.data)
+    if not effective(variable):
+        variable.set_auto_mask(False)
+        return np.asarray(variable[...])
+    wide = np.float32 if masked.dtype.itemsize <= 2 else np.float64
+    return np.asarray(masked.astype(wide).filled(np.nan))
+
+
+def effective(variable: Any) -> bool:
+    """Whether an attribute of masking is there that the variable's type can hold."""
+    said = {name: np.asarray(variable.getncattr(name)) for name in MASKING & set(variable.ncattrs())}
+    with np.errstate(all="ignore"):
+        return any((value.astype(variable.dtype) == value).all() for value in said.values())
+
+
+class MincImage(NamedTuple):
+    """What nibabel says of a MINC file; the file is closed again, which HDF5 wants before it is opened otherwise."""
+
+    shape: tuple[int, ...]
+    affine: Array
+    values: Array
+
+
+@lru_cache(maxsize=32)
+def minc_image(path: str) -> MincImage:
+    """A MINC file as nibabel loads it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image: Any = nibabel.load(path)
+        return MincImage(image.shape, image.affine, np.asarray(image.dataobj))

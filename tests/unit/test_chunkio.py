@@ -1,0 +1,146 @@
+"""Chunks through the native core: exactly the planned reads, faults by name, interruption, and life without it."""
+
+from __future__ import annotations
+
+import collections
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from hyperslab import blockio, chunkio, formats, native
+from hyperslab.array import ArraySource
+from hyperslab.errors import FormatError
+from hyperslab.slab import Hyperslab
+from hyperslab.span import recording
+from hyperslab.testing.formats import assert_same
+from tests.clusters.required import required
+
+VALUES = np.random.default_rng(5).integers(0, 900, (40, 30, 20)).astype("<u2")
+FULL = Hyperslab.full(VALUES.shape)
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "deflate": {"compression": "gzip", "shuffle": True},
+    "checked": {"compression": "gzip", "fletcher32": True},
+}
+
+
+@pytest.fixture(params=KINDS)
+def source(tmp_path: Path, request: pytest.FixtureRequest) -> ArraySource:
+    path = tmp_path / "chunks.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=VALUES, chunks=(10, 8, 20), **KINDS[request.param])
+    return formats.open_source(str(path))
+
+
+def test_the_core_is_installed() -> None:
+    assert native.core is not None, "the tests are of a hyperslab with its native core: pip install ."
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads_gives_the_same(source: ArraySource, threads: int) -> None:
+    assert chunkio.is_batch(source)
+    slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
+    assert_same(blockio.read(source, FULL, threads=threads), VALUES)
+    assert_same(blockio.read(source, slab, threads=threads), VALUES[slab.slices()])
+
+
+def test_a_task_is_one_open_one_fstat_and_a_read_per_chunk(source: ArraySource, tmp_path: Path) -> None:
+    required("" if shutil.which("strace") else "strace is not installed (Debian package strace)")
+    slab = Hyperslab((5, 0, 0), (10, 30, 20))  # two layers of four chunks
+    code = (
+        "import pickle, sys; from hyperslab import blockio; source, slab = pickle.load(open(sys.argv[1], 'rb'));"
+        "block = blockio.read(source, slab); print(block.sum())"
+    )
+    order, log = tmp_path / "order.pickle", tmp_path / "calls"
+    order.write_bytes(pickle.dumps((source, slab)))
+    command = ["strace", "-f", "-y", "-e", "trace=%file,%desc", "-o", str(log), sys.executable, "-c", code, str(order)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == int(VALUES[5:15].sum())
+    calls = collections.Counter(
+        match[1]
+        for line in log.read_text().splitlines()
+        if source.url in line and (match := re.search(r"(\w+)\(", line))
+    )
+    opened = calls.pop("openat", 0) + calls.pop("open", 0)
+    stats = calls.pop("fstat", 0) + calls.pop("newfstatat", 0)
+    assert (opened, stats, calls.pop("pread64")) == (1, 1, 8)
+    assert calls == {"close": 1}
+
+
+@pytest.mark.parametrize("source", ["deflate", "checked"], indirect=True)
+def test_damage_names_the_chunk(source: ArraySource) -> None:
+    assert source.chunks is not None
+    offset = int(source.chunks.offset[5])
+    with Path(source.url).open("r+b") as file:
+        file.seek(offset + 20)
+        file.write(b"damaged by a test")
+    os.utime(source.url, ns=(source.mtime_ns, source.mtime_ns))
+    good = Hyperslab((0, 0, 0), (10, 8, 20))
+    assert_same(blockio.read(source, good), VALUES[good.slices()])
+    with pytest.raises(FormatError, match=rf"chunks\.h5::/data: the chunk at byte {offset}: .*copy the file again"):
+        blockio.read(source, FULL)
+
+
+def test_without_the_core_libraries_read(source: ArraySource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "core", None)
+    assert chunkio.is_left_to_library(source) == bool(source.codecs)
+    slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
+    assert_same(blockio.read(source, slab), VALUES[slab.slices()])
+    assert blockio.read_nbytes(source, slab) > 0
+
+
+def test_a_long_read_is_interrupted_at_once(tmp_path: Path) -> None:
+    """Zeros, deflated to little, take a second or more to inflate; Ctrl-C comes after a tenth."""
+    path = tmp_path / "long.h5"
+    plane = np.zeros((64, 1024, 1024), "u1")
+    with h5py.File(path, "w") as file:
+        dataset = file.create_dataset(
+            "data", (3200, 1024, 1024), "u1", chunks=(4, 1024, 1024), compression="gzip", compression_opts=1
+        )
+        dataset[:64] = plane
+        stored = dataset.id.read_direct_chunk((0, 0, 0))[1]
+        for first in range(64, 3200, 4):
+            dataset.id.write_direct_chunk((first, 0, 0), stored)
+    code = (
+        "import sys, numpy as np; from hyperslab import blockio, formats; from hyperslab.slab import Hyperslab\n"
+        "source = formats.open_source(sys.argv[1]); out = np.empty(source.shape, 'u1')\n"
+        "print('reading', flush=True)\n"
+        "blockio.read(source, Hyperslab.full(source.shape), out, 'stored', int(sys.argv[2]))"
+    )
+    for threads in ("1", "2"):
+        command = [sys.executable, "-c", code, str(path), threads]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "reading\n"
+            time.sleep(0.1)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            process.wait(timeout=60)
+        assert "KeyboardInterrupt" in said, "the read was over before it was interrupted"
+        assert time.monotonic() - began < 30
+
+
+def test_a_read_counts_the_processor_time_of_all_its_threads(tmp_path: Path) -> None:
+    values = np.random.default_rng(2).integers(0, 99, (64, 256, 256)).astype("u2")
+    with h5py.File(tmp_path / "long.h5", "w") as file:
+        file.create_dataset("data", data=values, chunks=(4, 256, 256), compression="gzip", compression_opts=1)
+    source = formats.open_source(str(tmp_path / "long.h5"))
+    with recording() as phases:
+        before = time.process_time_ns()
+        blockio.read(source, Hyperslab.full(source.shape), threads=2)
+        used = time.process_time_ns() - before
+    (read,) = [phase for phase in phases if phase.kind == "read"]
+    assert used / 2 < read.cpu_ns <= used * 1.01

@@ -1,0 +1,179 @@
+"""A file kept open from read to read: the values of every read, what is kept, and what ends it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin
+import nibabel as nib
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hyperslab
+from hyperslab import blockio
+from hyperslab.array import Array
+from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.slab import Hyperslab
+from hyperslab.span import recording
+from hyperslab.testing.formats import assert_same, slabs
+
+VALUES = np.random.default_rng(8).integers(-900, 900, (30, 26, 17)).astype("<i2")
+KINDS: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "plain": {"chunks": (7, 26, 5)},
+    "deflate": {"chunks": (7, 10, 5), "compression": "gzip", "shuffle": True},
+    "sparse": {"chunks": (7, 10, 5), "compression": "gzip", "fillvalue": -7},
+    "big-endian": {"chunks": (7, 10, 5), "compression": "gzip", "dtype": ">i2"},
+}
+
+
+@pytest.fixture(params=[*KINDS, "nii"])
+def view(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[hyperslab.ArrayView, Array]:
+    """A view, and the values that it has to have."""
+    if request.param == "nii":
+        image = nib.Nifti1Image(VALUES, np.eye(4))  # type: ignore[no-untyped-call]
+        image.header.set_slope_inter(0.5, 3)  # type: ignore[no-untyped-call]
+        nib.save(image, tmp_path / "a.nii")
+        nifti: Any = nib.load(tmp_path / "a.nii")
+        return hyperslab.open(str(tmp_path / "a.nii")), np.asarray(nifti.dataobj)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = file.create_dataset("data", VALUES.shape, **{"dtype": "<i2", **KINDS[request.param]})
+        part = VALUES[:15] if request.param == "sparse" else VALUES
+        made[: len(part)] = part
+        expected = made[()]
+    return hyperslab.open(str(tmp_path / "a.h5")), expected
+
+
+def taken(view: hyperslab.ArrayView, slab: Hyperslab) -> int:
+    with recording() as phases:
+        view.read(slab)
+    return sum(phase.nbytes for phase in phases if phase.kind == "read")
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_read_gives_the_values(view: tuple[hyperslab.ArrayView, Array], data: st.DataObject) -> None:
+    found, expected = view
+    slab = data.draw(slabs(expected.shape))
+    assert_same(found.read(slab), expected[slab.slices()])
+    out = np.zeros(slab.count, found.dtype)
+    assert found.read(slab, out) is out
+    assert_same(out, expected[slab.slices()])
+
+
+def test_threads_may_share_a_view(view: tuple[hyperslab.ArrayView, Array]) -> None:
+    found, expected = view
+    with ThreadPoolExecutor(8) as pool:
+        blocks = list(pool.map(lambda i: found[i % 30, 3:9], range(300)))
+    for number, block in enumerate(blocks):
+        assert_same(block, expected[number % 30, 3:9])
+
+
+def test_a_copy_reads_elsewhere(view: tuple[hyperslab.ArrayView, Array]) -> None:
+    found, expected = view
+    assert_same(found[3], expected[3])
+    assert_same(pickle.loads(pickle.dumps(found))[4], expected[4])
+
+
+@pytest.mark.parametrize("view", ["deflate"], indirect=True)
+def test_a_chunk_decoded_for_a_part_is_kept(view: tuple[hyperslab.ArrayView, Array]) -> None:
+    found, _ = view
+    corner = Hyperslab((0, 0, 0), (2, 2, 2))
+    assert taken(found, corner) == blockio.read_nbytes(found.source, corner) > 0
+    assert taken(found, corner) == 0
+    assert taken(found, Hyperslab((6, 9, 4), (1, 1, 1))) == 0, "another part of the same chunk"
+    assert taken(found, Hyperslab((7, 9, 4), (1, 1, 1))) > 0
+    whole = Hyperslab((14, 10, 5), (7, 10, 5))
+    assert taken(found, whole) == taken(found, whole) > 0, "what was wanted whole is not kept"
+
+
+@pytest.mark.parametrize("view", ["plain", "deflate", "nii"], indirect=True)
+def test_a_file_that_is_written_to_is_noticed(view: tuple[hyperslab.ArrayView, Array]) -> None:
+    found, expected = view
+    assert_same(found[3], expected[3])
+    path = Path(found.source.url)
+    os.utime(path, ns=(0, found.source.mtime_ns + 10**9))
+    with pytest.raises(SourceChanged, match="written to"):
+        found[3]
+    os.utime(path, ns=(0, found.source.mtime_ns))
+    assert_same(found[3], expected[3])
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(SourceChanged, match="bytes when"):
+        found[3]
+
+
+@pytest.mark.parametrize("view", ["deflate"], indirect=True)
+def test_damage_names_the_chunk_and_is_not_kept(view: tuple[hyperslab.ArrayView, Array]) -> None:
+    found, _ = view
+    table = found.source.chunks
+    assert table is not None
+    with Path(found.source.url).open("r+b") as file:
+        file.seek(int(table.offset[0]) + 10)
+        file.write(b"damaged by a test")
+    os.utime(found.source.url, ns=(0, found.source.mtime_ns))
+    for _ in range(2):
+        with pytest.raises(FormatError, match=f"the chunk at byte {table.offset[0]}: .*deflate"):
+            found[0, 0]
+
+
+def test_a_view_closes_its_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file["data"] = VALUES
+    found = hyperslab.open(path)
+
+    def handles() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
+
+    assert_same(found[0], VALUES[0])
+    assert_same(found[1], VALUES[1])
+    assert handles() == 1
+    del found
+    gc.collect()
+    assert handles() == 0
+
+
+def test_few_elements_of_a_grid_of_many_cells_are_found_at_once(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "wide.h5", "w") as file:
+        made = file.create_dataset("data", (2**45,), "i4", chunks=(1,), compression="gzip", fillvalue=5)
+        made[2**44] = 7
+    found = hyperslab.open(str(tmp_path / "wide.h5"))
+    assert found[:: 2**44].tolist() == [5, 7]
+    assert found[2**44 - 2 : 2**44 + 2].tolist() == [5, 5, 7, 5]
+    assert found[:: 2**43].tolist() == [5, 5, 7, 5]
+
+
+def test_a_stream_that_lies_about_its_length_takes_little_memory(tmp_path: Path) -> None:
+    chunk = (2**28,)
+    with h5py.File(tmp_path / "liar.h5", "w") as file:
+        made = file.create_dataset("data", chunk, "u1", chunks=chunk, compression=hdf5plugin.Zstd())
+        made.id.write_direct_chunk((0,), b"\x28\xb5\x2f\xfd" + bytes(range(256)) * 400)
+    found = hyperslab.open(str(tmp_path / "liar.h5"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(FormatError, match="zstd"):
+        found[0]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**16, "64 MiB, in KiB"
+
+
+def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
+    for name, values in (("a.h5", VALUES), ("b.h5", VALUES[:7])):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["data"] = values
+    found = hyperslab.open(str(tmp_path / "a.h5"))
+    assert_same(found[3], VALUES[3])
+    (tmp_path / "b.h5").replace(tmp_path / "a.h5")
+    with pytest.raises(SourceChanged):
+        found[3]
+    (tmp_path / "a.h5").unlink()
+    with pytest.raises(SourceChanged, match="no longer there"):
+        found[3]
