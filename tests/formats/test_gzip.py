@@ -30,6 +30,7 @@ from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.slab import Hyperslab
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, count_calls, slabs
+from tests.clusters.required import required
 from tests.formats.files import real_files
 from tests.formats.test_nifti import DTYPES, random_values, save, whole
 
@@ -283,8 +284,7 @@ def test_without_the_core_nibabel_reads(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_task_takes_few_system_calls(tmp_path: Path) -> None:
-    if shutil.which("strace") is None and not os.environ.get("CI"):
-        pytest.skip("strace is not installed; system calls are not counted")
+    required("" if shutil.which("strace") else "strace is not installed (Debian package strace)")
     path = save(tmp_path / "image.nii.gz", volume((40, 30, 200)))
     source = gzipindex.index(formats.open_source(str(path)), tmp_path / "kept", spacing=SPACING)
     slab = Hyperslab((0, 0, 150), (40, 30, 20))
