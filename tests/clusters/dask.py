@@ -112,7 +112,20 @@ def dask_cluster(
         home.wait_until(
             f"{len(members)} Dask workers", lambda: home.log("scheduler").count("Register worker") >= len(members)
         )
+        if nanny:
+            home.wait_until("nannies that run", lambda: _nannies_run(_address(_file(home)), secrets, len(members)))
         yield DaskCluster(_address(_file(home)), _file(home), secrets, scheduler, members, nanny, home)
+
+
+def _nannies_run(address: str, secrets: dict[str, str], number: int) -> bool:
+    """Whether all nannies know their workers: one whose worker dies before that gives up, it starts no other."""
+    import dask
+    from distributed import Client
+
+    settings = dask.config.merge(dask.config.config, dask.config.collect_env(secrets))
+    with dask.config.set(settings), Client(address) as client:
+        # A function with no name of its own is sent by value: workers do not see this module.
+        return [*client.run(lambda dask_worker: dask_worker.status.name, nanny=True).values()] == ["running"] * number
 
 
 def _file(home: Household) -> Path:

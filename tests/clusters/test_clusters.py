@@ -99,8 +99,6 @@ def test_dask_on_another_host(tmp_path: Path) -> None:
 
 def test_dask_parts_die(tmp_path: Path) -> None:
     with dask_cluster(tmp_path / "dask") as cluster:
-        # A nanny whose worker dies before it has said that it runs gives up: let both answer first.
-        assert len(call_on_workers(cluster, os.getpid)) == 2
         first = cluster.worker(0)
         cluster.kill_worker(0)
         home = cluster.household
