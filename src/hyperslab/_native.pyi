@@ -1,6 +1,7 @@
 """The native core: chunks and bytes into arrays, without the GIL. Arguments are checked, input is never trusted.
 
-Nobody else may write to `out` during a call. A signal handler that raises ends a call within about 50 ms.
+Nobody else may write to `out` during a call. A signal handler that raises ends a call within about 50 ms, but not while
+a chunk is decoded or, up to 64 MiB, read: one of GiB that was deflated takes its seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +13,13 @@ import numpy.typing as npt
 _Column: TypeAlias = npt.NDArray[np.int64]
 _Columns: TypeAlias = tuple[_Column, _Column, _Column, _Column]
 "(rows,) offset in the file, nbytes stored, mask of skipped filters; (rows * ndim,) first element of each chunk."
+_Filters: TypeAlias = Sequence[tuple[str, Sequence[int]]]
+"Name and parameters (HDF5's) of each filter, in the order in which writing applied them."
 _Box: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
 "Start, count and stride (at least 1) of a region, in stored order."
+
+_Chunks: TypeAlias = tuple[_Columns, Sequence[int], _Filters]
+"Table, shape of a chunk, filters."
 
 class ChunkError(ValueError):
     """(row of the chunk table, what is wrong with that chunk)."""
@@ -29,7 +35,7 @@ class ChunkCache:
         table: _Columns,
         shape: Sequence[int],
         extent: Sequence[int],
-        filters: Sequence[tuple[str, int]],
+        filters: _Filters,
         cache_nbytes: int,
     ) -> None:
         """`extent` is the array's shape. Raises ChunkError for rows that are not in the order of their chunks."""
@@ -40,32 +46,17 @@ class ChunkCache:
         None, with nothing done, where the region is better read in several parts of an unfiltered chunk.
         """
 
-def read_chunks(
-    fd: int,
-    table: _Columns,
-    shape: Sequence[int],
-    filters: Sequence[tuple[str, int]],
-    selection: _Box,
-    out: npt.NDArray[Any],
-    threads: int,
-    depth: int,
-) -> int:
-    """Read chunks of `shape` from an open file, decode them, put what a region takes into `out`; bytes read.
+def read_chunks(fd: int, chunks: _Chunks, selection: _Box, out: npt.NDArray[Any], threads: int, depth: int) -> int:
+    """Read chunks from an open file, decode them, put what a region takes into `out`; bytes read.
 
-    `threads` decode at a time while up to `depth` reads are in flight. Raises ChunkError, MemoryError, ValueError for
-    arguments that do not fit together.
+    `threads` decode at a time while up to `depth` reads are in flight, 1 to 4096 of either. Raises ChunkError,
+    MemoryError, ValueError for arguments that do not fit together.
     """
 
 def decode_chunks(
-    buffers: Sequence[bytes],
-    table: _Columns,
-    shape: Sequence[int],
-    filters: Sequence[tuple[str, int]],
-    selection: _Box,
-    out: npt.NDArray[Any],
-    threads: int,
+    buffers: Sequence[bytes], chunks: _Chunks, selection: _Box, out: npt.NDArray[Any], threads: int
 ) -> int:
-    """As `read_chunks`, from the stored bytes of each row."""
+    """As `read_chunks`, from the stored bytes of each row, as a remote store hands them out: no place is looked at."""
 
 def helped_ns() -> int:
     """Processor time that other threads have spent on this thread's calls since it last asked, in nanoseconds."""
@@ -79,7 +70,7 @@ _GzipArray: TypeAlias = tuple[_Column, int, Sequence[int], int]
 def index_gzip(
     fd: int, size: int, wanted: int, spacing: int, sink: Callable[[bytes], object], watch: Callable[[int], object]
 ) -> tuple[bytes, str]:
-    """Inflate an open gzip file once, up to a little behind `wanted` plain bytes: (points as int64, '').
+    """Inflate an open gzip file once, to its end, with points up to a little behind `wanted` plain bytes: (they, '').
 
     There is a point about every `spacing` plain bytes; `sink` is given the windows one by one, `watch` is called about
     every 50 ms with the position in the file. (b'', why) for a file that cannot be entered in the middle. Raises

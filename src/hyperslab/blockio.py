@@ -31,7 +31,8 @@ from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
-_MTIME_TOLERANCE_NS = 10_000_000
+_CLOCK_STEPS_NS = (1, 100, 1000, 10**6, 10**9, 2 * 10**9)
+"Steps in which file systems and protocols of the network keep the time of the last change."
 _LIBRARY_NBYTES = 16 * 1024**2
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
@@ -60,11 +61,13 @@ def read(
 
     `out`, of that shape and dtype and with any strides, receives the block if given. Up to `threads` threads decode
     chunks at a time (a task's share of the processors, unless given). A `reader` of the source keeps its file open and
-    decoded chunks for the next read. Raises SourceChanged for a file
-    that is not the one planned with, FormatError for one that is short or corrupt, UsageError for wrong arguments.
+    decoded chunks for the next read. Raises SourceChanged for a file that is not the one planned with, FormatError for
+    one that is short or corrupt, UsageError for wrong arguments.
     """
     if source.broken:
         raise FormatError(source.broken)
+    if threads is not None and not 1 <= threads <= native.MOST_THREADS:
+        raise UsageError(f"threads is {threads}; it can be 1 to {native.MOST_THREADS}")
     block = _destination(source, slab, out, values)
     if slab.size == 0:
         return block if block is not None else _empty(source, slab, source.dtype(values))
@@ -213,7 +216,7 @@ def file_checksum(path: str) -> str:
 def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile]:
     """The source's file for a read, at whose end it is still the one that was described, or SourceChanged is raised."""
     if reader is not None:
-        kept = reader.file or reader.keep(_open(source))
+        kept = reader.file(lambda: _open(source))
         with _unchanged(source, lambda: os.stat(source.url)):
             yield OpenFile(kept.fd, kept.where)
         return
@@ -253,8 +256,14 @@ def _check_unchanged(source: ArraySource, look: Callable[[], os.stat_result]) ->
         raise _changed(source, "is no longer there") from error
     if now.st_size != source.file_size:
         raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
-    if abs(now.st_mtime_ns - source.mtime_ns) > _MTIME_TOLERANCE_NS:
+    if not _is_same_time(now.st_mtime_ns, source.mtime_ns):
         raise _changed(source, "was written to after the run had been planned")
+
+
+def _is_same_time(one_ns: int, other_ns: int) -> bool:
+    """Whether two times are equal, or one is the other in larger steps, as another host may see the same file."""
+    fine, coarse = max(one_ns, other_ns), min(one_ns, other_ns)
+    return any(fine - fine % step == coarse for step in _CLOCK_STEPS_NS)
 
 
 def _changed(source: ArraySource, what: str) -> SourceChanged:
@@ -326,12 +335,8 @@ def _deliver(source: ArraySource, slab: Hyperslab, stored: Array, out: Array | N
 
 
 def _share_read(source: ArraySource, slab: Hyperslab) -> float:
-    """The part of the file that a library reads: up to the slab's end in a gzip stream, the slab's share otherwise."""
-    if source.format != "nifti":
-        return slab.size / source.size
-    stored = slab.permute(source.axes)
-    last = np.ravel_multi_index([high - 1 for high in stored.bounds[1]], source.stored_shape)
-    return float(last + 1) / source.size
+    """The part of the file that a library reads: all of a gzip stream, the slab's share otherwise."""
+    return 1.0 if source.format == "nifti" else slab.size / source.size
 
 
 def _fill(

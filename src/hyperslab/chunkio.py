@@ -19,8 +19,8 @@ from hyperslab.errors import FormatError
 from hyperslab.positioned import OpenFile
 from hyperslab.slab import Hyperslab
 
-FILTERS = frozenset({"deflate", "shuffle", "fletcher32", "zstd", "lz4", "lzf"})
-"Filters that the core undoes."
+_WITH_SPARE = frozenset({"blosc", "bitshuffle"})
+"Filters whose blocks, which may be as large as their chunk, are decoded aside and then put in order."
 _LIMIT_SHARE = 1000
 _LIMIT_NBYTES = 1024
 
@@ -43,15 +43,15 @@ def is_left_to_library(source: ArraySource) -> bool:
 def fill(file: OpenFile, source: ArraySource, table: ChunkTable, slab: Hyperslab, block: Array, threads: int) -> None:
     """Read what a region takes of the rows of a table into `block`, which has its shape and the file's dtype.
 
-    Region and block are in stored order with strides above 0. Raises FormatError that names a corrupt chunk.
+    Region and block are in stored order with strides above 0. Raises FormatError that names a corrupt chunk,
+    ValueError for a number of threads below 1 or above 4096.
     """
     if not len(table) or native.core is None:
         return
     box, depth = (slab.start, slab.count, slab.stride), max(threads, native.DEPTH)
     try:
-        file.nbytes += native.core.read_chunks(
-            file.fd, columns_of(table), table.chunk_shape, filters_of(source), box, block, threads, depth
-        )
+        chunks = (columns_of(table), table.chunk_shape, filters_of(source))
+        file.nbytes += native.core.read_chunks(file.fd, chunks, box, block, threads, depth)
     except native.core.ChunkError as error:
         raise chunk_fault(source, table, error) from error
 
@@ -61,9 +61,9 @@ def columns_of(table: ChunkTable) -> tuple[Array, Array, Array, Array]:
     return table.offset, table.nbytes, table.mask, np.ascontiguousarray(table.start).reshape(-1)
 
 
-def filters_of(source: ArraySource) -> list[tuple[str, int]]:
-    """The filters of a source as the core takes them: names, and the size of elements for a shuffle."""
-    return [(codec.name, codec.options[0] if codec.options else 0) for codec in source.codecs]
+def filters_of(source: ArraySource) -> list[tuple[str, tuple[int, ...]]]:
+    """The filters of a source as the core takes them: names and parameters."""
+    return [(codec.name, codec.options) for codec in source.codecs]
 
 
 def chunk_fault(source: ArraySource, table: ChunkTable, error: ValueError) -> FormatError:
@@ -87,7 +87,8 @@ def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
     chunk = _chunk_nbytes(source, table)
     flying = min(max(threads, native.DEPTH), len(table)) * int(table.nbytes.max(initial=0))
     decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
-    return flying + (2 * min(threads, len(table)) * decoded if source.codecs else 0)
+    buffers = 3 if any(codec.name in _WITH_SPARE for codec in source.codecs) else 2
+    return flying + (buffers * min(threads, len(table)) * decoded if source.codecs else 0)
 
 
 def _chunk_nbytes(source: ArraySource, table: ChunkTable) -> int:

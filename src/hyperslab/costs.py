@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hyperslab import blockio
+from hyperslab import blockio, gzipindex
 from hyperslab.array import ArraySource, DType, Values
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import PRIMARY, Pipeline, Reduce, Write
@@ -48,7 +48,7 @@ def reading_cost(
     nbytes = peak = 0
     for sources, pieces in zip(inputs.values(), reads, strict=True):
         for piece in pieces:
-            nbytes += blockio.read_nbytes(sources[piece.source], piece.slab)
+            nbytes += blockio.read_nbytes(gzipindex.expected(sources[piece.source]), piece.slab)
             peak += blockio.read_peak(sources[piece.source], piece.slab, values)
     return nbytes, peak
 

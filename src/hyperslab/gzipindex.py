@@ -1,7 +1,7 @@
 """Indexes of gzip files: made in one pass, kept in a file or in memory, and regions read through them.
 
 - every value is checked: a file's own checksums when it is indexed, the checksum of each interval when it is read
-  (`tests/formats/test_gzip.py`)
+  (`tests/formats/test_gzip_damage.py`)
 - an index belongs to one state of one file: with any other it is not used
 - a damaged index is made again where it is loaded, and an error where a task reads through it, never a wrong value
 
@@ -11,6 +11,7 @@ uint64; xxh3_128 of all that; and the eight bytes of `_MAGIC`.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
@@ -54,12 +55,21 @@ def is_entered(source: ArraySource) -> bool:
     return source.gzip is not None and len(source.gzip) > 0 and native.core is not None
 
 
-def is_behind_the_start(source: ArraySource, slab: Hyperslab) -> bool:
-    """Whether inflating from the start would inflate much that the region does not need."""
-    if slab.size == 0:
-        return False
-    first = np.ravel_multi_index(slab.permute(source.axes).bounds[0], source.stored_shape)
-    return int(first) * source.stored.itemsize >= LEAST_INDEXED_NBYTES
+@functools.lru_cache(maxsize=64)
+def expected(source: ArraySource) -> ArraySource:
+    """The source with an index as it will be made of it, about, to estimate what reading through it costs.
+
+    Points and stored bytes are evenly spread. A source that is not to be indexed is returned as it is.
+    """
+    if not can_be_indexed(source):
+        return source
+    nbytes = _offset(source) + source.nbytes
+    points = np.zeros((-(-nbytes // SPACING_NBYTES) + 1, _COLUMNS), np.int64)
+    points[:, 0] = np.minimum(np.arange(len(points)) * SPACING_NBYTES, nbytes)
+    points[:, 1] = (points[:, 0] / nbytes * source.file_size).astype(np.int64) * 8
+    points[:, 2] = 1
+    points[:, 4:6] = _WINDOW_NBYTES // 2
+    return replace(source, gzip=GzipIndex(points, _offset(source), "an index to be made"))
 
 
 def index(
@@ -155,7 +165,7 @@ def _is_large(source: ArraySource) -> bool:
 
 def _reason(index: GzipIndex) -> str:
     if not len(index):
-        return "one gzip stream that cannot be entered in the middle: a task inflates it from the start up to its slab"
+        return "one gzip stream that cannot be entered in the middle: every task inflates all of it"
     return f"one gzip stream, indexed: a task enters it at the nearest of {len(index):,} points"
 
 

@@ -19,6 +19,8 @@ THREADS_VARIABLE = "HYPERSLAB_THREADS"
 "Environment variable: threads that decode at a time in one read; 1 if it is not set."
 CORE = "_native.abi3.so"
 "Name of the compiled module beside this one."
+MOST_THREADS = 4096
+"More could only be a mistake."
 DEPTH = 4
 "Reads in flight for one block; storage that is not in memory answers several faster than one after the other."
 
@@ -56,7 +58,7 @@ core = _load()
 def threads() -> int:
     """How many threads one read decodes with, at least 1."""
     asked = os.environ.get(THREADS_VARIABLE, "")
-    return max(1, int(asked)) if asked.isdecimal() else 1
+    return min(max(1, int(asked)), MOST_THREADS) if asked.isdecimal() else 1
 
 
 def all_threads() -> int:

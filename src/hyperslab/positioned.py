@@ -21,7 +21,7 @@ _WIDE_NBYTES = 16 * 1024**2
 "From here on several reads in flight are worth the threads that they take."
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class OpenFile:
     """An open file that counts the bytes read of it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,8 +20,19 @@ from hyperslab.slab import Hyperslab, Index, from_index
 from hyperslab.units import show_bytes
 
 _Positions = npt.NDArray[np.intp]
+_Indices = Index | Sequence[int] | Array | tuple[Any, ...]
 _INDEXING = threading.Lock()
 "Held while a file is indexed: threads that share a view wait for the one index."
+
+
+def _renew_lock() -> None:
+    """In a forked process: the thread that held the lock is not there to give it back."""
+    global _INDEXING  # noqa: PLW0603  # a lock that may be held can only be replaced
+    _INDEXING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001  # the public name of the verb
@@ -44,6 +56,9 @@ class ArrayView:
         self.values: Values = values
         self._reader = Reader(source)
         self._threads = native.all_threads()
+
+    def __reduce__(self) -> tuple[type[ArrayView], tuple[ArraySource, Values]]:
+        return ArrayView, (self.source, self.values)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,13 +91,25 @@ class ArrayView:
         """(4, 4) float64: voxel indices to millimetres; None where the array has none."""
         return self.source.header.affine
 
-    def read(self, slab: Hyperslab, out: Array | None = None) -> Array:
-        """Read a region into a new array, or into `out` (any strides). Errors as `hyperslab.blockio.read`.
+    def read(self, where: Hyperslab | _Indices, out: Array | None = None) -> Any:
+        """Read a region, or what an index as of `__getitem__` selects, into a new array or into `out` (any strides).
 
-        The first region of a large gzip file that does not begin near its start has the file indexed, in memory, for it
-        and all that follow.
+        `out` has the shape of what is read and this view's dtype. The first read of a large gzip file takes as long as
+        inflating it. Raises IndexError, and what `hyperslab.blockio.read` raises.
         """
-        if gzipindex.can_be_indexed(self.source) and gzipindex.is_behind_the_start(self.source, slab):
+        if isinstance(where, Hyperslab):
+            return self._read(where, out)
+        basic, axis, positions = _split(where, self.shape)
+        slab, dropped = from_index(basic, self.shape)
+        count = slab.count if positions is None else (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
+        within: tuple[Any, ...] = tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))
+        room = None if out is None else _room(out, self.dtype, count, dropped)
+        block = self._read(slab, room) if positions is None else self._take(slab, axis, positions, room)
+        return block[within] if out is None else out
+
+    def _read(self, slab: Hyperslab, out: Array | None) -> Array:
+        """Read a region; the first of a large gzip file has the whole file checked and indexed, in memory."""
+        if slab.size and gzipindex.can_be_indexed(self.source):
             self._index()
         return blockio.read(self.source, slab, out, self.values, self._threads, self._reader)
 
@@ -91,27 +118,27 @@ class ArrayView:
             if self.source.gzip is None:
                 self.source = gzipindex.index(self.source)
 
-    def __getitem__(self, index: Index | Sequence[int] | Array | tuple[Any, ...]) -> Any:
+    def __getitem__(self, index: _Indices) -> Any:
         """Read a basic index: a block, or a scalar where every axis is given an integer.
 
         Along one axis it may be a list or 1-D array of indices, in any order and with repetitions, or a mask; that axis
         stays where it is, also beside integers (as in h5py; NumPy may move it to the front). Raises IndexError.
         """
-        basic, axis, positions = _split(index, self.shape)
-        slab, dropped = from_index(basic, self.shape)
-        block = self.read(slab) if positions is None else self._take(slab, axis, positions)
-        return block[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
+        return self.read(index)
 
-    def _take(self, slab: Hyperslab, axis: int, positions: _Positions) -> Array:
+    def _take(self, slab: Hyperslab, axis: int, positions: _Positions, out: Array | None) -> Array:
         """The region with these positions along one axis; what lies in one stored chunk is read at once."""
         wanted, order = np.unique(positions, return_inverse=True)
         block = np.empty((*slab.count[:axis], len(wanted), *slab.count[axis + 1 :]), self.dtype)
         before: tuple[Any, ...] = (slice(None),) * axis
         for first, last in _runs(wanted, self._extent_read(axis)):
             low, count = int(wanted[first]), int(wanted[last - 1] - wanted[first]) + 1
-            part = self.read(_with_axis(slab, axis, low, count))
+            part = self._read(_with_axis(slab, axis, low, count), None)
             block[(*before, slice(first, last))] = part[(*before, wanted[first:last] - low)]
-        return block.take(order, axis)
+        if out is None:
+            return block.take(order, axis)
+        out[...] = block.take(order, axis)
+        return out
 
     def _extent_read(self, axis: int) -> int:
         """How many positions along an axis are best read together: those of a chunk, or all that a library reads."""
@@ -128,7 +155,7 @@ class ArrayView:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("an array in a file cannot be had without a copy")
-        block = self.read(Hyperslab.full(self.shape))
+        block = self._read(Hyperslab.full(self.shape), None)
         return block if dtype is None else block.astype(dtype, copy=False)
 
     def _repr_html_(self) -> str:
@@ -149,6 +176,14 @@ class ArrayView:
     def _is_known(self) -> bool:
         """Whether the values can be computed, so that their dtype is known."""
         return self.values == "stored" or not self.source.unscalable
+
+
+def _room(out: Array, dtype: np.dtype[Any], count: tuple[int, ...], dropped: Sequence[int]) -> Array:
+    """`out` with the axes that an index drops, each of one element."""
+    shape = tuple(n for axis, n in enumerate(count) if axis not in dropped)
+    if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        raise UsageError(f"out has to be a writable array of shape {shape} and dtype {dtype}")
+    return out[tuple(np.newaxis if axis in dropped else slice(None) for axis in range(len(count)))]
 
 
 def _split(index: Any, shape: Sequence[int]) -> tuple[tuple[Index, ...], int, _Positions | None]:

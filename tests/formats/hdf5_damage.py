@@ -27,10 +27,26 @@ from hyperslab.formats.hdf5_storage import register_plugins
 from hyperslab.slab import Hyperslab
 from tests.formats.files import ROOT
 
-MEMORY_NBYTES = 4 * 2**30
+MEMORY_NBYTES = 2 * 2**30
 LARGEST_REGION = 2**14
 ARRAYS = 6
 SOUND = ("FormatError", "UsageError", "SourceChanged")
+
+
+def make_lists(path: Path, **options: Any) -> None:
+    """Datasets whose elements and attributes lie in the global heap: text and lists of any length, scales, labels."""
+    with h5py.File(path, "w", **options) as file:
+        file["words"] = ["one", "two", "three and more"] * 5
+        file.create_dataset("lists", (4,), h5py.vlen_dtype("i2"))[0] = [1, 2, 3]
+        file["plain"] = np.arange(6.0)
+        data = file.create_dataset("data", data=np.arange(20.0).reshape(4, 5), chunks=(2, 5))
+        data.attrs["text"], data.attrs["list"] = "of any length", ["a", "bcd", ""]
+        pair = np.array([np.arange(3), np.arange(5)], dtype=object)
+        data.attrs.create("vl", pair, dtype=h5py.vlen_dtype("i4"))
+        file["x"] = np.arange(4.0)
+        file["x"].make_scale("x")
+        data.dims[0].attach_scale(file["x"])
+        data.dims[1].label = "why"
 
 
 class Reading:
@@ -39,7 +55,7 @@ class Reading:
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
 
-    def __call__(self, path: Path, sound: Path, seconds: float = 10) -> list[tuple[str, str]]:
+    def __call__(self, path: Path, sound: Path, seconds: float = 20) -> list[tuple[str, str]]:
         """What came of each stage of reading a file; ('end', 'died: SIGNAL' or 'hung') comes last if that happened."""
         process = self._running()
         assert process.stdin is not None

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h5py
+import hdf5plugin
 import numpy as np
 import pytest
 from h5py import h5d, h5t
 
+from hyperslab import formats
+from hyperslab.array import Array, Values
 from tests.formats.hdf5_made import DONT_FILTER_PARTIAL_CHUNKS, NAME, create, make, make_masked
-
-Way = Literal["chunk table", "h5py", "refused"]
-WAYS = {
-    "chunk table": "tasks read and decode the stored bytes themselves, by a table of where they lie",
-    "h5py": "tasks read through h5py, for the reason given",
-    "refused": "cannot be read; the reason is the error message",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of dataset."""
-
-    group: str
-    name: str
-    make: Callable[[Path], None]
-    way: Way = "chunk table"
-    reason: str = ""
-    "Words of the reason for another way than the chunk table."
-    index: str = ""
-    "By what HDF5 finds the chunks."
+from tests.formats.matrix import Matrix, Row, Way
 
 
 def rows() -> list[Row]:
     """Every row; those of a group follow one another."""
     return [*layouts(), *indexes(), *filters(), *masks(), *fills(), *numbers(), *others(), *shapes(), *blocks()]
+
+
+def by_h5py(url: str, values: Values) -> Array:
+    """All of a dataset, which h5py does not scale; the elements of an array datatype are axes, as in NumPy."""
+    path, name = formats.split_url(url)
+    with h5py.File(path, "r", locking=False) as file:
+        return np.asarray(file[name][...])
 
 
 def layouts() -> Iterator[Row]:
@@ -106,7 +95,11 @@ def filters() -> Iterator[Row]:
     yield Row(
         "Filters", "shuffle alone, chunks beyond the edge", partial(make, filters=["shuffle"], **edges), "h5py", at_edge
     )
-    for name in ("szip", "nbit", "scaleoffset", "blosc", "bitshuffle", "bzip2"):
+    for name in ("blosc", "bitshuffle", "fletcher32 blosc", "shuffle bitshuffle fletcher32"):
+        packed = partial(make, shape=(60, 50), chunks=(16, 20), filters=name.split(), noise=0.2)
+        yield Row("Filters", name.replace(" ", ", "), packed)
+    yield Row("Filters", "blosc with snappy", _snappy, "h5py", "blosc with codec 3 inside is not decoded here")
+    for name in ("szip", "nbit", "scaleoffset", "bzip2"):
         options = {"chunks": (4, 5), "filters": [name], "kind": "<i4"}
         yield Row("Filters", name, partial(make, **options), "h5py", "is not decoded here")
 
@@ -251,8 +244,9 @@ def shapes() -> Iterator[Row]:
         shape = (2, 1, 1, 3)[:ndim] + (1,) * (ndim - 5) + (5,) * (ndim > 4)
         chunks = tuple(-(-n // 2) for n in shape)
         packed: dict[str, Any] = {"chunks": chunks, "filters": ["deflate"], "libver": "latest"}
-        yield Row("Shapes", f"{ndim} dimensions", partial(make, shape=shape))
-        yield Row("Shapes", f"{ndim} dimensions, chunked", partial(make, shape=shape, **packed))
+        yield Row("Shapes", f"{ndim} dimensions", partial(make, shape=shape), shown="1 to 32 dimensions")
+        chunked = partial(make, shape=shape, **packed)
+        yield Row("Shapes", f"{ndim} dimensions, chunked", chunked, shown="1 to 32 dimensions, chunked")
 
 
 def blocks() -> Iterator[Row]:
@@ -315,6 +309,12 @@ def _arrays(path: Path) -> None:
         file[NAME][...] = np.arange(180, dtype=">i2").reshape(6, 5, 2, 3)
 
 
+def _snappy(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        values = np.arange(3000, dtype="<i4").reshape(60, 50) // 9
+        file.create_dataset(NAME, data=values, chunks=(16, 20), **hdf5plugin.Blosc("snappy"))
+
+
 def _single_text(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file[NAME] = "text"
@@ -328,3 +328,6 @@ def _null(path: Path) -> None:
 def _prefixed(path: Path) -> None:
     make(path, chunks=(5, 4))
     path.write_bytes(bytes(range(256)) * 4 + path.read_bytes())
+
+
+HDF5 = Matrix("HDF5", rows, ".h5", NAME, by_h5py)

@@ -6,6 +6,7 @@ import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import h5py
 import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
 import netCDF4
 import nibabel
@@ -35,6 +36,21 @@ def netcdf_whole(url: str, values: Values) -> Array:
         variable.set_auto_maskandscale(values == "real")
         found = as_meant(variable, variable[...]) if values == "real" else np.asarray(variable[...])
         return found.astype("S1") if found.dtype.kind == "S" else found  # the empty text that \0 is has no length
+
+
+def netcdf_masked(url: str) -> Array:
+    """Where netCDF4-python masks a variable."""
+    path, name = formats.split_url(url)
+    variable: Any = netcdf_file(path)[name]
+    variable.set_auto_maskandscale(True)
+    with np.errstate(all="ignore"):
+        return np.ma.getmaskarray(variable[...])
+
+
+def netcdf_dims(url: str) -> tuple[str, ...]:
+    """Names of the dimensions of a variable."""
+    path, name = formats.split_url(url)
+    return tuple(netcdf_file(path)[name].dimensions)
 
 
 def as_meant(variable: Any, found: Any) -> Array:
@@ -76,3 +92,18 @@ def minc_image(path: str) -> MincImage:
         warnings.simplefilter("ignore")
         image: Any = nibabel.load(path)
         return MincImage(image.shape, image.affine, np.asarray(image.dataobj))
+
+
+def minc_affine(path: str) -> Array:
+    return minc_image(path).affine
+
+
+def minc_stored(path: str, name: str) -> Array:
+    """An image as it lies in the file, with the sign that MINC1 gives it; `name` is that of a MINC2 file."""
+    if formats.detect(path) == "hdf5":
+        with h5py.File(path, "r", locking=False) as file:
+            return np.asarray(file[name][()])
+    found, variable = netcdf_whole(f"{path}::image", "stored"), netcdf_file(path)["image"]
+    is_unsigned = "signtype" in variable.ncattrs() and variable.signtype == "unsigned"
+    native = found.astype(found.dtype.newbyteorder("="))
+    return native.view(f"u{native.dtype.itemsize}") if is_unsigned else native

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import tracemalloc
 from pathlib import Path
@@ -10,11 +11,12 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, gzipindex
 from hyperslab.errors import FormatError, HyperslabError, UsageError
 from hyperslab.formats import memory
 from hyperslab.slab import Hyperslab
 from tests.formats.files import DATA, EXAMPLES
+from tests.formats.nifti_made import save
 
 CORRUPT = sorted((DATA / "hdf5" / "corrupt").iterdir())
 ATTRIBUTES_ONLY = {"err_attr_dspace.h5", "tCVE-2021-37501_attr_decode.h5"}
@@ -97,6 +99,36 @@ def test_bad_files_get_a_sentence(tmp_path: Path, name: str, content: bytes, sen
     with pytest.raises(FormatError, match=sentence) as raised:
         formats.detect(str(path))
     assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("nbytes", [1, 100, 351])
+def test_a_compressed_image_may_begin_with_small_members(tmp_path: Path, nbytes: int) -> None:
+    values = np.arange(60, dtype="i2").reshape(3, 4, 5)
+    plain, path = save(tmp_path / "image.nii", values).read_bytes(), tmp_path / "image.nii.gz"
+    parts = [b"", *(plain[first : first + nbytes] for first in range(0, len(plain), nbytes))]
+    path.write_bytes(bytes(3).join(gzip.compress(part) for part in parts))
+    assert formats.detect(str(path)) == "nifti"
+    source, slab = formats.open_source(str(path)), Hyperslab((2, 0, 1), (1, 4, 3))
+    np.testing.assert_array_equal(blockio.read(source, slab), values[slab.slices()])
+    np.testing.assert_array_equal(blockio.read(gzipindex.index(source), slab), values[slab.slices()])
+
+
+def test_members_that_hold_no_image_get_a_sentence(tmp_path: Path) -> None:
+    head = save(tmp_path / "image.nii", np.zeros((3, 4), "i2")).read_bytes()[:348]
+    empty, first = gzip.compress(b""), gzip.compress(head[:100])
+    for stored, sentence in (
+        (empty, "compressed, but not NIfTI"),
+        (first + gzip.compress(b"words" * 200), "compressed, but not NIfTI"),
+        (first + gzip.compress(head[100:])[:-9], "end too early"),
+        (first + gzip.compress(head[100:])[:-1], "end too early"),
+        (first + b"words", "corrupt"),
+        (first[:-5] + b"\xff" + first[-4:] + empty, "corrupt"),
+        (empty * 5000 + gzip.compress(head), "its first 64 KiB inflate to no NIfTI header; unpack it"),
+    ):
+        path = tmp_path / "image.nii.gz"
+        path.write_bytes(stored)
+        with pytest.raises(FormatError, match=sentence):
+            formats.detect(str(path))
 
 
 def test_missing_files_links_and_directories_get_a_sentence(tmp_path: Path) -> None:

@@ -166,67 +166,6 @@ def wraps_around(source: ArraySource) -> bool:
     return kept and any(factor.dtype.kind in "iu" for factor in said)
 
 
-def made(path: Path, dtype: str, values: Any, kind: Any = "NETCDF3_64BIT_DATA", **said: Any) -> Path:
-    """A file of one variable 'v' along 'x' with these stored values and attributes."""
-    with netCDF4.Dataset(path, "w", format=kind) as file:
-        file.createDimension("x", len(values))
-        variable = file.createVariable("v", dtype, ("x",), fill_value=said.pop("_FillValue", None))
-        variable.set_auto_maskandscale(False)
-        variable.setncatts(said)
-        variable[:] = np.array(values, dtype)
-    return path
-
-
-@pytest.mark.parametrize("kind", ["NETCDF3_64BIT_DATA", "NETCDF4"])
-@pytest.mark.parametrize(
-    ("dtype", "said", "stored", "real"),
-    [
-        ("i2", {}, [1, -32767], np.array([1, -32767], "i2")),
-        ("i2", {"_FillValue": np.int16(9)}, [1, 9], np.array([1, np.nan], "f4")),
-        ("i4", {"_FillValue": np.int32(9)}, [2**30 + 1, 9], np.array([2**30 + 1, np.nan], "f8")),
-        (
-            "i2",
-            {"scale_factor": np.float32(0.1)},
-            [3, -32767],
-            np.array([np.float32(3) * np.float32(0.1), np.nan], "f4"),
-        ),
-        ("i2", {"scale_factor": 0.1, "add_offset": 5.0}, [3, 4], np.array([3 * 0.1 + 5, 4 * 0.1 + 5])),
-        ("i2", {"scale_factor": np.int16(2)}, [20000, 3], np.array([40000, 6], "f8")),
-        ("i2", {"scale_factor": np.int32(2)}, [20000, 3], np.array([40000, 6], "i4")),
-        ("i1", {"_Unsigned": "true"}, [-1, 5], np.array([255, 5], "u1")),
-        ("i1", {"_Unsigned": "true", "valid_range": np.array([0, -6], "i1")}, [-1, 5], np.array([np.nan, 5], "f4")),
-        ("i2", {"missing_value": np.array([7, 8], "i2")}, [7, 8, 9], np.array([np.nan, np.nan, 9], "f4")),
-        ("i2", {"missing_value": -9999.5}, [7, 8], np.array([7, 8], "i2")),
-        ("f4", {}, [1, 9.9692099683868690e36], np.array([1, np.nan], "f4")),
-        ("f8", {"valid_min": 0.0}, [-1, np.nan, 1], np.array([np.nan, np.nan, 1])),
-    ],
-)
-def test_attributes_make_real_values(
-    tmp_path: Path, kind: str, dtype: str, said: dict[str, Any], stored: list[float], real: Array
-) -> None:
-    source = formats.open_source(str(made(tmp_path / "v.nc", dtype, stored, kind, **said)))
-    assert_same(blockio.read(source, Hyperslab.full(source.shape)), real)
-    assert_same(blockio.read(source, Hyperslab.full(source.shape), values="stored"), np.array(stored, dtype))
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        ({"scale_factor": "0.1"}, "scale_factor is not a number"),
-        ({"scale_factor": np.array([1.0, 2.0])}, "scale_factor is not one finite number"),
-        ({"add_offset": np.inf}, "add_offset is not one finite number"),
-        ({"missing_value": "none"}, "missing_value is not a number"),
-        ({"valid_range": np.array([1, 2, 3], "i2")}, "valid_range does not hold 2 numbers"),
-    ],
-)
-def test_attributes_that_are_not_understood_refuse_real_values(tmp_path: Path, said: dict[str, Any], why: str) -> None:
-    for kind in ("NETCDF3_CLASSIC", "NETCDF4"):
-        source = formats.open_source(str(made(tmp_path / f"{kind}.nc", "i2", [1, 2], kind, **said)))
-        with pytest.raises(UsageError, match=rf"{why}.*--values stored"):
-            blockio.read(source, Hyperslab.full((2,)))
-        assert_same(blockio.read(source, Hyperslab.full((2,)), values="stored"), np.array([1, 2], "i2"))
-
-
 def test_plain_hdf5_has_no_default_fill_value(tmp_path: Path) -> None:
     values = np.array([1, netCDF4.default_fillvals["f4"]], "f4")
     blockio.write(hdf5.sink(str(tmp_path / "v.h5"), (2,), np.dtype("f4"), Header()), values)
@@ -284,6 +223,8 @@ def test_names_of_dimensions_that_are_not_coordinates(tmp_path: Path) -> None:
     found = {info.name: formats.open_source(f"{path}::{info.name}").dims for info in formats.arrays(str(path))}
     assert found == {"/y": ("y", "x"), "/_nc4_non_coord_x": ("t",), "/v": ("t", "y", "x")}
     assert_same(blockio.read(formats.open_source(f"{path}::x"), Hyperslab.full((4,))), np.arange(4, dtype="f4"))
+    with pytest.raises(UsageError, match="::t: is a netCDF dimension without values"):
+        formats.open_source(f"{path}::t")
 
 
 def test_scalings_are_equal_by_their_numbers() -> None:

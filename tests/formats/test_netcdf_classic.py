@@ -38,16 +38,6 @@ def interleaved(path: Path, records: int = 5) -> Path:
     return path
 
 
-def test_records_whose_number_was_never_written_are_counted(tmp_path: Path) -> None:
-    raw = interleaved(tmp_path / "known.nc").read_bytes()
-    (tmp_path / "stream.nc").write_bytes(raw[:4] + b"\xff" * 4 + raw[8:])
-    for name in ("a", "b", "c", "fixed"):
-        known, streamed = (formats.open_source(f"{tmp_path}/{file}.nc::{name}") for file in ("known", "stream"))
-        assert known.shape == streamed.shape
-        whole = Hyperslab.full(known.shape)
-        assert_same(blockio.read(known, whole), blockio.read(streamed, whole))
-
-
 def test_a_truncated_variable_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     raw = interleaved(tmp_path / "whole.nc").read_bytes()
     path = tmp_path / "short.nc"

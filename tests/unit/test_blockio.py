@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +155,19 @@ def test_an_input_error_is_a_format_error(image: ArraySource, monkeypatch: pytes
 
 
 def test_a_file_written_to_after_planning_is_noticed(image: ArraySource) -> None:
-    os.utime(image.url, ns=(0, image.mtime_ns + 5_000_000))
-    blockio.read(image, FULL)
-    os.utime(image.url, ns=(0, image.mtime_ns + 50_000_000))
+    os.utime(image.url, ns=(0, image.mtime_ns + 100))
     with pytest.raises(SourceChanged, match=r"image\.nii.*--resume"):
         blockio.read(image, FULL)
+
+
+@pytest.mark.parametrize("step", [100, 1000, 10**6, 10**9])
+def test_a_host_that_sees_times_in_larger_steps_sees_the_same_file(image: ArraySource, step: int) -> None:
+    seen, planned = 1_700_000_000_123_456_789, replace(image, mtime_ns=1_700_000_000_123_456_789)
+    os.utime(image.url, ns=(0, seen - seen % step))
+    blockio.read(planned, FULL)
+    os.utime(image.url, ns=(0, seen - seen % step - step))
+    with pytest.raises(SourceChanged):
+        blockio.read(planned, FULL)
 
 
 @pytest.mark.parametrize("name", ["block.nii", "block.nii.gz", "block.h5"])
@@ -305,3 +314,9 @@ def test_an_h5_block_is_checked_by_the_bytes_on_disk(tmp_path: Path) -> None:
     written = blockio.write(sink, VALUES)
     assert written.checksum == xxhash.xxh3_128_hexdigest(Path(sink.path).read_bytes())
     assert written.nbytes == Path(sink.path).stat().st_size
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 4097, 10**30])
+def test_a_number_of_threads_that_cannot_be_meant_is_refused(image: ArraySource, threads: int) -> None:
+    with pytest.raises(UsageError, match=f"threads is {threads}; it can be 1 to 4096"):
+        blockio.read(image, FULL, threads=threads)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from hyperslab import blockio, chunkio, formats, native
-from hyperslab.array import ArraySource
+from hyperslab.array import ArraySource, ChunkTable
 from hyperslab.errors import FormatError
 from hyperslab.slab import Hyperslab
 from hyperslab.span import recording
@@ -100,6 +100,66 @@ def test_without_the_core_libraries_read(source: ArraySource, monkeypatch: pytes
     assert blockio.read_nbytes(source, slab) > 0
 
 
+@pytest.mark.parametrize("threads", [-1, 0, 4097, 10**30])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(source: ArraySource, threads: int) -> None:
+    _, chunks, buffers = stored(source)
+    assert native.core is not None
+    with pytest.raises(ValueError, match=rf"1 to 4096, not {threads}"):
+        native.core.decode_chunks(
+            buffers, chunks, (FULL.start, FULL.count, FULL.stride), np.zeros(FULL.count, "<u2"), threads
+        )
+
+
+def test_buffers_are_decoded_as_a_file_is_read(source: ArraySource) -> None:
+    table, chunks, buffers = stored(source)
+    assert native.core is not None
+    for slab in (FULL, Hyperslab((5, 0, 3), (10, 30, 9), (1, 1, 1)), Hyperslab((1, 2, 0), (5, 4, 7), (8, 7, 3))):
+        box = (slab.start, slab.count, slab.stride)
+        of_file, of_buffers = np.zeros((2, *slab.count), "<u2")
+        with Path(source.url).open("rb") as file:
+            read = native.core.read_chunks(file.fileno(), chunks, box, of_file, 1, 1)
+        touched = table.overlapping(slab).nbytes.sum()
+        assert read <= touched
+        for threads in (1, 3):
+            of_buffers[...] = 0
+            taken = native.core.decode_chunks(buffers, chunks, box, of_buffers, threads)
+            assert taken == touched, "chunks that share nothing with the region are not touched"
+            assert_same(of_buffers, of_file)
+            assert_same(of_buffers, VALUES[slab.slices()])
+
+
+def test_wrong_buffers_are_refused(source: ArraySource) -> None:
+    table, chunks, buffers = stored(source)
+    assert native.core is not None
+    out, box = np.zeros(VALUES.shape, "<u2"), (FULL.start, FULL.count, FULL.stride)
+    short = [*buffers[:3], buffers[3][:-1], *buffers[4:]]
+    with pytest.raises(native.core.ChunkError) as raised:
+        native.core.decode_chunks(short, chunks, box, out, 1)
+    assert raised.value.args[0] == 3
+    assert re.search(f"came as {len(short[3])} bytes instead of {table.nbytes[3]}", raised.value.args[1])
+    with pytest.raises(ValueError, match="as many buffers as rows"):
+        native.core.decode_chunks(buffers[1:], chunks, box, out, 1)
+    with pytest.raises(ValueError, match="writable array of the region's shape"):
+        native.core.decode_chunks(buffers, chunks, box, out[1:], 1)
+    with pytest.raises(TypeError):
+        native.core.decode_chunks([*buffers[:-1], 7], chunks, box, out, 1)
+    with pytest.raises(ValueError, match="1 to 4096, not 0"):
+        native.core.decode_chunks(buffers, chunks, box, out, 0)
+    if source.codecs:
+        damaged = [bytes(reversed(buffer)) for buffer in buffers]
+        with pytest.raises(native.core.ChunkError):
+            native.core.decode_chunks(damaged, chunks, box, out, 2)
+
+
+def stored(source: ArraySource) -> tuple[ChunkTable, tuple[Any, ...], list[bytes]]:
+    """The table of a source, what the core is told of its chunks, and their stored bytes."""
+    table = source.chunks
+    assert table is not None
+    columns, data = chunkio.columns_of(table), Path(source.url).read_bytes()
+    buffers = [data[first : first + count] for first, count in zip(table.offset, table.nbytes, strict=True)]
+    return table, (columns, table.chunk_shape, chunkio.filters_of(source)), buffers
+
+
 def test_a_long_read_is_interrupted_at_once(tmp_path: Path) -> None:
     """Zeros, deflated to little, take a second or more to inflate; Ctrl-C comes after a tenth."""
     path = tmp_path / "long.h5"
@@ -138,6 +198,7 @@ def test_a_read_counts_the_processor_time_of_all_its_threads(tmp_path: Path) -> 
     with h5py.File(tmp_path / "long.h5", "w") as file:
         file.create_dataset("data", data=values, chunks=(4, 256, 256), compression="gzip", compression_opts=1)
     source = formats.open_source(str(tmp_path / "long.h5"))
+    native.helped_ns()
     with recording() as phases:
         before = time.process_time_ns()
         blockio.read(source, Hyperslab.full(source.shape), threads=2)

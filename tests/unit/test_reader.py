@@ -6,6 +6,9 @@ import gc
 import os
 import pickle
 import resource
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import blockio
+from hyperslab import blockio, reader
 from hyperslab.array import Array
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.slab import Hyperslab
@@ -68,6 +71,11 @@ def test_every_read_gives_the_values(view: tuple[hyperslab.ArrayView, Array], da
     out = np.zeros(slab.count, found.dtype)
     assert found.read(slab, out) is out
     assert_same(out, expected[slab.slices()])
+
+
+def handles(path: str) -> int:
+    """How often this process has a file open."""
+    return sum(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
 
 
 def test_threads_may_share_a_view(view: tuple[hyperslab.ArrayView, Array]) -> None:
@@ -132,15 +140,75 @@ def test_a_view_closes_its_file(tmp_path: Path) -> None:
         file["data"] = VALUES
     found = hyperslab.open(path)
 
-    def handles() -> int:
-        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
-
     assert_same(found[0], VALUES[0])
     assert_same(found[1], VALUES[1])
-    assert handles() == 1
+    assert handles(path) == 1
     del found
     gc.collect()
-    assert handles() == 0
+    assert handles(path) == 0
+
+
+def test_thousands_of_views_keep_few_files_and_chunks(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=VALUES, chunks=(7, 10, 5), compression="gzip")
+    views = [hyperslab.open(path) for _ in range(3 * reader.KEPT)]
+    corner = Hyperslab((0, 0, 0), (2, 2, 2))
+    for view in views:
+        assert_same(view.read(corner), VALUES[:2, :2, :2])
+    assert handles(path) == reader.KEPT
+    assert taken(views[-reader.KEPT], corner) == 0, "one of those used last"
+    assert taken(views[0], corner) > 0, "it had let go of its chunks"
+    assert taken(views[-reader.KEPT], corner) == 0, "it was used since"
+    assert taken(views[1 - reader.KEPT], corner) > 0, "it made room"
+    del views, view
+    gc.collect()
+    assert handles(path) == 0
+
+
+def test_a_file_let_go_of_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "KEPT", 1)
+    made = [tmp_path / f"{number}.h5" for number in range(6)]
+    for number, path in enumerate(made):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("data", data=VALUES + number, chunks=(7, 10, 5), compression="gzip")
+    views = [hyperslab.open(str(path)) for path in made]
+    with ThreadPoolExecutor(6) as pool:
+        for number, block in enumerate(pool.map(lambda i: views[i % 6][i % 30, 3:9], range(1200))):
+            assert_same(block, (VALUES + number % 6)[number % 30, 3:9])
+
+
+def test_a_child_of_fork_reads_though_another_thread_was_about_to(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=VALUES, chunks=(7, 10, 5), compression="gzip")
+    view = hyperslab.open(path)
+    held = threading.Event()
+
+    def hold() -> None:
+        with reader._lock:
+            held.set()
+            time.sleep(0.2)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(view[3], VALUES[3]) else 1)
+    assert os.waitstatus_to_exitcode(waited(child)) == 0
+
+
+def waited(child: int) -> int:
+    """The status of a child, which is killed if it hangs."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
 
 
 def test_few_elements_of_a_grid_of_many_cells_are_found_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,23 @@ def test_every_basic_index_selects_what_numpy_selects(image: Path, index: Any) -
     np.testing.assert_array_equal(view.open(str(image))[index], (VALUES * 2.0 + 1)[index])
     np.testing.assert_array_equal(view.open(str(image), values="stored")[index], VALUES[index])
     np.testing.assert_array_equal(view.open(VALUES)[index], VALUES[index])
+
+
+@given(index=basic_indices(VALUES.shape))
+def test_every_basic_index_reads_into_an_array(image: Path, index: Any) -> None:
+    expected = (VALUES * 2.0 + 1)[index]
+    for room in (np.zeros(expected.shape), np.zeros((*expected.shape, 2))[..., 1], np.zeros(expected.shape, order="F")):
+        assert view.open(str(image)).read(index, room) is room
+        np.testing.assert_array_equal(room, expected)
+
+
+def test_a_list_reads_into_an_array(image: Path) -> None:
+    array, room = view.open(str(image), values="stored"), np.zeros((3, 5), VALUES.dtype).T
+    array.read((0, slice(None), [3, 1, 1]), room)
+    np.testing.assert_array_equal(room, VALUES[0][:, [3, 1, 1]])
+    for wrong in (room.T, room.astype("i4"), np.broadcast_to(room[:, :1], room.shape)):
+        with pytest.raises(UsageError, match=r"writable array of shape \(5, 3\) and dtype uint16"):
+            array.read((0, slice(None), [3, 1, 1]), wrong)
 
 
 @given(data=st.data(), axis=st.integers(0, 2), back=st.booleans())
@@ -104,3 +123,33 @@ def test_wrong_arguments_get_a_sentence(image: Path) -> None:
         len(view.open(np.array(1)))
     with pytest.raises(ValueError, match="without a copy"):
         np.array(view.open(str(image)), copy=False)
+
+
+def _indexed(path: Path) -> None:
+    found = view.open(str(path))
+    found._index()
+    assert found.source.gzip is not None
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_indexes_a_file_while_a_thread_of_its_parent_does() -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with view._INDEXING:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    path = Path(__file__).parents[1] / "data" / "mri" / "example4d.nii.gz"
+    child = multiprocessing.get_context("fork").Process(target=_indexed, args=(path,))
+    child.start()
+    child.join(30)
+    done.set()
+    thread.join()
+    if child.is_alive():
+        child.kill()
+    assert child.exitcode == 0

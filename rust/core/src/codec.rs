@@ -2,8 +2,10 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::RefCell;
 
+use zstd::zstd_safe::{DCtx, get_error_name, get_frame_content_size};
+
 use crate::error::{Fault, corrupt};
-use crate::{fletcher, lz4, lzf, shuffle};
+use crate::{bitshuffle, blosc, fletcher, lz4, lzf, shuffle};
 
 /// One filter, as HDF5 numbers and parametrises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub enum Codec {
     Lz4,
     /// LZF as `PyTables` and h5py write it, registered filter 32000.
     Lzf,
+    /// Blosc 1 with any codec inside but Snappy, registered filter 32001.
+    Blosc,
+    /// The first bit of every element, then the second of every ..., registered filter 32008; bytes of an element.
+    Bitshuffle(usize, bitshuffle::Inner),
 }
 
 /// A stream that a filter could not shrink is a little longer than what went in.
@@ -29,6 +35,7 @@ const LARGEST_DEFLATE_RATIO: usize = 1032;
 
 thread_local! {
     static INFLATE: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
+    static UNZSTD: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
 /// The buffers that a chunk is decoded in, kept from chunk to chunk. They only grow.
@@ -98,6 +105,8 @@ fn undo(codec: Codec, stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Resu
         Codec::Zstd => unpack_zstd(stored, buffer, limit),
         Codec::Lz4 => lz4::decode(stored, reserve(buffer, limit)?),
         Codec::Lzf => lzf::decode(stored, reserve(buffer, limit)?),
+        Codec::Blosc => blosc::decode(stored, buffer, limit),
+        Codec::Bitshuffle(itemsize, inner) => bitshuffle::decode(stored, itemsize, inner, buffer, limit),
         Codec::Fletcher32 => {
             let data = fletcher::verified(stored)?;
             reserve(buffer, data.len())?.copy_from_slice(data);
@@ -107,16 +116,25 @@ fn undo(codec: Codec, stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Resu
 }
 
 fn unpack_zstd(stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usize, Fault> {
-    let claimed = zstd::zstd_safe::get_frame_content_size(stored).ok().flatten();
+    let claimed = get_frame_content_size(stored).ok().flatten();
     if claimed.is_some_and(|size| size > limit as u64) {
         return corrupt(format!("its zstd data claim {} bytes", claimed.unwrap_or(0)));
     }
-    let room = claimed.map_or(limit, |size| size as usize);
-    zstd::zstd_safe::decompress(reserve(buffer, room)?, stored)
-        .or_else(|code| corrupt(format!("its zstd data are corrupt ({})", zstd::zstd_safe::get_error_name(code))))
+    unzstd(stored, reserve(buffer, claimed.map_or(limit, |size| size as usize))?)
 }
 
-fn inflate(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
+/// Decode Zstandard frames; how many bytes came out.
+pub(crate) fn unzstd(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
+    UNZSTD.with_borrow_mut(|kept| {
+        let Some(context) = kept.take().or_else(DCtx::try_create) else { return Err(Fault::Memory(0)) };
+        kept.insert(context)
+            .decompress(plain, stored)
+            .or_else(|code| corrupt(format!("its zstd data are corrupt ({})", get_error_name(code))))
+    })
+}
+
+/// Decode a zlib stream; how many bytes came out.
+pub(crate) fn inflate(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
     use libdeflater::DecompressionError::{BadData, InsufficientSpace};
     INFLATE.with_borrow_mut(|inflate| match inflate.zlib_decompress(stored, plain) {
         Ok(count) => Ok(count),
@@ -163,7 +181,8 @@ mod tests {
         assert!(matches!(decoded(&[1, 2, 3], &[Codec::Deflate], 0, usize::MAX / 2), Err(Fault::Corrupt(_))));
         assert!(matches!(decoded(&[1, 2, 3], &[Codec::Zstd], 0, usize::MAX / 2), Err(Fault::Memory(_))));
         assert!(matches!(decoded(&bomb, &[], 0, 1000), Err(Fault::Corrupt(_))));
-        for codec in [Codec::Deflate, Codec::Zstd, Codec::Lz4, Codec::Lzf, Codec::Fletcher32] {
+        let packed = Codec::Bitshuffle(4, bitshuffle::Inner::Zstd);
+        for codec in [Codec::Deflate, Codec::Zstd, Codec::Lz4, Codec::Lzf, Codec::Fletcher32, Codec::Blosc, packed] {
             for stored in [&b""[..], b"x", b"nonsense that is no stream of anything", &[0xff; 100], &[0; 100]] {
                 assert!(decoded(stored, &[codec], 0, 1000).is_err(), "{codec:?} {stored:?}");
             }

@@ -1,6 +1,6 @@
-//! The points of a gzip file, in one pass over it and in bounded memory.
+//! The points of a gzip file, in one pass over all of it and in bounded memory.
 //!
-//! Every member's CRC-32 and length are compared. What follows a member is treated as Python's gzip module does: zeros
+//! Every member's CRC-32 and length are compared, also behind the last point. What follows a member is treated as Python's gzip module does: zeros
 //! are skipped, then another member may come, and anything else is an error.
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ const ROOM: usize = 256 * 1024;
 const LONGEST_MATCH: usize = 258;
 /// A header of more bytes is taken for damage.
 const LARGEST_HEADER: usize = 128 * 1024;
-/// How far a stream is followed behind the last byte wanted, so that its checksum is reached if it is near.
+/// Plain bytes behind the last one wanted before which no last point is made, as the file may well end.
 const BEHIND: u64 = 1 << 20;
 /// libdeflate's level for windows.
 const WINDOW_LEVEL: i32 = 1;
@@ -37,7 +37,7 @@ pub struct Order {
     pub fd: RawFd,
     /// Its size.
     pub size: u64,
-    /// Plain bytes wanted of it; what lies far behind them is not looked at.
+    /// Plain bytes wanted of it; what lies far behind them is checked, but has no points.
     pub wanted: u64,
     /// Plain bytes between two points, about.
     pub spacing: u64,
@@ -48,7 +48,7 @@ pub struct Order {
 pub enum Built {
     /// Points in order; the last one is where the last interval ends.
     Index(Vec<Point>),
-    /// The file is sound as far as was seen, but cannot be entered in the middle, for this reason.
+    /// The file cannot be entered in the middle, for this reason; it has not been checked beyond that place.
     Unfit(String),
 }
 
@@ -67,6 +67,7 @@ pub fn build(order: Order, sink: &mut Sink, go_on: &mut dyn FnMut(u64) -> bool) 
         interval_crc: 0,
         summed: 0,
         unfit: None,
+        is_complete: false,
         pack: Compressor::new(CompressionLvl::new(WINDOW_LEVEL).unwrap_or_default()),
         sink,
     };
@@ -187,12 +188,14 @@ struct Build<'a, 'b> {
     summed: u64,
     /// Why the file cannot be entered in the middle.
     unfit: Option<String>,
+    /// The last point is made; what follows is only checked.
+    is_complete: bool,
     pack: Compressor,
     sink: &'a mut Sink<'b>,
 }
 
 impl Build<'_, '_> {
-    /// Through all members, up to the end of the file or far enough behind what is wanted.
+    /// Through all members, up to the end of the file.
     fn run(&mut self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), Fault> {
         let mut stream = Stream::new()?;
         let (mut asked, mut ended) = (Instant::now(), 0);
@@ -213,17 +216,17 @@ impl Build<'_, '_> {
                 if step.place == Place::End {
                     break;
                 }
-                if self.wants_point() && self.take_point(step)? && self.is_far_enough() {
-                    return Ok(());
+                if self.wants_point() {
+                    self.take_point(step)?;
                 }
             }
             self.end_member()?;
             ended = self.input.position();
         }
-        self.point(ended * 8, Kind::Member)
+        if self.is_complete { Ok(()) } else { self.point(ended * 8, Kind::Member) }
     }
 
-    /// Skip zeros and a header; false at the end of the file, or where no more is wanted of it.
+    /// Skip zeros and a header; false at the end of the file.
     fn begin_member(&mut self) -> Result<bool, Fault> {
         while !self.points.is_empty() {
             let zeros = self.input.ahead(1)?.iter().take_while(|&&byte| byte == 0).count();
@@ -232,7 +235,7 @@ impl Build<'_, '_> {
                 break;
             }
         }
-        if self.input.ahead(1)?.is_empty() || self.is_far_enough() {
+        if self.input.ahead(1)?.is_empty() {
             return Ok(false);
         }
         self.output.begin = self.output.end;
@@ -275,14 +278,14 @@ impl Build<'_, '_> {
         }
         // A point within a block is looked for byte by byte: zlib stops between two symbols only where input ends.
         let most = if self.is_late() && self.fixed_kind()?.is_some() { 1 } else { INPUT };
-        let until_late = (2 * self.order.spacing).saturating_sub(self.since_point().0) as usize;
-        let room = if self.is_late() { ROOM } else { until_late.max(LONGEST_MATCH) };
-        let input = self.input.rest();
+        let until_late = self.order.spacing.saturating_mul(2).saturating_sub(self.since_point().0) as usize;
+        let room = if self.is_late() || self.is_complete { ROOM } else { until_late.max(LONGEST_MATCH) };
+        let (at, input) = (self.input.position(), self.input.rest());
         let output = &mut self.output.buffer[self.output.end..];
         let (most, room) = (most.min(input.len()), room.min(output.len()));
-        let step = stream.inflate(&input[..most], &mut output[..room])?;
+        let step = stream.inflate(at, &input[..most], &mut output[..room])?;
         if step.taken == 0 && step.made == 0 && matches!(step.place, Place::Inside | Place::Symbol) {
-            return corrupt("has corrupt gzip data: the stream does not go on");
+            return corrupt(format!("has corrupt gzip data: the stream does not go on at byte {at}"));
         }
         self.input.at += step.taken;
         self.output.end += step.made;
@@ -299,30 +302,28 @@ impl Build<'_, '_> {
     }
 
     /// Make a point here, if there can be one.
-    fn take_point(&mut self, step: Step) -> Result<bool, Fault> {
+    fn take_point(&mut self, step: Step) -> Result<(), Fault> {
         let kind = match step.place {
             Place::Block => Some(Kind::Block),
             Place::Symbol if self.is_late() => self.fixed_kind()?,
             _ => None,
         };
-        if let Some(kind) = kind {
-            self.point(self.bit(step), kind)?;
-        }
-        Ok(kind.is_some())
+        kind.map_or(Ok(()), |kind| self.point(self.bit(step), kind))
     }
 
     fn wants_point(&self) -> bool {
         let (plain, stored) = self.since_point();
-        plain >= self.order.spacing || stored >= LARGEST_STORED / 4 || self.is_far_enough()
+        !self.is_complete && (plain >= self.order.spacing || stored >= LARGEST_STORED / 4 || self.is_far_enough())
     }
 
     /// No block has begun for so long that a point within the one under way is better than none.
     fn is_late(&self) -> bool {
-        self.since_point().0 >= 2 * self.order.spacing || self.output.plain >= self.order.wanted + 2 * BEHIND
+        let (plain, far) = (self.since_point().0, self.order.wanted.saturating_add(2 * BEHIND));
+        !self.is_complete && (plain >= self.order.spacing.saturating_mul(2) || self.output.plain >= far)
     }
 
     fn is_far_enough(&self) -> bool {
-        self.output.plain >= self.order.wanted + BEHIND
+        self.output.plain >= self.order.wanted.saturating_add(BEHIND)
     }
 
     /// Plain and stored bytes since the last point.
@@ -386,12 +387,13 @@ impl Build<'_, '_> {
             crc: 0,
         });
         self.windows_nbytes += stored.len() as u64;
+        self.is_complete = self.is_far_enough();
         Ok(())
     }
 
     /// Notice an interval, from the last point to here, that is too long.
     fn check_fitness(&mut self, plain: u64, stored: u64) {
-        let Some(last) = self.points.last() else { return };
+        let Some(last) = self.points.last().filter(|_| !self.is_complete) else { return };
         if plain - last.plain > LARGEST_PLAIN || stored - last.bit / 8 > LARGEST_STORED {
             let (limit, at) = (LARGEST_PLAIN >> 20, last.bit / 8);
             self.unfit = Some(format!("no place to enter it was found for {limit} MiB behind its byte {at}"));

@@ -183,6 +183,9 @@ pub fn read(
     width: Width,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<u64, ChunkFault> {
+    if !source.has(region) {
+        return Err(ChunkFault { row: 0, fault: Fault::Corrupt(DAMAGED.into()) });
+    }
     let rows = rows(source.points, source.plain, region);
     let (taken, wide) = (AtomicU64::new(0), widened(region, source.plain.itemsize));
     let one = |index: usize, reading: &mut Reading, permits: &Permits<Decoding>, stop: &AtomicBool| {
@@ -203,6 +206,13 @@ pub fn read(
 }
 
 impl Source<'_> {
+    /// Whether there are intervals for all elements of a region.
+    fn has(&self, region: &Region) -> bool {
+        let (Some(nbytes), [first, .., last]) = (self.plain.nbytes(), self.points) else { return false };
+        let (low, high) = reach(&self.plain, region, nbytes);
+        first.plain <= self.plain.offset + low && last.plain >= self.plain.offset + high
+    }
+
     /// Read what an interval needs: its stored bytes behind the room for what comes before, and its window.
     fn fetch(&self, first: &Point, next: &Point, reading: &mut Reading, stop: &AtomicBool) -> Result<u64, Fault> {
         let (at, length) = stored_span(first, next);

@@ -15,6 +15,8 @@ const RAW: c_int = -15;
 const UNUSED: c_int = 63;
 const LAST: c_int = 64;
 const BETWEEN: c_int = 128;
+/// Of codes that zlib says no more about.
+const BAD_CODE: &str = "an invalid code, or a distance too far back,";
 
 /// Where a call of `Stream::inflate` has left the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +65,8 @@ impl Stream {
         unsafe { inflateReset(&raw mut *self.0) };
     }
 
-    /// Decode until the input is used up, the room is full, or a block has ended.
-    pub fn inflate(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, Fault> {
+    /// Decode until the input, which is from byte `at` of the file, is used up, the room is full, or a block has ended.
+    pub fn inflate(&mut self, at: u64, input: &[u8], room: &mut [u8]) -> Result<Step, Fault> {
         let (have, free) = (input.len().min(u32::MAX as usize), room.len().min(u32::MAX as usize));
         self.0.next_in = input.as_ptr();
         self.0.avail_in = have as u32;
@@ -79,7 +81,10 @@ impl Stream {
             Z_OK | Z_BUF_ERROR if self.is_between_symbols() => Place::Symbol,
             Z_OK | Z_BUF_ERROR => Place::Inside,
             Z_MEM_ERROR => return Err(Fault::Memory(0)),
-            _ => return corrupt(format!("has corrupt gzip data ({})", self.message())),
+            _ => {
+                let near = at + (have - self.0.avail_in as usize) as u64;
+                return corrupt(format!("has corrupt gzip data: {} near byte {near}", self.reason()));
+            }
         };
         Ok(Step {
             taken: have - self.0.avail_in as usize,
@@ -95,12 +100,15 @@ impl Stream {
         unsafe { inflateMark(&raw const *self.0) == 0 }
     }
 
-    fn message(&self) -> String {
+    /// What is wrong with the stream.
+    fn reason(&self) -> String {
         if self.0.msg.is_null() {
-            return "no deflate stream".into();
+            return BAD_CODE.into();
         }
         // SAFETY: zlib's messages are constant strings that end with a zero byte.
-        unsafe { CStr::from_ptr(self.0.msg) }.to_string_lossy().into_owned()
+        let said = unsafe { CStr::from_ptr(self.0.msg) }.to_string_lossy();
+        // What the fast loop of zlib-rs finds is said in these words, which are about calls, not about data.
+        if said.starts_with("repeated call") { BAD_CODE.into() } else { said.into_owned() }
     }
 }
 

@@ -6,6 +6,11 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("positions in files are 64 bits wide");
 
+pub mod batch;
+pub mod binned_counts;
+pub mod bitshuffle;
+pub mod blosc;
+pub mod blosclz;
 pub mod cache;
 pub mod codec;
 pub mod counter;
@@ -16,14 +21,15 @@ pub mod gzip_build;
 pub mod gzip_decode;
 pub mod gzip_read;
 pub mod gzip_stream;
-pub mod histogram;
 pub mod lz4;
 pub mod lzf;
 pub mod pool;
 pub mod positioned;
 pub mod read;
 pub mod region;
+pub mod repeat;
 pub mod shuffle;
 pub mod table;
 pub mod target;
+pub mod value_counts;
 pub mod view;

@@ -1,4 +1,8 @@
 //! The frame of HDF5's registered LZ4 filter (32004): a total size, a block size, and blocks that each say their own.
+use std::ffi::c_int;
+
+use lz4_sys::LZ4_decompress_safe;
+
 use crate::error::{Fault, corrupt};
 
 /// Decode into `plain`, of which the bytes written are returned as a count. All numbers of the frame are big-endian;
@@ -17,17 +21,24 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         if size == target.len() {
             target.copy_from_slice(data);
         } else {
-            match lz4_flex::block::decompress_into(data, target) {
-                Ok(count) if count == target.len() => {}
-                Ok(count) => {
-                    return corrupt(format!("an lz4 block decodes to {count} bytes instead of {}", target.len()));
-                }
-                Err(error) => return corrupt(format!("its lz4 data are corrupt ({error})")),
+            let count = unpack(data, target)?;
+            if count != target.len() {
+                return corrupt(format!("an lz4 block decodes to {count} bytes instead of {}", target.len()));
             }
         }
         rest = after;
     }
     Ok(total as usize)
+}
+
+/// Decode one LZ4 block; how many bytes came out.
+pub(crate) fn unpack(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
+    let (Ok(from), Ok(to)) = (c_int::try_from(stored.len()), c_int::try_from(plain.len())) else {
+        return corrupt("an lz4 block is longer than any can be");
+    };
+    // SAFETY: both slices have these lengths; the function reads and writes within them, whatever they hold (lz4.h).
+    let count = unsafe { LZ4_decompress_safe(stored.as_ptr().cast(), plain.as_mut_ptr().cast(), from, to) };
+    usize::try_from(count).or_else(|_| corrupt("its lz4 data are corrupt"))
 }
 
 fn short<T>() -> Result<T, Fault> {

@@ -1,5 +1,6 @@
 //! LZF (liblzf's format): runs of literals and copies of what was written before.
 use crate::error::{Fault, corrupt};
+use crate::repeat::{literals, repeat};
 
 /// Decode into `plain`, of which the bytes written are returned as a count.
 pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
@@ -9,10 +10,9 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         let control = usize::from(control);
         if control < 32 {
             let count = control + 1;
-            let (Some(source), Some(target)) = (stored.get(from..from + count), plain.get_mut(to..to + count)) else {
+            if !literals(stored, from, plain, to, count) {
                 return corrupt("its lzf data end too early or are too long");
-            };
-            target.copy_from_slice(source);
+            }
             (from, to) = (from + count, to + count);
             continue;
         }
@@ -22,11 +22,8 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         }
         count += 2;
         let back = ((control & 31) << 8 | usize::from(byte(stored, &mut from)?)) + 1;
-        if back > to || count > plain.len() - to {
+        if !repeat(plain, to, back, count) {
             return corrupt("its lzf data are corrupt (a copy from before the start or beyond the end)");
-        }
-        for index in to..to + count {
-            plain[index] = plain[index - back];
         }
         to += count;
     }

@@ -36,6 +36,13 @@ pub struct Width {
     pub depth: usize,
 }
 
+impl Width {
+    /// Threads for so many pieces of work.
+    fn workers(self, count: usize) -> usize {
+        self.depth.max(self.threads).min(count)
+    }
+}
+
 /// Leave to decode, and the buffers for it: as many as there are threads to decode.
 pub struct Permits<P> {
     free: Mutex<Vec<P>>,
@@ -82,7 +89,7 @@ impl<P> Drop for Permit<'_, P> {
 }
 
 /// What is done with one index: its own buffers, leave to decode, and the sign to stop.
-type Work<'a, S, P> = dyn Fn(usize, &mut S, &Permits<P>, &AtomicBool) -> Result<(), Fault> + Sync + 'a;
+pub type Work<'a, S, P> = dyn Fn(usize, &mut S, &Permits<P>, &AtomicBool) -> Result<(), Fault> + Sync + 'a;
 
 /// Do `work(index, scratch, permits, stop)` for every index below `count`; each thread has a scratch of its own.
 /// `go_on` is asked about every 50 ms, on the calling thread. The fault of the lowest index that failed is returned;
@@ -93,11 +100,22 @@ pub fn for_each<S: Default, P: Default + Send>(
     go_on: &mut dyn FnMut() -> bool,
     work: &Work<S, P>,
 ) -> Result<(), ChunkFault> {
-    let (stop, permits) = (AtomicBool::new(false), Permits::new(width.threads.max(1)));
-    let workers = width.depth.max(width.threads).min(count);
-    if workers <= 1 {
-        return alone(count, &permits, &stop, go_on, work);
+    if width.workers(count) <= 1 {
+        return alone(count, go_on, work);
     }
+    for_each_watched(count, width, go_on, work)
+}
+
+/// As `for_each`, but the calling thread only watches: for work that goes on, and heeds `stop`, for longer than a caller
+/// wants to wait.
+pub fn for_each_watched<S: Default, P: Default + Send>(
+    count: usize,
+    width: Width,
+    go_on: &mut dyn FnMut() -> bool,
+    work: &Work<S, P>,
+) -> Result<(), ChunkFault> {
+    let workers = width.workers(count);
+    let (stop, permits) = (AtomicBool::new(false), Permits::new(width.threads.clamp(1, workers.max(1))));
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<ChunkFault>));
     let (left, ended, spent_ns) = (Mutex::new(workers), Condvar::new(), AtomicU64::new(0));
     let one = || {
@@ -138,7 +156,7 @@ pub fn for_each<S: Default, P: Default + Send>(
         }
     });
     if started == 0 {
-        return alone(count, &permits, &stop, go_on, work);
+        return alone(count, go_on, work);
     }
     HELPED_NS.set(HELPED_NS.get() + spent_ns.into_inner());
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -161,11 +179,10 @@ impl Drop for Ending<'_> {
 
 fn alone<S: Default, P: Default>(
     count: usize,
-    permits: &Permits<P>,
-    stop: &AtomicBool,
     go_on: &mut dyn FnMut() -> bool,
     work: &Work<S, P>,
 ) -> Result<(), ChunkFault> {
+    let (stop, permits) = (AtomicBool::new(false), Permits::new(1));
     let (mut scratch, mut asked) = (S::default(), Instant::now());
     for row in 0..count {
         if asked.elapsed() > TICK {
@@ -174,7 +191,7 @@ fn alone<S: Default, P: Default>(
             }
             asked = Instant::now();
         }
-        work(row, &mut scratch, permits, stop).map_err(|fault| ChunkFault { row, fault })?;
+        work(row, &mut scratch, &permits, &stop).map_err(|fault| ChunkFault { row, fault })?;
     }
     Ok(())
 }
@@ -241,5 +258,18 @@ mod tests {
             });
             assert!(matches!(result, Err(ChunkFault { fault: Fault::Cancelled, .. })));
         }
+    }
+
+    #[test]
+    fn a_single_piece_of_work_is_stopped_where_somebody_watches() {
+        let endless = |_: usize, (): &mut (), _: &Permits<()>, stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_micros(100));
+            }
+            Err(Fault::Cancelled)
+        };
+        let result = for_each_watched(1, Width { threads: 1, depth: 1 }, &mut || false, &endless);
+        assert_eq!(result, Err(ChunkFault { row: 0, fault: Fault::Cancelled }));
+        assert_eq!(for_each_watched(0, Width { threads: 9, depth: 9 }, &mut || false, &endless), Ok(()));
     }
 }

@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::Fault;
 use crate::pool::{Permits, Width, for_each};
 
-/// No more than this is asked for at once, so that a long read can be stopped.
-const LARGEST_PREAD: usize = 8 << 20;
+/// Up to here bytes are asked for at once: a system call for a stored chunk of usual size.
+pub const USUAL: usize = 64 << 20;
+/// Of more bytes so many are asked for at once, so that a long read can be stopped.
+const PIECE: usize = 8 << 20;
 
 /// Fill `nbytes` of memory from a position of a file.
 ///
 /// # Safety
 /// `to` points to `nbytes` of writable memory that nobody else uses meanwhile.
 pub unsafe fn pread(fd: RawFd, mut at: u64, mut to: *mut u8, nbytes: usize, stop: &AtomicBool) -> Result<(), Fault> {
+    let most = if nbytes <= USUAL { USUAL } else { PIECE };
     let mut left = nbytes;
     while left > 0 {
         if stop.load(Ordering::Relaxed) {
@@ -21,7 +24,7 @@ pub unsafe fn pread(fd: RawFd, mut at: u64, mut to: *mut u8, nbytes: usize, stop
         }
         let position = i64::try_from(at).map_err(|_| Fault::Short(at, left as u64))?;
         // SAFETY: the caller vouches for `left` bytes from `to`.
-        let count = unsafe { libc::pread64(fd, to.cast(), left.min(LARGEST_PREAD), position) };
+        let count = unsafe { libc::pread64(fd, to.cast(), left.min(most), position) };
         match usize::try_from(count) {
             Ok(0) => return Err(Fault::Short(at, left as u64)),
             Ok(count) => {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::Cache;
 use crate::codec::{Codec, Scratch, decode, reserve};
 use crate::error::{ChunkFault, Fault, corrupt};
-use crate::pool::{Permits, Width, for_each};
-use crate::positioned::pread;
+use crate::pool::{Permits, Width, Work, for_each, for_each_watched};
+use crate::positioned::{USUAL, pread};
 use crate::region::{Region, Share};
 use crate::target::{Target, covering};
 
@@ -39,6 +39,18 @@ impl Chunks<'_> {
         &self.start[row * self.shape.len()..(row + 1) * self.shape.len()]
     }
 
+    /// Do the work for so many rows, so that a caller can stop it also while one large chunk is read.
+    pub(crate) fn for_each(
+        &self,
+        count: usize,
+        width: Width,
+        go_on: &mut dyn FnMut() -> bool,
+        work: &Work<Vec<u8>, Scratch>,
+    ) -> Result<(), ChunkFault> {
+        let is_long = self.nbytes.iter().any(|&nbytes| nbytes > USUAL as i64);
+        if is_long { for_each_watched(count, width, go_on, work) } else { for_each(count, width, go_on, work) }
+    }
+
     /// Bytes of a decoded chunk. A shape that has no size is a corrupt one.
     pub(crate) fn plain_nbytes(&self, itemsize: usize) -> Result<usize, Fault> {
         let size = self.shape.iter().try_fold(itemsize, |size, &extent| {
@@ -67,7 +79,7 @@ pub fn read(
         taken.fetch_add(piece.read(bytes, raw)?, Ordering::Relaxed);
         Ok(())
     };
-    for_each(chunks.offset.len(), width, go_on, &one)?;
+    chunks.for_each(chunks.offset.len(), width, go_on, &one)?;
     Ok(taken.into_inner())
 }
 
@@ -212,6 +224,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+    use crate::pool::helped_ns;
 
     const SHAPE: [i64; 2] = [50, 37];
     const CHUNK: [i64; 2] = [16, 10];
@@ -315,6 +328,27 @@ mod tests {
         let (_, taken) =
             run(&made.table(&[]), &Bytes::File(file.as_raw_fd()), &region, Width { threads: 1, depth: 1 }).unwrap();
         assert_eq!(taken, 4 * (2 * 10 + 4 + 1), "from element (17, 12) to (19, 16) of one chunk");
+    }
+
+    #[test]
+    fn a_large_chunk_is_read_where_it_can_be_stopped() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * USUAL as u64).unwrap();
+        for (nbytes, is_watched) in [(USUAL + 1, true), (1000, false)] {
+            let table = Chunks {
+                offset: &[1],
+                nbytes: &[nbytes as i64],
+                mask: &[0],
+                start: &[0, 0],
+                shape: &CHUNK,
+                codecs: &[Codec::Deflate],
+            };
+            helped_ns();
+            let width = Width { threads: 1, depth: 1 };
+            let fault = run(&table, &Bytes::File(file.as_raw_fd()), &regions()[0], width).unwrap_err().fault;
+            assert!(matches!(fault, Fault::Corrupt(why) if why.contains("deflate")));
+            assert_eq!(helped_ns() > 0, is_watched);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! HDF5's shuffle filter (H5Zshuffle.c): the first byte of every element, then the second of every, and so on.
 
 /// Elements that are put together at a time: as many as a vector register has bytes.
-const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 
 /// Put the bytes of each element together again; bytes beyond the last whole element lie at the end as they were.
 /// `plain` has the length of `stored`.
@@ -38,7 +38,7 @@ fn fixed<const N: usize>(stored: &[u8], elements: usize, plain: &mut [u8]) {
 
 /// One block: the bytes of 16 elements, lane by lane, put together.
 #[cfg(target_arch = "x86_64")]
-fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
+pub(crate) fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
     use std::arch::x86_64::{_mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8};
     assert_eq!(block.len(), BLOCK * N);
     // Interleaving the first half of the lanes with the second, byte by byte, log2(N) times, makes elements of them.
@@ -60,7 +60,7 @@ fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
 
 /// One block: the bytes of 16 elements, lane by lane, put together.
 #[cfg(not(target_arch = "x86_64"))]
-fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
+pub(crate) fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
     for (index, element) in block.chunks_exact_mut(N).enumerate() {
         for byte in 0..N {
             element[byte] = lanes[byte][index];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::cache::Cache;
 use crate::codec::{Codec, Scratch};
 use crate::error::{ChunkFault, Fault, corrupt};
-use crate::pool::{Permits, Width, for_each};
+use crate::pool::{Permits, Width};
 use crate::read::{Chunks, Piece, sparse_level};
 use crate::region::Region;
 use crate::target::Target;
@@ -76,7 +76,7 @@ impl Table {
             taken.fetch_add(piece.read_cached(fd, raw, &self.cache)?, Ordering::Relaxed);
             Ok(())
         };
-        let done = for_each(rows.len(), width, go_on, &one);
+        let done = chunks.for_each(rows.len(), width, go_on, &one);
         done.map_err(|failed| ChunkFault { row: rows.get(failed.row).copied().unwrap_or(0), ..failed })?;
         Ok(Some(taken.into_inner()))
     }

@@ -284,18 +284,44 @@ fn a_file_that_changes_under_its_index_is_an_error() {
         assert!(attempt(&stored, &windows, &mutated).is_err(), "point {row}");
     }
     assert!(attempt(&stored[..stored.len() / 2], &windows, &found).is_err());
+    for part in [&found[1..], &found[..found.len() - 1], &found[..1]] {
+        assert!(attempt(&stored, &windows, part).is_err(), "intervals are missing");
+    }
 }
 
 #[test]
-fn streams_are_not_followed_far_beyond_what_is_wanted() {
-    let mut stored = by_zlib(&vec![0; 50_000_000], 9, 0);
+fn what_lies_far_behind_what_is_wanted_is_checked_but_has_no_points() {
+    let mut stored = by_zlib(&vec![0; 16_000_000], 9, 0);
     let (found, _) = points_of(&stored, 1000, 10_000);
-    assert!(found.last().unwrap().plain < 20_000_000);
+    assert!(found.last().unwrap().plain < 10_000_000);
+    assert_eq!(points_of(&[stored.clone(), by_zlib(b"more", 6, 0)].concat(), 1000, 10_000).0, found);
+    let garbage = [&stored[..], b"garbage"].concat();
+    assert!(matches!(indexed(&garbage, 1000, 10_000), Err(Fault::Corrupt(why)) if why.contains("not gzip data")));
     let end = stored.len() - 5;
     stored[end] ^= 1;
-    assert!(indexed(&stored, 1000, 10_000).is_ok(), "its checksum is far away");
+    assert!(matches!(indexed(&stored, 1000, 10_000), Err(Fault::Corrupt(why)) if why.contains("checksum")));
     let fixed = by_zlib(&sample(9_000_000, 9), 1, 0);
     assert!(points_of(&fixed, 1000, 1_000_000_000).0.last().unwrap().plain < 5_000_000);
+}
+
+#[test]
+fn damage_is_named_by_its_kind_and_place() {
+    let plain = sample(300_000, 10);
+    let stored = by_zlib(&plain, 6, 0);
+    let mut vague = 0;
+    for at in (10..stored.len() - 8).step_by(stored.len() / 500) {
+        let mut mutated = stored.clone();
+        mutated[at] ^= 0x40;
+        let Err(Fault::Corrupt(why)) = indexed(&mutated, plain.len(), 10_000) else { panic!("{at}") };
+        assert!(!why.contains("call"), "{why}");
+        vague += usize::from(why.contains("an invalid code, or a distance too far back, near byte"));
+        let place = why.rsplit(' ').find_map(|word| word.parse::<usize>().ok());
+        match place {
+            Some(place) => assert!(place + 8 >= at && place <= stored.len(), "{at}: {why}"),
+            None => assert!(why.contains("checksum at byte") || why.contains("end too early"), "{at}: {why}"),
+        }
+    }
+    assert!(vague > 0, "zlib-rs does not say which of the two its fast loop has found");
 }
 
 #[test]

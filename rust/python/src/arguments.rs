@@ -1,4 +1,5 @@
 //! What Python hands over, checked and copied, so that nothing it does meanwhile can matter.
+use hyperslab_core::bitshuffle;
 use hyperslab_core::codec::Codec;
 use hyperslab_core::error::{ChunkFault, Fault};
 use hyperslab_core::region::Region;
@@ -29,21 +30,53 @@ fn column(array: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     PyBuffer::<i64>::get(array)?.to_vec(array.py())
 }
 
-/// The filters by name; the option is the element size of a shuffle.
-pub fn codecs(named: &[(String, u32)]) -> PyResult<Vec<Codec>> {
-    named.iter().map(|(name, option)| codec(name, *option as usize)).collect()
+/// A filter by name, and its parameters as HDF5 keeps them.
+pub type Filter = (String, Vec<u32>);
+
+/// The filters in the order in which writing applied them.
+pub fn codecs(named: &[Filter]) -> PyResult<Vec<Codec>> {
+    named.iter().map(|(name, options)| codec(name, options)).collect()
 }
 
-fn codec(name: &str, option: usize) -> PyResult<Codec> {
+fn codec(name: &str, options: &[u32]) -> PyResult<Codec> {
+    let option = |index: usize| options.get(index).map_or(0, |&option| option as usize);
     Ok(match name {
         "deflate" => Codec::Deflate,
-        "shuffle" => Codec::Shuffle(option),
+        "shuffle" => Codec::Shuffle(option(0)),
         "fletcher32" => Codec::Fletcher32,
         "zstd" => Codec::Zstd,
         "lz4" => Codec::Lz4,
         "lzf" => Codec::Lzf,
+        "blosc" => Codec::Blosc,
+        "bitshuffle" => Codec::Bitshuffle(option(2), bitshuffled(option(3), option(4))?),
         _ => return Err(PyValueError::new_err(format!("the filter {name} is not known here"))),
     })
+}
+
+/// What the filter 32008 compresses with, by its number (`bshuf_h5filter.h`).
+fn bitshuffled(block: usize, number: usize) -> PyResult<bitshuffle::Inner> {
+    match number {
+        0 => Ok(bitshuffle::Inner::Nothing(block)),
+        2 => Ok(bitshuffle::Inner::Lz4),
+        3 => Ok(bitshuffle::Inner::Zstd),
+        _ => Err(PyValueError::new_err(format!("codec {number} inside bitshuffle is not known here"))),
+    }
+}
+
+/// How many threads, or reads in flight: from 1 on, and not so many that there could only be a mistake.
+#[derive(Clone, Copy)]
+pub struct Many(pub usize);
+
+const MOST: usize = 4096;
+
+impl FromPyObject<'_, '_> for Many {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let many = number.extract::<usize>().ok().filter(|many| (1..=MOST).contains(many));
+        let wrong = || PyValueError::new_err(format!("threads and reads in flight are 1 to {MOST}, not {number:?}"));
+        many.map(Self).ok_or_else(wrong)
+    }
 }
 
 /// A region of as many axes as the chunks have, all of it at positions that exist.

@@ -1,7 +1,6 @@
 //! Chunks and runs of bytes into arrays.
 use std::os::fd::RawFd;
 
-use hyperslab_core::codec::Codec;
 use hyperslab_core::error::ChunkFault;
 use hyperslab_core::pool::Width;
 use hyperslab_core::positioned::pread_wide;
@@ -11,46 +10,44 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use crate::arguments::{Box3, Columns, Signals, codecs, columns, region, target};
+use crate::arguments::{Box3, Columns, Filter, Many, Signals, codecs, columns, region, target};
+
+/// The columns of a chunk table, the shape of its chunks, and their filters.
+type Stored<'py> = (Columns<'py>, Vec<i64>, Vec<Filter>);
 
 /// Read the rows of a chunk table from an open file, decode them, and put what a region takes of them into `out`.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "one call a batch, whose parts Python keeps apart")]
 pub fn read_chunks(
     py: Python<'_>,
     fd: RawFd,
-    table: Columns<'_>,
-    shape: Vec<i64>,
-    filters: Vec<(String, u32)>,
+    chunks: Stored<'_>,
     selection: Box3,
     out: &Bound<'_, PyAny>,
-    threads: usize,
-    depth: usize,
+    threads: Many,
+    depth: Many,
 ) -> PyResult<u64> {
-    fill(py, &table, &shape, &codecs(&filters)?, selection, out, &Bytes::File(fd), Width { threads, depth })
+    let width = Width { threads: threads.0, depth: depth.0 };
+    fill(py, &chunks, selection, out, &Bytes::File(fd), width)
 }
 
 /// As `read_chunks`, from the stored bytes of each row.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "one call a batch, whose parts Python keeps apart")]
 pub fn decode_chunks(
     py: Python<'_>,
     buffers: Vec<PyBackedBytes>,
-    table: Columns<'_>,
-    shape: Vec<i64>,
-    filters: Vec<(String, u32)>,
+    chunks: Stored<'_>,
     selection: Box3,
     out: &Bound<'_, PyAny>,
-    threads: usize,
+    threads: Many,
 ) -> PyResult<u64> {
     let slices: Vec<&[u8]> = buffers.iter().map(|buffer| &**buffer).collect();
-    let width = Width { threads, depth: threads };
-    fill(py, &table, &shape, &codecs(&filters)?, selection, out, &Bytes::Buffers(&slices), width)
+    let width = Width { threads: threads.0, depth: threads.0 };
+    fill(py, &chunks, selection, out, &Bytes::Buffers(&slices), width)
 }
 
 /// Fill a contiguous array of bytes from a position of an open file, with so many reads in flight.
 #[pyfunction]
-pub fn read_bytes(py: Python<'_>, fd: RawFd, offset: u64, out: &Bound<'_, PyAny>, depth: usize) -> PyResult<()> {
+pub fn read_bytes(py: Python<'_>, fd: RawFd, offset: u64, out: &Bound<'_, PyAny>, depth: Many) -> PyResult<()> {
     let buffer = PyBuffer::<u8>::get(out)?;
     if buffer.readonly() || !buffer.is_c_contiguous() {
         return Err(PyValueError::new_err("out has to be a writable, contiguous array of bytes"));
@@ -60,7 +57,7 @@ pub fn read_bytes(py: Python<'_>, fd: RawFd, offset: u64, out: &Bound<'_, PyAny>
     let result = py.detach(|| {
         // SAFETY: the buffer holds so many bytes of writable memory, and is kept until after the call; nobody else
         // writes them meanwhile, which the caller of the Python function vouches for.
-        unsafe { pread_wide(fd, offset, memory as *mut u8, nbytes, depth, &mut || signals.go_on()) }
+        unsafe { pread_wide(fd, offset, memory as *mut u8, nbytes, depth.0, &mut || signals.go_on()) }
     });
     signals.or(result.map_err(|fault| ChunkFault { row: 0, fault }))
 }
@@ -71,18 +68,15 @@ pub fn helped_ns() -> u64 {
     hyperslab_core::pool::helped_ns()
 }
 
-#[allow(clippy::too_many_arguments, reason = "as above")]
 fn fill(
     py: Python<'_>,
-    table: &Columns<'_>,
-    shape: &[i64],
-    codecs: &[Codec],
+    (table, shape, filters): &Stored<'_>,
     selection: Box3,
     out: &Bound<'_, PyAny>,
     bytes: &Bytes<'_>,
     width: Width,
 ) -> PyResult<u64> {
-    let [offset, nbytes, mask, start] = columns(table, shape.len())?;
+    let ([offset, nbytes, mask, start], codecs) = (columns(table, shape.len())?, codecs(filters)?);
     let region = region(selection, shape.len())?;
     if let Bytes::Buffers(buffers) = bytes
         && buffers.len() != offset.len()
@@ -90,7 +84,7 @@ fn fill(
         return Err(PyValueError::new_err("there have to be as many buffers as rows"));
     }
     let (_held, target) = target(out, &region)?;
-    let chunks = Chunks { offset: &offset, nbytes: &nbytes, mask: &mask, start: &start, shape, codecs };
+    let chunks = Chunks { offset: &offset, nbytes: &nbytes, mask: &mask, start: &start, shape, codecs: &codecs };
     let mut signals = Signals::default();
     let result = py.detach(|| read(&chunks, bytes, &region, &target, width, &mut || signals.go_on()));
     signals.or(result)

@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arguments::{Box3, Signals, region, target};
+use crate::arguments::{Box3, Many, Signals, region, target};
 
 /// Find the points of a gzip file: rows of int64, and '', or b'' and why the file cannot be entered in the middle.
 #[pyfunction]
@@ -74,8 +74,8 @@ pub fn read_gzip(
     windows: &[u8],
     selection: Box3,
     out: &Bound<'_, PyAny>,
-    threads: usize,
-    depth: usize,
+    threads: Many,
+    depth: Many,
 ) -> PyResult<u64> {
     let (points, offset, shape, itemsize) = array;
     let (points, region) = (checked(&points)?, inside(selection, &shape)?);
@@ -89,7 +89,7 @@ pub fn read_gzip(
     let windows = windows_fd.map_or(Windows::Memory(windows), |fd| Windows::File(fd, 0));
     let source = Source { fd, points: &points, windows, plain: Plain { offset, shape: &shape, itemsize } };
     let (mut signals, block) = (Signals::default(), Block { elements, bytes });
-    let width = Width { threads, depth };
+    let width = Width { threads: threads.0, depth: depth.0 };
     let result = py.detach(|| read(&source, &region, &block, width, &mut || signals.go_on()));
     signals.or(result)
 }

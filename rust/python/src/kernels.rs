@@ -1,6 +1,8 @@
 //! Histograms of arrays.
+use hyperslab_core::batch::{Element, Kind, Refusal};
+use hyperslab_core::binned_counts::binned_counts as count_between;
 use hyperslab_core::error::{ChunkFault, Fault};
-use hyperslab_core::histogram::{self, Element, Kind, Refusal};
+use hyperslab_core::value_counts::value_counts as count_values;
 use hyperslab_core::view::View;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
@@ -19,7 +21,7 @@ pub fn value_counts(py: Python<'_>, block: &Bound<'_, PyAny>, low: i128, counts:
     }
     let mut signals = Signals::default();
     let end = low + counts.len() as i128;
-    let result = py.detach(|| histogram::value_counts(&view, element, low, counts, &mut || signals.go_on()));
+    let result = py.detach(|| count_values(&view, element, low, counts, &mut || signals.go_on()));
     result.map_err(|refusal| match refusal {
         Refusal::Outside => PyValueError::new_err(format!("there are values other than {low} to {}", end - 1)),
         _ => raised(refusal, signals),
@@ -43,7 +45,7 @@ pub fn binned_counts(
         return Err(PyValueError::new_err("edges have to increase, and be one more than counts"));
     }
     let mut signals = Signals::default();
-    let result = py.detach(|| histogram::binned_counts(&view, element, &edges, counts, &mut || signals.go_on()));
+    let result = py.detach(|| count_between(&view, element, &edges, counts, &mut || signals.go_on()));
     let apart = result.map_err(|refusal| raised(refusal, signals))?;
     Ok((apart.below, apart.above, apart.nan))
 }

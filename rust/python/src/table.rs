@@ -6,7 +6,7 @@ use hyperslab_core::pool::Width;
 use hyperslab_core::table::Table;
 use pyo3::prelude::*;
 
-use crate::arguments::{Box3, Columns, Signals, codecs, columns, region, target};
+use crate::arguments::{Box3, Columns, Filter, Many, Signals, codecs, columns, region, target};
 
 /// The chunks of one array, with a cache of those that were decoded for a part of them.
 #[pyclass(frozen, module = "hyperslab._native")]
@@ -22,7 +22,7 @@ impl ChunkCache {
         table: Columns<'_>,
         shape: Vec<i64>,
         extent: Vec<i64>,
-        filters: Vec<(String, u32)>,
+        filters: Vec<Filter>,
         cache_nbytes: usize,
     ) -> PyResult<Self> {
         let ndim = shape.len();
@@ -44,13 +44,13 @@ impl ChunkCache {
         fd: RawFd,
         selection: Box3,
         out: &Bound<'_, PyAny>,
-        threads: usize,
-        depth: usize,
+        threads: Many,
+        depth: Many,
     ) -> PyResult<Option<u64>> {
         let region = region(selection, self.ndim)?;
         let (_held, target) = target(out, &region)?;
         let mut signals = Signals::default();
-        let width = Width { threads, depth };
+        let width = Width { threads: threads.0, depth: depth.0 };
         let result = py.detach(|| self.table.read(fd, &region, &target, width, &mut || signals.go_on()));
         signals.or(result)
     }

@@ -7,10 +7,12 @@ and the files of a directory.
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import os
 import stat
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -44,6 +46,8 @@ _CLASSIC_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ANNEX_POINTER = b"/annex/objects/"
 _HEAD_NBYTES = 544
+_GZIP_HEAD_NBYTES = 2**16
+"Stored bytes in which the head of a compressed file has to begin."
 _LISTED = 20
 
 
@@ -198,19 +202,22 @@ def _by_magic(path: str, file: BinaryIO) -> str:
 
 
 def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
-    inflate = zlib.decompressobj(wbits=31)
-    plain = b""
+    """The format of what a gzip file holds, whose head may be spread over several members, some of them empty."""
+    stored, early = head + file.read(_GZIP_HEAD_NBYTES), None
     try:
-        while len(plain) < _HEAD_NBYTES and head and not inflate.eof:
-            plain += inflate.decompress(head, _HEAD_NBYTES - len(plain))
-            head = file.read(4096)
-    except zlib.error as error:
+        plain = gzip.GzipFile(fileobj=BytesIO(stored)).read(_HEAD_NBYTES)
+    except (gzip.BadGzipFile, zlib.error) as error:
         raise FormatError(f"{path}: its gzip data are corrupt ({error}); fetch or copy it again") from error
+    except EOFError as error:
+        plain, early = b"", error
     if _is_nifti(path, plain):
         return "nifti"
-    if not inflate.eof and len(plain) < _HEAD_NBYTES:
-        raise FormatError(f"{path}: its gzip data end too early; fetch or copy it again")
-    raise FormatError(f"{path}: is compressed, but not NIfTI; unpack it first (supported are {SUPPORTED})")
+    what = "not NIfTI"
+    if len(plain) < _HEAD_NBYTES and file.read(1):
+        what = f"its first {_GZIP_HEAD_NBYTES >> 10} KiB inflate to no NIfTI header"
+    elif early:
+        raise FormatError(f"{path}: its gzip data end too early; fetch or copy it again") from early
+    raise FormatError(f"{path}: is compressed, but {what}; unpack it first (supported are {SUPPORTED})")
 
 
 def _is_nifti(path: str, head: bytes) -> bool:

@@ -14,6 +14,7 @@ netCDF-4 and MINC2 files are HDF5 files: `packing` and `minc` say what their val
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,11 +26,12 @@ import numpy as np
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
+from hyperslab.formats.hdf5_heap import check_attributes, readable
 from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
-from hyperslab.formats.hdf5_tree import datasets
+from hyperslab.formats.hdf5_tree import datasets, flush, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
 from hyperslab.formats.identity import identify
-from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension
+from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
 from hyperslab.formats.packing import ATTRIBUTES, Packing, pack, unpack
 from hyperslab.slab import Hyperslab
 
@@ -39,6 +41,7 @@ DATASET = "data"
 "Name of the dataset in files that are written."
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+_DIMENSIONS2 = "/minc-2.0/dimensions"
 _SHOWN_ELEMENTS = 1024
 _LARGEST_NDIM = 32
 
@@ -64,6 +67,8 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         dataset = _dataset(file, path, name)
         if (linked := str(Path(dataset.file.filename).absolute())) != path and not Path(linked).samefile(path):
             return open(linked, str(dataset.name))
+        before = os.stat(path) if is_written_here(file.id) else before
+        check_attributes(_described_by(dataset, path))
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
         storage, (meant, dims, header) = locate(dataset), _meaning(dataset, dtype)
@@ -106,7 +111,8 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
         dataset = file[source.name]
         require_filters(dataset)
         within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
-        block: Array = np.asarray(dataset[forward[: dataset.ndim] or ...])[within]
+        with readable(dataset) as elements:
+            block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
 
 
@@ -148,20 +154,31 @@ def _packed(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[st
 
 @contextmanager
 def _errors(path: str, name: str) -> Iterator[None]:
-    """Turn what h5py raises about a corrupt or unreadable object into a FormatError."""
+    """Turn what h5py raises about a corrupt or unreadable object into a FormatError; what this code raises is a bug."""
     where = f"{path}::{name}" if name else path
     wrong = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
     try:
         yield
     except (*wrong, MemoryError) as error:
+        if not isinstance(error, OSError | MemoryError | RecursionError) and not _is_of_library(error):
+            raise
         text = str(error).strip("'\"") or type(error).__name__
         raise FormatError(f"{where}: HDF5 cannot read it: {text}; check it with 'h5dump -H {path}'") from error
 
 
+def _is_of_library(error: BaseException) -> bool:
+    """Whether the last of the frames that are h5py's or this package's is h5py's; those of others are passed over."""
+    frames = traceback.walk_tb(error.__traceback__)
+    packages = [str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame, _ in frames]
+    return [package for package in packages if package in ("h5py", "hyperslab")][-1:] == ["h5py"]
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[Any]:
+    """A file for reading; what this process has written to it, and libhdf5 kept in memory, is in the file from now."""
     register_plugins()
     with _errors(path, ""), _unlocked(path) as file:
+        flush(file.id)
         yield file
 
 
@@ -184,16 +201,20 @@ def _info(dataset: Any) -> ArrayInfo:
 
 
 def _is_numeric_array(dataset: Any) -> bool:
-    return bool(dataset.shape) and is_number(dataset) and not dataset.is_scale
+    return bool(dataset.shape) and is_number(dataset) and not is_scale(dataset)
 
 
 def _dataset(file: Any, path: str, name: str) -> Any:
     import h5py
 
     folder, _, last = name.rpartition("/")
-    item = file.get(f"{folder}/{NOT_COORDINATE}{last}") or file.get(name)
+    item = file.get(name)
+    if item is None or (isinstance(item, h5py.Dataset) and is_dimension(item)):
+        item = file.get(f"{folder}/{NOT_COORDINATE}{last}") or item
     if item is None:
         raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
+    if isinstance(item, h5py.Dataset) and is_dimension(item):
+        raise UsageError(f"{path}::{name}: is a netCDF dimension without values; choose a variable")
     if not isinstance(item, h5py.Dataset):
         raise UsageError(f"{path}::{name}: is a group, not a dataset; 'hyperslab info {path}' lists the datasets")
     if item.shape is None:
@@ -233,6 +254,21 @@ def _meaning(dataset: Any, dtype: np.dtype[Any]) -> tuple[Packing, tuple[str, ..
         dimension_names(dataset),
         header,
     )
+
+
+def _described_by(dataset: Any, path: str) -> list[Any]:
+    """The objects whose attributes say what a dataset is: itself, and of a MINC2 image its ranges and dimensions."""
+    import h5py
+
+    if dataset.name != minc.IMAGE2:
+        return [dataset]
+    ranges = [item for item in map(dataset.parent.get, ("image-min", "image-max")) if item is not None]
+    dimensions = dataset.file.get(_DIMENSIONS2, {})
+    if not all(isinstance(item, h5py.Dataset) and is_number(item) for item in ranges):
+        raise FormatError(f"{path}: its image-min or image-max holds no numbers; choose another file")
+    if not isinstance(dimensions, h5py.Group | dict):
+        raise FormatError(f"{path}: {_DIMENSIONS2} is not a group; choose another file")
+    return [dataset, *ranges, *(item for item in map(dimensions.get, dimensions) if item is not None)]
 
 
 def _is_enum(dataset: Any) -> bool:

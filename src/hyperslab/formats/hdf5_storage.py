@@ -22,12 +22,9 @@ import numpy as np
 
 from hyperslab.array import Array, ChunkTable, Codec
 from hyperslab.errors import FormatError
+from hyperslab.formats.hdf5_filters import LARGEST_RATIO, codec_name, is_senseless, undecoded
 from hyperslab.formats.hdf5_types import odd_type
 
-_FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32000: "lzf", 32004: "lz4", 32015: "zstd"}
-_LARGEST_RATIO = {"deflate": 1032, "lzf": 88, "lz4": 255, "zstd": 2**15}
-"""Bytes that come out of a stored one, at most. deflate: zlib's technical details. lzf: 264 bytes from 3. lz4: each
-byte of a length adds 255. zstd: a block of 4 bytes repeats one 128 KiB times (RFC 8878, 3.1.1.2)."""
 _SLACK_NBYTES = 1024
 _HEAD_NBYTES = 48
 "Bytes of the smallest superblock, with which every file begins."
@@ -61,7 +58,7 @@ def eligible(dataset: Any) -> str | None:
     creation = dataset.id.get_create_plist()
     layout, shape = creation.get_layout(), dataset.shape
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
-    unknown = [_codec_name(code, name) for code, _, _, name in filters if code not in _FILTERS]
+    unknown = [found for code, _, options, name in filters if (found := undecoded(code, options, name))]
     odd = odd_type(dataset.id.get_type())
     checks = (
         (shape is None, "it has no elements"),
@@ -72,7 +69,7 @@ def eligible(dataset: Any) -> str | None:
         (layout not in (h5d.CONTIGUOUS, h5d.CHUNKED), "its layout is not known here"),
         (bool(odd), odd),
         (bool(unknown), f"filter {', '.join(unknown)} is not decoded here"),
-        (any(_is_senseless(code, o) for code, _, o, _ in filters), "a filter has parameters that mean nothing"),
+        (any(is_senseless(code, o) for code, _, o, _ in filters), "a filter has parameters that mean nothing"),
         (bool(filters) and layout == h5d.CONTIGUOUS, "it has filters but no chunks"),
         (_is_too_large(dataset), "its size has no place in 64 bits"),
         (not hasattr(dataset.id, "chunk_iter"), "this version of h5py cannot list chunks"),
@@ -106,7 +103,7 @@ def locate(dataset: Any) -> Storage:
     """Describe where an h5py dataset lies. Raises FormatError for chunks that cannot be there or so."""
     creation = dataset.id.get_create_plist()
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
-    codecs = tuple(Codec(_codec_name(code, name), options) for code, _, options, name in filters)
+    codecs = tuple(Codec(codec_name(code, name), options) for code, _, options, name in filters)
     why_not = eligible(dataset)
     if why_not is not None:
         return Storage(None, f"read through h5py: {why_not}", codecs)
@@ -124,17 +121,6 @@ def locate(dataset: Any) -> Storage:
 
 def _where(dataset: Any) -> str:
     return f"{dataset.file.filename}::{dataset.name}"
-
-
-def _codec_name(code: int, name: bytes) -> str:
-    return _FILTERS.get(code) or name.decode(errors="replace") or f"number {code}"
-
-
-def _is_senseless(code: int, options: Sequence[int]) -> bool:
-    """True for what HDF5 itself refuses in reading (H5Zdeflate.c, H5Zshuffle.c)."""
-    if code == 1:
-        return len(options) != 1 or options[0] > 9
-    return code == 2 and (len(options) != 1 or options[0] == 0)
 
 
 def _is_too_large(dataset: Any) -> bool:
@@ -289,7 +275,7 @@ def _check_sizes(dataset: Any, table: ChunkTable, codecs: Sequence[Codec]) -> No
     """Raise FormatError for a chunk that is too short for its elements, however well it was compressed."""
     most = table.nbytes + float(_SLACK_NBYTES)
     for number, codec in enumerate(codecs):
-        most *= np.where(table.mask >> number & 1, 1, _LARGEST_RATIO.get(codec.name, 1))
+        most *= np.where(table.mask >> number & 1, 1, LARGEST_RATIO.get(codec.name, 1))
     short = np.flatnonzero(most < _nbytes(dataset, table.chunk_shape))
     if short.size:
         what = f"the chunk at byte {table.offset[short[0]]} ({table.nbytes[short[0]]} bytes)"

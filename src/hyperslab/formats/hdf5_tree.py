@@ -1,4 +1,4 @@
-"""The datasets of an HDF5 file, as its groups hold them."""
+"""The datasets of an HDF5 file, as its groups hold them, and what this process itself has written to it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ def datasets(file: Any) -> list[Any]:
         else:
             waiting += _members(group[name])
     return found
+
+
+def is_written_here(file: Any) -> bool:
+    """Whether this process has a file open for writing, of which this is h5py's identifier, maybe one for reading."""
+    from h5py import h5f
+
+    return bool(file.get_intent() & h5f.ACC_RDWR)
+
+
+def flush(file: Any) -> None:
+    """Let libhdf5 write what this process has changed in a file, of which this is h5py's identifier.
+
+    It does so for the datasets that were opened through a handle, so that of the writer has to be found.
+    """
+    from h5py import h5f
+
+    if is_written_here(file):
+        for other in h5f.get_obj_ids(h5f.OBJ_ALL, h5f.OBJ_FILE):
+            if other.fileno == file.fileno:
+                h5f.flush(other)
 
 
 def _members(group: Any) -> list[tuple[Any, bytes]]:

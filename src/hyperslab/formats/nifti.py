@@ -1,8 +1,11 @@
 """NIfTI-1 and NIfTI-2, one file (.nii, .nii.gz), either byte order. Headers are nibabel's in both directions.
 
-An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip stream, which nibabel
-inflates from the start up to a slab; where `hyperslab.gzipindex` has indexed it, it is entered in the middle instead.
+An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip stream, which is
+inflated as a whole for a slab; where `hyperslab.gzipindex` has indexed it, it is entered in the middle instead.
 
+- no value of a compressed image is returned before the checksums of what it comes from have been compared: those of
+  the whole file, or, after an index was made in a pass that compared them, of each interval that is entered
+  (`tests/formats/test_gzip_damage.py`)
 - values: stored ones equal nibabel's unscaled ones, real ones `img.dataobj` (`tests/formats/test_nifti.py`)
 - geometry: a block's file puts its voxels at the parent's millimetres, by sform and by qform, within 0.001 mm or 8
   roundings of float32, whichever is larger (`tests/formats/test_nifti_geometry.py`)
@@ -64,6 +67,8 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         offset, stored = header.get_data_offset(), header.get_data_dtype()
         shape = tuple(int(n) for n in header.get_data_shape())
         scaling, base_affine = _scaling(header), np.asarray(header.get_best_affine(), dtype=np.float64)
+        unscalable = "it has colours and a slope" if scaling is not None and stored.names else ""
+        scaling = None if unscalable else scaling
         real = _real_dtype(stored, scaling)
     if stored.itemsize == 0 or min(shape, default=0) < 0:
         raise FormatError(
@@ -84,6 +89,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         reason=_reason(compressed, nbytes),
         codecs=(Codec("gzip"),) if compressed else (),
         scaling=scaling,
+        unscalable=unscalable,
         header=Header(base_affine=base_affine, native=raw[:offset], attributes=_attributes(header)),
         nbytes_stored=identity.file_size if compressed else nbytes,
         file_size=identity.file_size,
@@ -93,9 +99,9 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
 
 
 def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
-    """Stored values of a region through nibabel.fileslice, which inflates a .nii.gz from its start.
+    """Stored values of a region through nibabel.fileslice; a .nii.gz is inflated from its start to its end.
 
-    gzip's checksum covers the whole stream, so that silent damage shows only to a task that reads up to its end.
+    gzip's checksum covers the whole stream, header included, and is compared at its end only.
     """
     from nibabel import fileslice
 
@@ -107,11 +113,11 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
             block = fileslice.fileslice(  # type: ignore[no-untyped-call]
                 file, slab.slices(), source.shape, source.stored, offset, "F", _bridge_gaps
             )
-            if slab.bounds[1] == source.shape:
+            if source.codecs:
                 _finish(file)
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise FormatError(
-            f"{source.url}: the data of {slab} end too early or are corrupt ({error}); fetch or copy the file again"
+            f"{source.url}: the data end too early or are corrupt ({error}); fetch or copy the file again"
         ) from error
     return np.asarray(block).astype(source.dtype("stored"), copy=False)
 
@@ -207,7 +213,7 @@ def _reason(compressed: bool, nbytes: int) -> str:
     if not compressed:
         return "contiguous: a task reads its byte ranges directly"
     if nbytes < LEAST_INDEXED_NBYTES:
-        return "one gzip stream, small enough for every task to inflate it from the start up to its slab"
+        return "one gzip stream, small enough for every task to inflate all of it"
     return "one gzip stream: indexed once by whoever reads several parts of it, each of which is then entered directly"
 
 
