@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
-_CLOCK_STEPS_NS = (1, 100, 1000, 10**6, 10**9, 2 * 10**9)
+_CLOCK_STEPS_NS = (100, 1000, 10**6, 10**9, 2 * 10**9)
 "Steps in which file systems and protocols of the network keep the time of the last change."
 _LIBRARY_NBYTES = 16 * 1024**2
 _CACHED_NBYTES = 512 * 1024
@@ -214,18 +214,21 @@ def file_checksum(path: str) -> str:
 
 @contextmanager
 def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile]:
-    """The source's file for a read, at whose end it is still the one that was described, or SourceChanged is raised."""
-    if reader is not None:
-        kept = reader.file(lambda: _open(source))
-        with _unchanged(source, lambda: os.stat(source.url)):
-            yield OpenFile(kept.fd, kept.where)
-        return
-    file = _open(source)
+    """The source's file for a read, at whose end it is still the one that was described, or SourceChanged is raised.
+
+    So a change before the read and one meanwhile are both seen, as is one that made the file unreadable.
+    """
+    kept = _open(source) if reader is None else reader.file(lambda: _open(source))
     try:
-        with _unchanged(source, lambda: os.fstat(file.fd)):
-            yield file
+        yield OpenFile(kept.fd, kept.where)
+    except FormatError:
+        _check_unchanged(source, kept if reader is None else None)
+        raise
+    else:
+        _check_unchanged(source, kept if reader is None else None)
     finally:
-        os.close(file.fd)
+        if reader is None:
+            os.close(kept.fd)
 
 
 def _open(source: ArraySource) -> OpenFile:
@@ -237,31 +240,20 @@ def _open(source: ArraySource) -> OpenFile:
     return OpenFile(fd, f"{source.url}::{source.name}" if source.name else source.url)
 
 
-@contextmanager
-def _unchanged(source: ArraySource, look: Callable[[], os.stat_result]) -> Iterator[None]:
-    """Look at the file when it has been read: so a change before and one meanwhile are both seen, as is one that made
-    it unreadable."""
+def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
+    """Look at an open file, or at the one that has the source's name now."""
     try:
-        yield
-    except FormatError:
-        _check_unchanged(source, look)
-        raise
-    _check_unchanged(source, look)
-
-
-def _check_unchanged(source: ArraySource, look: Callable[[], os.stat_result]) -> None:
-    try:
-        now = look()
+        now = os.stat(source.url) if file is None else os.fstat(file.fd)
     except FileNotFoundError as error:
         raise _changed(source, "is no longer there") from error
     if now.st_size != source.file_size:
         raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
-    if not _is_same_time(now.st_mtime_ns, source.mtime_ns):
+    if now.st_mtime_ns != source.mtime_ns and not _is_same_time(now.st_mtime_ns, source.mtime_ns):
         raise _changed(source, "was written to after the run had been planned")
 
 
 def _is_same_time(one_ns: int, other_ns: int) -> bool:
-    """Whether two times are equal, or one is the other in larger steps, as another host may see the same file."""
+    """Whether one time is the other in larger steps, as another host may see that of the same file."""
     fine, coarse = max(one_ns, other_ns), min(one_ns, other_ns)
     return any(fine - fine % step == coarse for step in _CLOCK_STEPS_NS)
 

@@ -125,6 +125,8 @@ def from_index(index: Index | tuple[Index, ...], shape: Sequence[int]) -> tuple[
 
 
 def _expand(parts: tuple[Index, ...], ndim: int) -> tuple[int | slice, ...]:
+    if len(parts) == ndim and all(part is not Ellipsis for part in parts):
+        return parts  # type: ignore[return-value]  # there is no Ellipsis
     ellipses = sum(part is Ellipsis for part in parts)
     given = len(parts) - ellipses
     if ellipses > 1 or given > ndim:

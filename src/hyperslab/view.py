@@ -101,11 +101,14 @@ class ArrayView:
             return self._read(where, out)
         basic, axis, positions = _split(where, self.shape)
         slab, dropped = from_index(basic, self.shape)
-        count = slab.count if positions is None else (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
-        within: tuple[Any, ...] = tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))
-        room = None if out is None else _room(out, self.dtype, count, dropped)
+        room = out
+        if out is not None:
+            count = slab.count if positions is None else (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
+            room = _room(out, self.dtype, count, dropped)
         block = self._read(slab, room) if positions is None else self._take(slab, axis, positions, room)
-        return block[within] if out is None else out
+        if out is not None or not dropped:
+            return block if out is None else out
+        return block[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
 
     def _read(self, slab: Hyperslab, out: Array | None) -> Array:
         """Read a region; the first of a large gzip file has the whole file checked and indexed, in memory."""

@@ -191,7 +191,7 @@ pub fn read(
     let one = |index: usize, reading: &mut Reading, permits: &Permits<Decoding>, stop: &AtomicBool| {
         let row = rows[index];
         let (first, next) = (&source.points[row], &source.points[row + 1]);
-        taken.fetch_add(source.fetch(first, next, reading, stop)?, Ordering::Relaxed);
+        taken.fetch_add(permits.read(|| source.fetch(first, next, reading, stop))?, Ordering::Relaxed);
         let mut permit = permits.take();
         let Decoding { inflater, window, plain } = permit.buffers();
         let window = unpack(inflater, first, &reading.window[..first.window_stored], window)?;

@@ -1,12 +1,15 @@
 //! Working through a batch on several threads, with fewer of them computing than waiting for storage.
+//! Those that only wait begin when a read has waited: where all is in memory they would be in the others' way.
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{ChunkFault, Fault};
 
+/// A read that has waited longer, and for most of its time, shows that others should be in flight meanwhile.
+const WAITED_NS: u64 = 50_000;
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -32,21 +35,34 @@ fn thread_ns() -> u64 {
 pub struct Width {
     /// Threads that decode at the same time, at least 1.
     pub threads: usize,
-    /// Reads in flight, at least as many as threads.
+    /// Reads in flight where storage lets them wait, at least as many as threads.
     pub depth: usize,
 }
 
 impl Width {
-    /// Threads for so many pieces of work.
+    /// Threads at most, for so many pieces of work.
     fn workers(self, count: usize) -> usize {
         self.depth.max(self.threads).min(count)
     }
+}
+
+/// The threads of a batch.
+struct Crew {
+    /// Those that have begun and not ended.
+    running: usize,
+    /// Those that are to be begun.
+    wanted: usize,
+    /// What those that have ended spent, in nanoseconds.
+    spent_ns: u64,
 }
 
 /// Leave to decode, and the buffers for it: as many as there are threads to decode.
 pub struct Permits<P> {
     free: Mutex<Vec<P>>,
     freed: Condvar,
+    crew: Mutex<Crew>,
+    changed: Condvar,
+    is_whole: AtomicBool,
 }
 
 /// One leave, given back when dropped.
@@ -57,7 +73,13 @@ pub struct Permit<'a, P> {
 
 impl<P: Default> Permits<P> {
     fn new(count: usize) -> Self {
-        Self { free: Mutex::new((0..count).map(|_| P::default()).collect()), freed: Condvar::new() }
+        Self {
+            free: Mutex::new((0..count).map(|_| P::default()).collect()),
+            freed: Condvar::new(),
+            crew: Mutex::new(Crew { running: 0, wanted: count, spent_ns: 0 }),
+            changed: Condvar::new(),
+            is_whole: AtomicBool::new(false),
+        }
     }
 }
 
@@ -71,6 +93,22 @@ impl<P> Permits<P> {
                 None => free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+
+    /// Do a read; all threads of the batch begin once one has waited for its bytes.
+    pub fn read<T>(&self, one: impl FnOnce() -> T) -> T {
+        if self.is_whole.load(Ordering::Relaxed) {
+            return one();
+        }
+        let (began, before) = (Instant::now(), thread_ns());
+        let result = one();
+        let spent = thread_ns() - before;
+        let waited = (began.elapsed().as_nanos() as u64).saturating_sub(spent);
+        if waited > WAITED_NS.max(spent) && !self.is_whole.swap(true, Ordering::Relaxed) {
+            lock(&self.crew).wanted = usize::MAX;
+            self.changed.notify_all();
+        }
+        result
     }
 }
 
@@ -117,9 +155,8 @@ pub fn for_each_watched<S: Default, P: Default + Send>(
     let workers = width.workers(count);
     let (stop, permits) = (AtomicBool::new(false), Permits::new(width.threads.clamp(1, workers.max(1))));
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<ChunkFault>));
-    let (left, ended, spent_ns) = (Mutex::new(workers), Condvar::new(), AtomicU64::new(0));
     let one = || {
-        let _ending = Ending(&left, &ended, &spent_ns);
+        let _ending = Ending(&permits.crew, &permits.changed);
         let mut scratch = S::default();
         while !stop.load(Ordering::Relaxed) {
             let row = next.fetch_add(1, Ordering::Relaxed);
@@ -135,30 +172,37 @@ pub fn for_each_watched<S: Default, P: Default + Send>(
             }
         }
     };
-    let (mut cancelled, mut started) = (false, 0);
+    let (mut cancelled, mut started, mut asked) = (false, 0, Instant::now());
     thread::scope(|scope| {
-        for _ in 0..workers {
-            // Where the system gives no more threads, those that there are do the work.
-            match thread::Builder::new().spawn_scoped(scope, one) {
-                Ok(_) => started += 1,
-                Err(_) => *lock(&left) -= 1,
+        let mut crew = lock(&permits.crew);
+        loop {
+            while started < workers.min(crew.wanted) && (crew.running > 0 || started == 0) {
+                crew.running += 1;
+                // Where the system gives no more threads, those that there are do the work.
+                if thread::Builder::new().spawn_scoped(scope, one).is_err() {
+                    crew.running -= 1;
+                    crew.wanted = started;
+                } else {
+                    started += 1;
+                }
             }
-        }
-        let mut running = lock(&left);
-        while *running > 0 {
-            running = ended.wait_timeout(running, TICK).unwrap_or_else(PoisonError::into_inner).0;
-            if *running > 0 && !cancelled {
-                drop(running);
+            if crew.running == 0 {
+                break;
+            }
+            crew = permits.changed.wait_timeout(crew, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            if crew.running > 0 && !cancelled && asked.elapsed() >= TICK {
+                drop(crew);
                 cancelled = !go_on();
                 stop.fetch_or(cancelled, Ordering::Relaxed);
-                running = lock(&left);
+                asked = Instant::now();
+                crew = lock(&permits.crew);
             }
         }
     });
     if started == 0 {
         return alone(count, go_on, work);
     }
-    HELPED_NS.set(HELPED_NS.get() + spent_ns.into_inner());
+    HELPED_NS.set(HELPED_NS.get() + lock(&permits.crew).spent_ns);
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
         None if cancelled => Err(ChunkFault { row: 0, fault: Fault::Cancelled }),
@@ -167,13 +211,14 @@ pub fn for_each_watched<S: Default, P: Default + Send>(
 }
 
 /// Counts a thread out, also one that panics, and what it has spent.
-struct Ending<'a>(&'a Mutex<usize>, &'a Condvar, &'a AtomicU64);
+struct Ending<'a>(&'a Mutex<Crew>, &'a Condvar);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.2.fetch_add(thread_ns(), Ordering::Relaxed);
-        *lock(self.0) -= 1;
-        self.1.notify_one();
+        let mut crew = lock(self.0);
+        crew.spent_ns += thread_ns();
+        crew.running -= 1;
+        self.1.notify_all();
     }
 }
 
@@ -220,6 +265,26 @@ mod tests {
             assert_eq!(result, Ok(()));
             assert!(done.iter().all(|times| times.load(Ordering::SeqCst) == 1));
             assert!(most.load(Ordering::SeqCst) <= threads);
+        }
+    }
+
+    #[test]
+    fn all_threads_begin_when_a_read_has_waited() {
+        for (waits, most) in [(false, 2), (true, 6)] {
+            let (reading, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let result = for_each::<(), ()>(60, Width { threads: 2, depth: 6 }, &mut || true, &|_, (), permits, _| {
+                together.fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                permits.read(|| {
+                    if waits {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                });
+                reading.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            });
+            assert_eq!(result, Ok(()));
+            let together = together.into_inner();
+            assert!(if waits { together == most } else { together <= most }, "{together} reads in flight");
         }
     }
 

@@ -65,7 +65,7 @@ pub unsafe fn pread_wide(
         // SAFETY: the parts are disjoint pieces of what the caller vouches for.
         unsafe { pread(fd, at + first as u64, memory.at(first), PART.min(nbytes - first), stop) }
     };
-    let width = Width { threads: 1, depth };
+    let width = Width { threads: depth, depth };
     for_each(nbytes.div_ceil(PART), width, go_on, &part).map_err(|chunk| chunk.fault)
 }
 

@@ -39,16 +39,20 @@ impl Chunks<'_> {
         &self.start[row * self.shape.len()..(row + 1) * self.shape.len()]
     }
 
-    /// Do the work for so many rows, so that a caller can stop it also while one large chunk is read.
+    /// Do the work for some rows, so that a caller can stop it also while one large chunk is read; `wanted` is how many
+    /// bytes the region takes of them.
     pub(crate) fn for_each(
         &self,
-        count: usize,
+        rows: impl ExactSizeIterator<Item = usize>,
+        wanted: usize,
         width: Width,
         go_on: &mut dyn FnMut() -> bool,
         work: &Work<Vec<u8>, Scratch>,
     ) -> Result<(), ChunkFault> {
-        let is_long = self.nbytes.iter().any(|&nbytes| nbytes > USUAL as i64);
-        if is_long { for_each_watched(count, width, go_on, work) } else { for_each(count, width, go_on, work) }
+        let count = rows.len();
+        let stored = rows.map(|row| self.nbytes[row] as usize).max().unwrap_or(0);
+        let longest = if self.codecs.is_empty() { stored.min(passed(wanted)) } else { stored };
+        if longest > USUAL { for_each_watched(count, width, go_on, work) } else { for_each(count, width, go_on, work) }
     }
 
     /// Bytes of a decoded chunk. A shape that has no size is a corrupt one.
@@ -79,12 +83,17 @@ pub fn read(
         taken.fetch_add(piece.read(bytes, raw)?, Ordering::Relaxed);
         Ok(())
     };
-    chunks.for_each(chunks.offset.len(), width, go_on, &one)?;
+    chunks.for_each(0..chunks.offset.len(), region.nbytes(target.itemsize()), width, go_on, &one)?;
     Ok(taken.into_inner())
 }
 
 /// Bytes that are read through rather than asked for anew: about what a system call costs.
 const BRIDGED: usize = 64 << 10;
+
+/// How many bytes are passed, at most, in reading so many that are wanted.
+fn passed(wanted: usize) -> usize {
+    wanted.saturating_mul(2).saturating_add(BRIDGED)
+}
 
 /// Along how many of the slowest axes a share of an unfiltered chunk is better read step by step.
 pub(crate) fn sparse_level(shares: &[Share], shape: &[i64], itemsize: usize) -> usize {
@@ -92,7 +101,7 @@ pub(crate) fn sparse_level(shares: &[Share], shape: &[i64], itemsize: usize) -> 
     for level in 0..shares.len() {
         let (first, end) = covering(&inner, shape, itemsize);
         let wanted: usize = inner.iter().map(|share| share.count).product::<usize>() * itemsize;
-        if end - first <= 2 * wanted + BRIDGED {
+        if end - first <= passed(wanted) {
             return level;
         }
         inner[level].count = 1;
@@ -136,7 +145,7 @@ impl Piece<'_> {
         let (first, end) = covering(shares, self.chunks.shape, self.target.itemsize());
         if let Some((memory, nbytes)) = self.target.run(shares, self.chunks.shape) {
             // SAFETY: `run` says that these bytes are elements of the block, which this piece alone writes.
-            unsafe { pread(fd, offset + first as u64, memory, nbytes, self.stop)? };
+            self.permits.read(|| unsafe { pread(fd, offset + first as u64, memory, nbytes, self.stop) })?;
             return Ok(nbytes as u64);
         }
         self.fetch(fd, offset + first as u64, end - first, raw)?;
@@ -171,7 +180,7 @@ impl Piece<'_> {
     fn fetch(&self, fd: RawFd, offset: u64, nbytes: usize, raw: &mut Vec<u8>) -> Result<(), Fault> {
         let buffer = reserve(raw, nbytes)?;
         // SAFETY: the buffer is this thread's own and has `nbytes`.
-        unsafe { pread(fd, offset, buffer.as_mut_ptr(), nbytes, self.stop) }
+        self.permits.read(|| unsafe { pread(fd, offset, buffer.as_mut_ptr(), nbytes, self.stop) })
     }
 
     fn take(&self, buffer: &[u8], stored: usize) -> Result<u64, Fault> {

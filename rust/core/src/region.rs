@@ -25,6 +25,11 @@ pub struct Share {
 }
 
 impl Region {
+    /// Bytes of its elements.
+    pub fn nbytes(&self, itemsize: usize) -> usize {
+        self.count.iter().fold(itemsize, |all, &count| all.saturating_mul(count as usize))
+    }
+
     /// What it shares with the chunk of shape `extent` at `origin`, per axis; None if nothing.
     pub fn share(&self, origin: &[i64], extent: &[i64]) -> Option<Vec<Share>> {
         (0..self.start.len())

@@ -76,7 +76,8 @@ impl Table {
             taken.fetch_add(piece.read_cached(fd, raw, &self.cache)?, Ordering::Relaxed);
             Ok(())
         };
-        let done = chunks.for_each(rows.len(), width, go_on, &one);
+        let wanted = region.nbytes(target.itemsize());
+        let done = chunks.for_each(rows.iter().copied(), wanted, width, go_on, &one);
         done.map_err(|failed| ChunkFault { row: rows.get(failed.row).copied().unwrap_or(0), ..failed })?;
         Ok(Some(taken.into_inner()))
     }
@@ -135,7 +136,7 @@ impl Table {
         if !self.codecs.is_empty() {
             return Some(width);
         }
-        let nbytes = region.count.iter().product::<i64>() as usize * itemsize;
+        let nbytes = region.nbytes(itemsize);
         if nbytes > LARGE && rows.len() < width.depth {
             return None;
         }
