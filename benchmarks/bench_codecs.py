@@ -1,6 +1,6 @@
 """Filters of HDF5: hyperslab's own decoders and h5py with hdf5plugin, each in a process of its own, in turn.
 
-    python -m benchmarks.bench_codecs [--size 128MiB] [--repeats 5] [--folder DIR] [WORD ...]
+    python -m benchmarks.bench_codecs [--size 128MiB] [--repeats 7] [--folder DIR] [WORD ...]
 
 Prints CPU and wall seconds of one thread (medians) and their ratio for every filter, or for those whose name has one of
 the words, on the project's two kinds of voxels; all values are compared. The gate is a filter's reason to be decoded
@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ import hdf5plugin
 import hyperslab
 from benchmarks.bench_read import Reader
 from benchmarks.gates import Gates
+from benchmarks.reader_process import closing
 from benchmarks.reading_data import CHUNK, DATASET, LEVEL, Stored, grain, structure
 from hyperslab.cli.parse import parse_size
 
@@ -54,7 +54,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="128MiB")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
     parser.add_argument("words", nargs="*", help="words of the names of filters; all by default")
     return parser.parse_args()
@@ -88,10 +88,7 @@ def _as_hdf5(of: Stored, options: dict[str, Any]) -> Stored:
 
 
 def _compare(title: str, stored: Stored, gates: Gates, repeats: int) -> None:
-    with ExitStack() as stack:
-        readers = [Reader(name, stored) for name in NAMES]
-        for reader in readers:
-            stack.callback(reader.close)
+    with closing([Reader(name, stored) for name in NAMES]) as readers:
         assert len({reader.checksum for reader in readers}) == 1, "the readers differ"
         for _ in range(repeats):
             for reader in readers:

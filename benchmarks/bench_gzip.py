@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
 import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from benchmarks.gates import Gates
+from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import grain, structure
 from hyperslab import formats, gzipindex
 from hyperslab.array import ArraySource
@@ -50,42 +46,16 @@ class Image:
         return self.source.nbytes // self.source.shape[2]
 
 
-class Reader:
+class Reader(ReaderProcess):
     """A process that reads the planes it is told to."""
 
     def __init__(self, name: str, image: Image, threads: int) -> None:
-        self.label = f"{name} {threads}T"
-        arguments = [name, image.source.url, image.indexes[name], str(threads)]
-        command = [sys.executable, "-m", "benchmarks.gzip_reader", *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._line()
-        self.wall_s: list[float] = []
-        self.cpu_s: list[float] = []
+        arguments = (name, image.source.url, image.indexes[name], threads)
+        super().__init__(f"{name} {threads}T", "benchmarks.gzip_reader", *arguments)
 
     def read(self, first: int, count: int, counts: bool) -> str:
         """Read planes and keep the times, if they count; the checksum of the values."""
-        self._pipe(self._process.stdin).write(f"{first} {count}\n")
-        self._pipe(self._process.stdin).flush()
-        answer = json.loads(self._line())
-        if counts:
-            self.wall_s.append(answer["wall_s"])
-            self.cpu_s.append(answer["cpu_s"])
-        return str(answer["checksum"])
-
-    def close(self) -> None:
-        self._pipe(self._process.stdin).close()
-        self._process.wait(timeout=60)
-
-    def _line(self) -> str:
-        line = self._pipe(self._process.stdout).readline()
-        if not line:
-            raise SystemExit(f"{self.label}: the reader died with exit code {self._process.wait()}")
-        return line
-
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
+        return str(self.ask(f"{first} {count}", counts=counts)["checksum"])
 
 
 def main() -> None:
@@ -154,10 +124,7 @@ def _compare(title: str, image: Image, count: int, repeats: int, gates: Gates) -
     names = [(OURS, 1), (THEIRS, 1), (OURS, 2), (THEIRS, 2), (REFERENCE, 1)]
     print(f"{title}:")
     places, last = random.Random(0), image.source.shape[2] - count  # the same in every run
-    with ExitStack() as stack:
-        readers = [Reader(name, image, threads) for name, threads in names]
-        for reader in readers:
-            stack.callback(reader.close)
+    with closing([Reader(name, image, threads) for name, threads in names]) as readers:
         for turn in range(repeats + 1):
             first = places.randint(last // 4, 3 * last // 4)
             assert len({reader.read(first, count, turn > 0) for reader in readers}) == 1, "the readers differ"
@@ -165,12 +132,7 @@ def _compare(title: str, image: Image, count: int, repeats: int, gates: Gates) -
 
 
 def _report(title: str, readers: Sequence[Reader], nbytes: int, gates: Gates) -> None:
-    for reader in readers:
-        print(
-            f"     {reader.label:<14} CPU {statistics.median(reader.cpu_s):6.3f} s  "
-            f"wall {statistics.median(reader.wall_s):6.3f} s (best {min(reader.wall_s):6.3f} s, "
-            f"{nbytes / 1e6 / min(reader.wall_s):6.0f} MB/s)"
-        )
+    print("\n".join(reader.line(nbytes) for reader in readers))
     for threads, ours, theirs in ((1, readers[0], readers[1]), (2, readers[2], readers[3])):
         for kind in ("cpu_s", "wall_s"):
             ratio = _ratio(getattr(theirs, kind), getattr(ours, kind))

@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from benchmarks.gates import Gates
 from hyperslab import kernels
 from hyperslab.array import Array
 from hyperslab.cli.parse import parse_size
@@ -39,14 +39,12 @@ def main() -> None:
     nbytes, block = parse_size("--size", arguments.size), parse_size("--block", arguments.block) // 2
     print(f"{nbytes / 2**20:.0f} MiB of uint16, native blocks of {arguments.block}, load {os.getloadavg()[0]:.1f}")
     print(f"{'values':<11} {'threads':>7} {'np.bincount':>17} {'native':>15} {'CPU ratio':>10} {'wall ratio':>11}")
-    passed = True
+    gates = Gates()
     for name, values in _volumes(nbytes):
         for threads in map(int, arguments.threads.split(",")):
             ratio = _compare(name, values, threads, block, arguments.repeats)
-            passed = passed and ratio >= GATE
-            verdict = "pass" if ratio >= GATE else "FAIL"
-            print(f"GATE histogram of {name} values, threads {threads}: {ratio:.2f}, at least {GATE}: {verdict}")
-    sys.exit(0 if passed else 1)
+            gates.at_least(f"histogram of {name} values, threads {threads}: CPU of np.bincount / native", ratio, GATE)
+    gates.close()
 
 
 def _arguments() -> argparse.Namespace:

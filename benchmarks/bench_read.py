@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
 
 import psutil
 
 from benchmarks.gates import Gates
+from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import CHUNK, Stored, as_hdf5, as_netcdf, grain, structure
 from hyperslab.cli.parse import parse_size
 
@@ -43,55 +39,18 @@ CONSTANT_NBYTES = 64 * 1024**2
 CHUNK_NBYTES = 2 * math.prod(CHUNK)
 
 
-class Reader:
+class Reader(ReaderProcess):
     """A process that reads one array as often as it is told to."""
 
     def __init__(self, name: str, stored: Stored, threads: int = 1) -> None:
-        self.label = f"{name} {threads}T"
-        command = [sys.executable, "-m", "benchmarks.reader", name, str(stored.path), stored.dataset, str(threads)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        first = self._answer()
-        self.checksum = str(first["checksum"])
-        self._before_nbytes = int(first["before_nbytes"])
+        super().__init__(f"{name} {threads}T", "benchmarks.reader", name, stored.path, stored.dataset, threads)
+        self.checksum = str(self.ready["checksum"])
         self.growth_nbytes = 0
         "By how much the peak of the process's memory has grown since its output was there, before its first read."
-        self.wall_s: list[float] = []
-        self.cpu_s: list[float] = []
 
     def read(self, order: str = "warm") -> None:
         """Read once more and keep the times."""
-        self._pipe(self._process.stdin).write(f"{order}\n")
-        self._pipe(self._process.stdin).flush()
-        answer = self._answer()
-        self.wall_s.append(float(answer["wall_s"]))
-        self.cpu_s.append(float(answer["cpu_s"]))
-        self.growth_nbytes = int(answer["peak_nbytes"]) - self._before_nbytes
-
-    def close(self) -> None:
-        self._pipe(self._process.stdin).close()
-        self._process.wait(timeout=60)
-
-    @property
-    def cpu(self) -> float:
-        """Median of CPU seconds."""
-        return statistics.median(self.cpu_s)
-
-    @property
-    def wall(self) -> float:
-        """Median of wall seconds."""
-        return statistics.median(self.wall_s)
-
-    def _answer(self) -> dict[str, float | str]:
-        line = self._pipe(self._process.stdout).readline()
-        if not line:
-            raise SystemExit(f"{self.label}: the reader died with exit code {self._process.wait()}")
-        answer: dict[str, float | str] = json.loads(line)
-        return answer
-
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
+        self.growth_nbytes = int(self.ask(order)["peak_nbytes"]) - int(self.ready["before_nbytes"])
 
 
 def main() -> None:
@@ -171,23 +130,16 @@ def _compare(
 ) -> list[Reader]:
     """Read in turn, A B C A B C ..., with every reader in its own process; all must have read the same."""
     print(f"\n{title}: {stored.nbytes / 1e6:.0f} MB in {stored.path.stat().st_size / 1e6:.0f} MB, {order}")
-    with ExitStack() as stack:
-        readers = [Reader(name, stored, threads) for name, threads in names]
-        for reader in readers:
-            stack.callback(reader.close)
+    with closing([Reader(name, stored, threads) for name, threads in names]) as readers:
         assert len({reader.checksum for reader in readers}) == 1, "the readers differ"
         for _ in range(repeats):
             for reader in readers:
                 reader.read(order)
-    return readers
+    return list(readers)
 
 
 def _table(readers: Sequence[Reader], stored: Stored) -> None:
-    for reader in readers:
-        print(
-            f"     {reader.label:<14} CPU {reader.cpu:6.3f} s  wall {reader.wall:6.3f} s "
-            f"(best {min(reader.wall_s):6.3f} s, {stored.nbytes / 1e6 / min(reader.wall_s):6.0f} MB/s)"
-        )
+    print("\n".join(reader.line(stored.nbytes) for reader in readers))
 
 
 def _scaling(stored: Stored, repeats: int) -> float | None:
@@ -198,10 +150,7 @@ def _scaling(stored: Stored, repeats: int) -> float | None:
     """
     ratios: list[float] = []
     deadline = time.monotonic() + IDLE_PATIENCE_S
-    with ExitStack() as stack:
-        one, two = Reader("hyperslab", stored, 1), Reader("hyperslab", stored, 2)
-        stack.callback(one.close)
-        stack.callback(two.close)
+    with closing([Reader("hyperslab", stored, 1), Reader("hyperslab", stored, 2)]) as (one, two):
         while len(ratios) < repeats and time.monotonic() < deadline:
             if psutil.cpu_percent(0.3) > IDLE_PERCENT or _speedup() < IDLE_SPEEDUP:
                 continue

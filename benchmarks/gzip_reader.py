@@ -2,8 +2,9 @@
 
     python -m benchmarks.gzip_reader NAME FILE INDEX THREADS
 
-Every line on standard input is an order: the first plane and how many. The answer is a line of JSON: wall and CPU
-seconds of the read (user and system, all threads), and a checksum of the values. INDEX is the one that NAME reads by.
+The first line printed, '{}', says that it is ready. Every line on standard input is an order: the first plane and how
+many. The answer is a line of JSON: wall and CPU seconds of the read (user and system, all threads), and a checksum of
+the values. INDEX is the one that NAME reads by.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Read = Callable[[int, int], Callable[[], Block]]
 def main() -> None:
     name, path, index, threads = sys.argv[1:5]
     read = READERS[name](path, index, int(threads))
-    print("ready", flush=True)
+    print("{}", flush=True)
     for order in sys.stdin:
         first, count = map(int, order.split())
         prepared = read(first, count)
