@@ -9,6 +9,7 @@ positioned writes of regions into a preallocated file.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import secrets
@@ -27,12 +28,10 @@ from hyperslab.byteranges import BUFFER_NBYTES, ascending, is_covered, pieces, p
 from hyperslab.errors import BlockError, FormatError, SourceChanged, UsageError
 from hyperslab.formats import memory, module
 from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
-from hyperslab.reader import Reader
+from hyperslab.reader import Reader, let_go_of_all
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
-_CLOCK_STEPS_NS = (100, 1000, 10**6, 10**9, 2 * 10**9)
-"Steps in which file systems and protocols of the network keep the time of the last change."
 _LIBRARY_NBYTES = 16 * 1024**2
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
@@ -234,10 +233,21 @@ def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenF
 def _open(source: ArraySource) -> OpenFile:
     with span("open"):
         try:
-            fd = os.open(source.url, os.O_RDONLY | os.O_CLOEXEC)
+            fd = _descriptor(source.url)
         except FileNotFoundError as error:
             raise _changed(source, "is no longer there") from error
     return OpenFile(fd, f"{source.url}::{source.name}" if source.name else source.url)
+
+
+def _descriptor(path: str) -> int:
+    """Open a file for reading; where too many are open already, views close theirs first."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    let_go_of_all()
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
@@ -248,14 +258,8 @@ def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
         raise _changed(source, "is no longer there") from error
     if now.st_size != source.file_size:
         raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
-    if now.st_mtime_ns != source.mtime_ns and not _is_same_time(now.st_mtime_ns, source.mtime_ns):
+    if now.st_mtime_ns != source.mtime_ns:
         raise _changed(source, "was written to after the run had been planned")
-
-
-def _is_same_time(one_ns: int, other_ns: int) -> bool:
-    """Whether one time is the other in larger steps, as another host may see that of the same file."""
-    fine, coarse = max(one_ns, other_ns), min(one_ns, other_ns)
-    return any(fine - fine % step == coarse for step in _CLOCK_STEPS_NS)
 
 
 def _changed(source: ArraySource, what: str) -> SourceChanged:

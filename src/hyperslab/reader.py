@@ -105,6 +105,16 @@ def _forget_oldest() -> None:
             reader.let_go()
 
 
+def let_go_of_all() -> None:
+    """Have all readers of this process close their files, as far as no read is under way."""
+    with _lock:
+        kept = [oldest() for oldest in _recent.values()]
+        _recent.clear()
+    for reader in kept:
+        if reader is not None:
+            reader.let_go()
+
+
 def _forget(key: int, _dead: object) -> None:
     _recent.pop(key, None)
 

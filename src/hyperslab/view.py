@@ -38,8 +38,10 @@ if hasattr(os, "register_at_fork"):
 def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001  # the public name of the verb
     """Open PATH, PATH::DATASET or an array in memory; nothing but metadata is read now.
 
-    `values` is 'real' for values as meant (slope and intercept applied) or 'stored' for those in the file. Raises
-    FormatError for a file that cannot be read, UsageError for a dataset that is not there.
+    `values` is 'real' for values as meant (slope and intercept applied, NaN where they are missing) or 'stored' for
+    those in the file. A view is of the file as it was when it was opened: where it changes, reads raise SourceChanged;
+    what this process writes through h5py is seen by views opened after that. Raises FormatError for a file that cannot
+    be read, UsageError for a dataset that is not there.
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
@@ -106,7 +108,7 @@ class ArrayView:
             count = slab.count if positions is None else (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
             room = _room(out, self.dtype, count, dropped)
         block = self._read(slab, room) if positions is None else self._take(slab, axis, positions, room)
-        if out is not None or not dropped:
+        if out is not None or (self.ndim and not dropped):
             return block if out is None else out
         return block[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
 
@@ -186,7 +188,7 @@ def _room(out: Array, dtype: np.dtype[Any], count: tuple[int, ...], dropped: Seq
     shape = tuple(n for axis, n in enumerate(count) if axis not in dropped)
     if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         raise UsageError(f"out has to be a writable array of shape {shape} and dtype {dtype}")
-    return out[tuple(np.newaxis if axis in dropped else slice(None) for axis in range(len(count)))]
+    return out[(..., *(np.newaxis if axis in dropped else slice(None) for axis in range(len(count))))]
 
 
 def _split(index: Any, shape: Sequence[int]) -> tuple[tuple[Index, ...], int, _Positions | None]:

@@ -11,7 +11,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
-from h5py import h5d, h5t
+from h5py import h5d, h5p, h5s, h5t, h5z
 
 from hyperslab import formats
 from hyperslab.array import Array, Values
@@ -81,7 +81,7 @@ def filters() -> Iterator[Row]:
     chains = (
         "deflate", "shuffle", "fletcher32", "lzf", "lz4", "zstd",
         "shuffle deflate", "shuffle deflate fletcher32", "fletcher32 shuffle deflate", "shuffle lzf fletcher32",
-        "shuffle lz4", "shuffle zstd", "deflate shuffle", "deflate deflate", "zstd lz4 lzf deflate shuffle fletcher32",
+        "shuffle lz4", "shuffle zstd", "deflate shuffle", "deflate deflate", "zstd lzf deflate shuffle lz4 fletcher32",
     )  # fmt: skip
     for chain in chains:
         options: dict[str, Any] = {"chunks": (4, 5), "filters": chain.split(), "kind": "<i8"}
@@ -98,6 +98,8 @@ def filters() -> Iterator[Row]:
     for name in ("blosc", "bitshuffle", "fletcher32 blosc", "shuffle bitshuffle fletcher32"):
         packed = partial(make, shape=(60, 50), chunks=(16, 20), filters=name.split(), noise=0.2)
         yield Row("Filters", name.replace(" ", ", "), packed)
+    twice = "packs what another has cut into blocks"
+    yield Row("Filters", "lz4 in blocks of 8 bytes, deflate", _packed_twice, "h5py", twice)
     yield Row("Filters", "blosc with snappy", _snappy, "h5py", "blosc with codec 3 inside is not decoded here")
     for name in ("szip", "nbit", "scaleoffset", "bzip2"):
         options = {"chunks": (4, 5), "filters": [name], "kind": "<i4"}
@@ -307,6 +309,18 @@ def _arrays(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset(NAME, (6, 5), np.dtype((">i2", (2, 3))))
         file[NAME][...] = np.arange(180, dtype=">i2").reshape(6, 5, 2, 3)
+
+
+def _packed_twice(path: Path) -> None:
+    """Noise, of which lz4 makes half as much again."""
+    creation = h5p.create(h5p.DATASET_CREATE)
+    creation.set_chunk((2000,))
+    creation.set_filter(32004, h5z.FLAG_OPTIONAL, (8,))
+    creation.set_deflate(1)
+    values = np.random.default_rng(3).integers(0, 256, 5000).astype("u1")
+    with h5py.File(path, "w") as file:
+        h5d.create(file.id, NAME.encode(), h5t.NATIVE_UINT8, h5s.create_simple((5000,)), creation)
+        file[NAME][...] = values
 
 
 def _snappy(path: Path) -> None:

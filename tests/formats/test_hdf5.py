@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, view
 from hyperslab.array import Array, Header, Values
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import hdf5, hdf5_storage
@@ -278,3 +280,33 @@ def test_text_and_lists_are_read_as_objects(tmp_path: Path) -> None:
     assert words.tolist() == [b"one", "zwölf".encode(), b""]
     assert [part.tolist() for part in lists] == [[], [1, 2, 3]]
     assert [(info.name, info.dtype) for info in formats.arrays(str(path))] == [("/lists", "lists"), ("/words", "text")]
+
+
+SWMR_WRITER = """
+import h5py, numpy, sys
+with h5py.File(sys.argv[1], "w", libver="latest") as file:
+    made = file.create_dataset("data", (0, 4), maxshape=(None, 4), chunks=(10, 4), dtype="i4")
+    if sys.argv[2] == "swmr":
+        file.swmr_mode = True
+    made.resize((20, 4))
+    made[:] = numpy.arange(80).reshape(20, 4)
+    file.flush()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("mode", ["swmr", "alone"])
+def test_a_file_that_another_process_writes(tmp_path: Path, mode: str) -> None:
+    path = str(tmp_path / "made.h5")
+    line = [sys.executable, "-c", SWMR_WRITER, path, mode]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        if mode == "swmr":
+            assert np.array_equal(view.open(path)[3:], np.arange(80).reshape(20, 4)[3:])
+        else:
+            with pytest.raises(FormatError, match="already open for write"):
+                view.open(path)
+        assert writer.stdin is not None
+        writer.stdin.close()

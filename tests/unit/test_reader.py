@@ -166,6 +166,29 @@ def test_thousands_of_views_keep_few_files_and_chunks(tmp_path: Path) -> None:
     assert handles(path) == 0
 
 
+def test_views_close_their_files_where_the_process_has_no_more(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{number}.h5") for number in range(8)]
+    for path in paths:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("data", data=VALUES, chunks=(7, 10, 5), compression="gzip")
+    views = [hyperslab.open(path) for path in paths]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd) for fd in os.listdir("/proc/self/fd")) + 3, hard))
+    held = []
+    try:
+        for view in views[:2]:
+            assert_same(view[3], VALUES[3])
+        with pytest.raises(OSError, match="Too many open files"):  # noqa: PT012  # the limit is met at some turn
+            while True:
+                held.append(os.open(paths[0], os.O_RDONLY))
+        for view in views[2:]:
+            assert_same(view[4], VALUES[4])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in held:
+            os.close(fd)
+
+
 def test_a_file_let_go_of_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "KEPT", 1)
     made = [tmp_path / f"{number}.h5" for number in range(6)]
@@ -197,6 +220,30 @@ def test_a_child_of_fork_reads_though_another_thread_was_about_to(tmp_path: Path
         if child == 0:
             os._exit(0 if np.array_equal(view[3], VALUES[3]) else 1)
     assert os.waitstatus_to_exitcode(waited(child)) == 0
+
+
+def test_children_of_fork_read_while_threads_of_the_parent_do(tmp_path: Path) -> None:
+    path, values = str(tmp_path / "a.h5"), np.arange(64 * 64, dtype="u2").reshape(64, 64)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=values, chunks=(16, 16), compression="gzip")
+    view, ended = hyperslab.open(path), threading.Event()
+
+    def read() -> None:
+        while not ended.is_set():
+            for first in range(0, 60, 7):
+                view[first : first + 3, first : first + 3]
+
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(read)
+        try:
+            for _ in range(50):
+                child = os.fork()
+                if child == 0:
+                    os._exit(0 if all(np.array_equal(view[i : i + 3], values[i : i + 3]) for i in (0, 30, 60)) else 1)
+                assert os.waitstatus_to_exitcode(waited(child)) == 0
+        finally:
+            ended.set()
 
 
 def waited(child: int) -> int:

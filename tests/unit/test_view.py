@@ -45,6 +45,13 @@ def test_every_basic_index_reads_into_an_array(image: Path, index: Any) -> None:
         np.testing.assert_array_equal(room, expected)
 
 
+def test_an_array_without_axes_reads_into_an_array_and_is_a_scalar() -> None:
+    array, room = view.open(np.array(5, "u2")), np.zeros((), "u2")
+    assert array.read((), room) is room
+    assert room == 5
+    assert isinstance(array[()], np.uint16)
+
+
 def test_a_list_reads_into_an_array(image: Path) -> None:
     array, room = view.open(str(image), values="stored"), np.zeros((3, 5), VALUES.dtype).T
     array.read((0, slice(None), [3, 1, 1]), room)

@@ -1,14 +1,21 @@
 //! Decoded chunks that may be asked for again, within a limit.
+//!
+//! Nobody waits for the lock: in a child of fork it may be held by a thread that is not there, for ever, and what it
+//! guards be half changed. A chunk that cannot be had now is decoded anew.
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hint::spin_loop;
+use std::mem::{ManuallyDrop, take};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// What an entry takes beside its bytes, about.
 const ENTRY: usize = 128;
+/// How often the lock is tried: longer than somebody who is running holds it.
+const TRIES: usize = 1000;
 
 /// Chunks by row; those used longest ago make room for others.
 pub struct Cache {
     limit: usize,
-    kept: Mutex<Kept>,
+    kept: ManuallyDrop<Mutex<Kept>>,
 }
 
 #[derive(Default)]
@@ -38,12 +45,12 @@ impl Kept {
 impl Cache {
     /// A cache of at most so many bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, kept: Mutex::default() }
+        Self { limit, kept: ManuallyDrop::new(Mutex::default()) }
     }
 
     /// The chunk of a row, if it is still there.
     pub fn get(&self, row: usize) -> Option<Arc<[u8]>> {
-        let mut kept = self.lock();
+        let mut kept = self.lock()?;
         let (chunk, before) = kept.chunks.get(&row).map(|(chunk, when)| (Arc::clone(chunk), *when))?;
         kept.used.remove(&before);
         let now = kept.touch(row);
@@ -57,7 +64,7 @@ impl Cache {
             return;
         }
         let chunk: Arc<[u8]> = chunk.into();
-        let mut kept = self.lock();
+        let Some(mut kept) = self.lock() else { return };
         kept.forget(row);
         kept.nbytes += chunk.len() + ENTRY;
         let now = kept.touch(row);
@@ -68,8 +75,24 @@ impl Cache {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Option<MutexGuard<'_, Kept>> {
+        for _ in 0..TRIES {
+            match self.kept.try_lock() {
+                Ok(kept) => return Some(kept),
+                Err(TryLockError::Poisoned(kept)) => return Some(kept.into_inner()),
+                Err(TryLockError::WouldBlock) => spin_loop(),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Cache {
+    /// What may be half changed is left where it is.
+    fn drop(&mut self) {
+        if let Some(mut kept) = self.lock() {
+            drop(take(&mut *kept));
+        }
     }
 }
 
@@ -91,7 +114,18 @@ mod tests {
         assert!(cache.get(5).is_none(), "too large");
         cache.put(4, &[9; 1000]);
         assert_eq!(cache.get(4).as_deref(), Some(&[9; 1000][..]));
-        assert_eq!(cache.lock().nbytes, 4 * (1000 + ENTRY));
-        assert_eq!(cache.lock().used.len(), 4);
+        assert_eq!(cache.lock().unwrap().nbytes, 4 * (1000 + ENTRY));
+        assert_eq!(cache.lock().unwrap().used.len(), 4);
+    }
+
+    #[test]
+    fn nobody_waits_for_who_is_not_there() {
+        let cache = Cache::new(10_000);
+        cache.put(1, &[1; 100]);
+        let held = cache.lock().unwrap();
+        assert!(cache.get(1).is_none());
+        cache.put(2, &[2; 100]);
+        drop(held);
+        assert!(cache.get(1).is_some() && cache.get(2).is_none());
     }
 }

@@ -7,6 +7,7 @@ and the files of a directory.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import importlib
 import os
@@ -139,7 +140,8 @@ def detect(path: str) -> str:
         with Path(path).open("rb") as file:
             kind = _by_magic(path, file)
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+        remedy = "raise the limit of ulimit -n" if error.errno == errno.EMFILE else "check its permissions"
+        raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
     return kind
 
 

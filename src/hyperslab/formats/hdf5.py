@@ -183,16 +183,24 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _unlocked(path: str) -> Any:
-    """A file without a lock on it, which network file systems may refuse; or as this process has opened it already."""
+    """A file without a lock on it, which network file systems may refuse; or as this process has opened it already, or
+    as another writes it for readers meanwhile (SWMR)."""
     import h5py
 
-    for locking in (False, "best-effort"):
+    refusals = []
+    for options in (
+        {"locking": False},
+        {"locking": "best-effort"},
+        {"locking": True},
+        {"locking": False, "swmr": True},
+    ):
         try:
-            return h5py.File(path, "r", locking=locking)
+            return h5py.File(path, "r", **options)
         except OSError as error:
-            if "flag values don't match" not in str(error):
+            refusals.append(error)
+            if not any(words in str(refusals[0]) for words in ("flag values don't match", "already open for write")):
                 raise
-    return h5py.File(path, "r", locking=True)
+    raise refusals[0]
 
 
 def _info(dataset: Any) -> ArrayInfo:

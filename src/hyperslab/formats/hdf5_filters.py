@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_SHUFFLE, _BLOSC, _BITSHUFFLE = 2, 32001, 32008
+_SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _BITSHUFFLE = 2, 3, 32001, 32004, 32008
 _NAMES = {
-    1: "deflate", _SHUFFLE: "shuffle", 3: "fletcher32", 32000: "lzf", 32004: "lz4", 32015: "zstd",
+    1: "deflate", _SHUFFLE: "shuffle", _FLETCHER32: "fletcher32", 32000: "lzf", _LZ4: "lz4", 32015: "zstd",
     _BLOSC: "blosc", _BITSHUFFLE: "bitshuffle",
 }  # fmt: skip
 _INSIDE = {_BLOSC: (6, {0, 1, 2, 4, 5}), _BITSHUFFLE: (4, {0, 2, 3})}
@@ -30,6 +30,16 @@ def undecoded(code: int, options: Sequence[int], name: bytes) -> str:
     place, known = _INSIDE.get(code, (0, None))
     inner = options[place] if len(options) > place else 0
     return "" if known is None or inner in known else f"{_NAMES[code]} with codec {inner} inside"
+
+
+def is_packed_twice(codes: Sequence[int]) -> bool:
+    """True where a filter follows lz4 or bitshuffle, whose many small blocks may take more room than what is in them.
+
+    Checksums may: they need no room to decode.
+    """
+    return any(
+        code in (_LZ4, _BITSHUFFLE) and set(codes[place + 1 :]) - {_FLETCHER32} for place, code in enumerate(codes)
+    )
 
 
 def is_senseless(code: int, options: Sequence[int]) -> bool:

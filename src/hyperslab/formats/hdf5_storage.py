@@ -22,7 +22,7 @@ import numpy as np
 
 from hyperslab.array import Array, ChunkTable, Codec
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5_filters import LARGEST_RATIO, codec_name, is_senseless, undecoded
+from hyperslab.formats.hdf5_filters import LARGEST_RATIO, codec_name, is_packed_twice, is_senseless, undecoded
 from hyperslab.formats.hdf5_types import odd_type
 
 _SLACK_NBYTES = 1024
@@ -70,6 +70,7 @@ def eligible(dataset: Any) -> str | None:
         (bool(odd), odd),
         (bool(unknown), f"filter {', '.join(unknown)} is not decoded here"),
         (any(is_senseless(code, o) for code, _, o, _ in filters), "a filter has parameters that mean nothing"),
+        (is_packed_twice([code for code, _, _, _ in filters]), "a filter packs what another has cut into blocks"),
         (bool(filters) and layout == h5d.CONTIGUOUS, "it has filters but no chunks"),
         (_is_too_large(dataset), "its size has no place in 64 bits"),
         (not hasattr(dataset.id, "chunk_iter"), "this version of h5py cannot list chunks"),
