@@ -187,15 +187,10 @@ def _unlocked(path: str) -> Any:
     as another writes it for readers meanwhile (SWMR)."""
     import h5py
 
-    refusals = []
-    for options in (
-        {"locking": False},
-        {"locking": "best-effort"},
-        {"locking": True},
-        {"locking": False, "swmr": True},
-    ):
+    refusals: list[OSError] = []
+    for locking, swmr in ((False, False), ("best-effort", False), (True, False), (False, True)):
         try:
-            return h5py.File(path, "r", **options)
+            return h5py.File(path, "r", locking=locking, swmr=swmr)
         except OSError as error:
             refusals.append(error)
             if not any(words in str(refusals[0]) for words in ("flag values don't match", "already open for write")):
