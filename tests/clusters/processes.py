@@ -56,7 +56,7 @@ class Household:
 
     def running(self, words: str) -> list[psutil.Process]:
         """Those with these words in their command line."""
-        return [process for process in self.left() if words in _line(process)]
+        return [process for process in self.left() if words in line(process)]
 
     def wait_until(self, what: str, condition: Callable[[], object]) -> None:
         """Return when the condition holds; raises ClusterFailed when it does not in time or a member has ended."""
@@ -134,7 +134,7 @@ def descendants(process: subprocess.Popen[bytes], words: str) -> list[psutil.Pro
         root = psutil.Process(process.pid)
     except psutil.NoSuchProcess:
         return []
-    return [child for child in (root, *_below(root)) if words in _line(child)]
+    return [child for child in (root, *_below(root)) if words in line(child)]
 
 
 def signal_all(processes: Iterable[psutil.Process], number: int) -> None:
@@ -149,10 +149,26 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
         children = process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-    return [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in children if is_alive(child)]
 
 
-def _line(process: psutil.Process) -> str:
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process has not ended; it may do so while it is looked at."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def runs(pid: int) -> bool:
+    """Whether there is a process of this number that has not ended."""
+    try:
+        return is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def line(process: psutil.Process) -> str:
     """The command line; empty when the process has ended."""
     try:
         return " ".join(process.cmdline())

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import cloudpickle
 import dask
-import psutil
 import pytest
 from distributed import Client
 
@@ -22,7 +21,7 @@ from tests.clusters import dask as dask_clusters
 from tests.clusters import slurm as slurm_clusters
 from tests.clusters import spark as spark_clusters
 from tests.clusters.dask import ANOTHER_HOST, DaskCluster, dask_cluster
-from tests.clusters.processes import ClusterFailed, Household, household
+from tests.clusters.processes import ClusterFailed, Household, household, runs
 from tests.clusters.required import required
 from tests.clusters.slurm import slurm
 from tests.clusters.spark import spark_cluster
@@ -199,14 +198,7 @@ def test_nothing_outlives_a_killed_test(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
     sleeper = int(done.stdout)
     with household(tmp_path / "other") as home:
-        home.wait_until("the end of an orphan", lambda: is_dead(sleeper))
-
-
-def is_dead(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+        home.wait_until("the end of an orphan", lambda: not runs(sleeper))
 
 
 def test_a_failed_start_shows_the_logs(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from hyperslab.array import Array
+from tests.clusters.processes import is_alive
 
 SHAPE = (16, 16, 32)
 "32 slabs of 16 x 16 voxels."
@@ -121,10 +122,7 @@ def await_recorded(run: Running, out: Path, tasks: int) -> None:
 
 def await_gone(processes: list[psutil.Process]) -> None:
     """No orphan survives."""
-    await_that(
-        f"the end of {processes}",
-        lambda: not [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE],
-    )
+    await_that(f"the end of {processes}", lambda: not any(map(is_alive, processes)))
 
 
 def no_part_left(out: Path) -> bool:

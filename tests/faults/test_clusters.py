@@ -16,6 +16,7 @@ import pytest
 
 from hyperslab.testing.functions import executions
 from tests.clusters import dask, spark
+from tests.clusters.processes import line
 from tests.clusters.required import required
 from tests.faults.command import (
     FUNCTIONS,
@@ -56,11 +57,7 @@ def job(tmp_path: Path, engine: str, function: str, *more: object, seconds: floa
 
 def workers(run: Running, engine: str) -> list[psutil.Process]:
     """The processes in which an engine's functions run."""
-    found = []
-    for process in run.workers():
-        with suppress(psutil.NoSuchProcess):
-            if WORDS.get(engine, "spawn_main") in " ".join(process.cmdline()):
-                found.append(process)
+    found = [process for process in run.workers() if WORDS.get(engine, "spawn_main") in line(process)]
     return [p for p in found if engine != "spark" or p.parent() in found]  # the daemon itself only forks
 
 
@@ -146,14 +143,14 @@ def test_a_killed_scheduler_stops_the_run(tmp_path: Path, engine: str) -> None:
 
 def test_a_killed_scheduler_of_our_own_stops_the_run(tmp_path: Path) -> None:
     def kill(run: Running) -> None:
-        next(p for p in run.workers() if "dask_keeper" in " ".join(p.cmdline())).kill()
+        next(p for p in run.workers() if "dask_keeper" in line(p)).kill()
 
     stopped_and_resumed(tmp_path, "dask-futures", (), kill, "the connection to Dask's scheduler is lost")
 
 
 def test_a_killed_java_stops_the_run_spark(tmp_path: Path) -> None:
     def kill(run: Running) -> None:
-        next(p for p in run.workers() if p.name() == "java").kill()
+        next(p for p in run.workers() if line(p).split(" ")[0].endswith("/java")).kill()
 
     stopped_and_resumed(tmp_path, "spark", (), kill, "Spark")
 

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 import hyperslab as hs
+from tests.clusters.processes import runs
 from tests.faults.command import hyperslab, make_volume
 
 Block = np.ndarray[Any, Any]
@@ -136,6 +136,6 @@ def test_what_a_function_starts_ends_with_its_worker(tmp_path: Path) -> None:
     result = hs.run(pipeline, workers=1, retries=0)
     assert ["code 3" in failed.failure.message for failed in result.failures] == [True]
     child, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+    while runs(child):
         assert time.monotonic() < deadline, "the child has outlived its worker"
         time.sleep(0.05)
