@@ -167,6 +167,8 @@ class Header:
     "The uncut array's own header as the format stores it (for NIfTI: header and extensions)."
     attributes: Mapping[str, Any] = field(default_factory=dict)
     "Units, names and whatever else the format holds, for people to read."
+    dims: tuple[str, ...] = ()
+    "Names of the axes; (): unknown."
 
     @property
     def affine(self) -> Array | None:
@@ -298,9 +300,34 @@ class ArraySource:
         return self.real if values == "real" else self.stored.newbyteorder("=")
 
 
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a new file stores an array, as far as a user chooses it; xarray's word. What is left out is the format's."""
+
+    chunks: tuple[int, ...] = ()
+    "Shape of a chunk along the array's own axes; (): the format's choice."
+    compression: str | None = None
+    "'none', or a name that the format knows: gzip, zstd, ...; None: the format's choice."
+    level: int | None = None
+    "Of the compression; None: its fastest sensible one."
+    shards: tuple[int, ...] = ()
+    "Shape of a shard, which holds whole chunks, along the array's own axes (Zarr 3); (): none."
+    version: int | None = None
+    "Of the format, where it has several (Zarr: 2 or 3)."
+    name: str = ""
+    "Of the dataset in the file; '': the format's choice."
+    virtual: bool = False
+    "True: the parts that writers made stay, and the file says where they are (HDF5: a virtual dataset)."
+
+
+Form = Literal["placed", "pieces", "store"]
+"""How regions of a new file are written. placed: at their positions in a file of known head and size. pieces: encoded
+by the writers, and joined when all are there. store: by the format's own library into a directory of chunks."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ArraySink:
-    """A file that an array will be written to: what to put where. Data; hyperslab.blockio writes it."""
+    """A file that an array will be written to: what to put where. Data; hyperslab.sinkio writes it."""
 
     path: str
     "Absolute path under which the finished file appears, by rename."
@@ -311,10 +338,18 @@ class ArraySink:
     dtype: np.dtype[Any]
     "dtype of the bytes in the file."
     head: bytes | None
-    "The bytes before the data; None: only the format's own library can write it, one whole array at a time."
+    "The bytes before the data of a placed file; None for other forms."
     header: Header = field(default_factory=Header)
     scaling: Scaling | None = None
     "What the file will say that the real values are."
+    form: Form = "placed"
+    unit: tuple[int, ...] = ()
+    """Shape along the array's own axes of what one writer owns: regions that are written begin and end at its multiples,
+    or at the array's edge. A chunk, a shard; (): any region will do."""
+    codecs: tuple[Codec, ...] = ()
+    "Filters of every chunk, in the order in which writing applies them."
+    encoding: Encoding = Encoding()
+    "What was asked for."
 
     @property
     def nbytes(self) -> int:
@@ -329,3 +364,9 @@ class ArrayInfo:
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+
+def require_within(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
+    """Raise UsageError for a region that reaches beyond an array of this shape."""
+    if slab.ndim != len(shape) or any(high > n for high, n in zip(slab.bounds[1], shape, strict=True)):
+        raise UsageError(f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}")

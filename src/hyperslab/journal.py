@@ -20,11 +20,11 @@ from typing import Any
 
 import xxhash
 
-from hyperslab.blockio import Written
 from hyperslab.clock import Clock
 from hyperslab.errors import RunStopped
 from hyperslab.machine import peak_rss_bytes
 from hyperslab.pipeline import Fold
+from hyperslab.sinkio import Written
 from hyperslab.span import Phase, recording, span
 from hyperslab.task import Failure, Outcome, StepFunction, Task
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import xxhash
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, sinkio
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.journal import Tail
 from hyperslab.plan import Plan
@@ -20,7 +20,7 @@ from hyperslab.slab import Hyperslab
 from hyperslab.task import Job, Outcome, Task, output_region
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
-"Name of an unfinished block, as hyperslab.blockio.write makes it."
+"Name of an unfinished block, as hyperslab.sinkio.write makes it."
 
 
 class Products:
@@ -43,7 +43,7 @@ class Products:
             complete = all(task.id in done for _, task in self._tasks.values() if task.whole == index)
             if not complete and not os.path.exists(partial):
                 try:
-                    blockio.allocate(sink, partial)
+                    sinkio.allocate(sink, partial)
                 except OSError as error:
                     raise RunStopped(f"{sink.path} cannot be created: {error.strerror}") from error
 
@@ -82,7 +82,7 @@ class Products:
                 save_json(
                     self._directory.root / "committed.json", self._committed() | {name: os.path.basename(partial)}
                 )
-                blockio.commit(sink, partial)
+                sinkio.commit(sink, partial)
             for stale in self._directory.out.glob(f".{glob.escape(os.path.basename(sink.path))}.*.part"):
                 stale.unlink()  # of a run whose results no longer counted
 
@@ -104,7 +104,7 @@ class Products:
         """
         entries = [entry for i in sorted(results) if i in self._tasks for entry in self._entries(results[i])]
         return entries + [
-            {"path": path.name, "nbytes": path.stat().st_size, "checksum": blockio.file_checksum(str(path))}
+            {"path": path.name, "nbytes": path.stat().st_size, "checksum": sinkio.file_checksum(str(path))}
             for path in others
         ]
 
@@ -162,7 +162,7 @@ def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
 def _mismatch(out: Path, entry: Mapping[str, Any]) -> str | None:
     path = out / entry["path"]
     try:
-        found = _region_checksum(path, entry["region"]) if "region" in entry else blockio.file_checksum(str(path))
+        found = _region_checksum(path, entry["region"]) if "region" in entry else sinkio.file_checksum(str(path))
     except FileNotFoundError:
         return "missing"
     except (OSError, HyperslabError) as error:

@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, sinkio
 from hyperslab.array import Array, ArraySink, ArraySource, Header, Scaling, Values
-from hyperslab.blockio import Written
 from hyperslab.errors import BlockError, HyperslabError
 from hyperslab.function import FunctionRef
 from hyperslab.pipeline import PRIMARY, Boundary, Fold, Step
+from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import Piece
 from hyperslab.span import Phase, recording, span
@@ -294,10 +294,10 @@ def _write(job: Job, state: State) -> None:
     block = _trimmed(job, task, state.blocks[0])
     if output.volumes:
         sink, partial = output.volumes[task.whole]
-        state.outputs = (blockio.write_region(sink, partial, output_region(job, task), block),)
+        state.outputs = (sinkio.write_region(sink, partial, output_region(job, task), block),)
     else:
         sink = block_sink(job, task, block.shape, block.dtype)
-        state.outputs = (blockio.write(sink, block),)
+        state.outputs = (sinkio.write(sink, block),)
     state.blocks.clear()
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats, view
+from hyperslab import blockio, formats, sinkio, view
 from hyperslab.array import Array, Header, Values
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import hdf5, hdf5_storage
@@ -184,13 +184,13 @@ def test_the_dataset_has_to_be_named_where_there_are_several(tmp_path: Path) -> 
 def test_written_blocks_carry_their_affine(tmp_path: Path) -> None:
     affine, values = np.diag([2.0, 3.0, 4.0, 1.0]), np.arange(24, dtype="f2").reshape(2, 3, 4)
     parent = tmp_path / "parent.h5"
-    blockio.write(hdf5.sink(str(parent), values.shape, values.dtype, Header(base_affine=affine)), values)
+    sinkio.write(hdf5.sink(str(parent), values.shape, values.dtype, Header(base_affine=affine)), values)
     source = formats.open_source(str(parent))
     np.testing.assert_array_equal(source.header.affine, affine)
     slab = Hyperslab((1, 2, 0), (1, 2, 2), (1, -1, 2))
     block = blockio.read(source, slab)
     sink = hdf5.sink(str(tmp_path / "block.h5"), block.shape, block.dtype, source.header.for_slab(slab))
-    first, second = blockio.write(sink, block), blockio.write(sink, block)
+    first, second = sinkio.write(sink, block), sinkio.write(sink, block)
     assert first == second, "the same array gives the same bytes"
     with h5py.File(sink.path) as file:
         assert_same(file["data"][()], values[slab.slices()])

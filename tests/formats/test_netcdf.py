@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, sinkio
 from hyperslab.array import Array, ArraySource, Header, Scaling, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats import hdf5, netcdf_classic, nifti
@@ -168,7 +168,7 @@ def wraps_around(source: ArraySource) -> bool:
 
 def test_plain_hdf5_has_no_default_fill_value(tmp_path: Path) -> None:
     values = np.array([1, netCDF4.default_fillvals["f4"]], "f4")
-    blockio.write(hdf5.sink(str(tmp_path / "v.h5"), (2,), np.dtype("f4"), Header()), values)
+    sinkio.write(hdf5.sink(str(tmp_path / "v.h5"), (2,), np.dtype("f4"), Header()), values)
     assert_same(blockio.read(formats.open_source(str(tmp_path / "v.h5")), Hyperslab.full((2,))), values)
 
 
@@ -184,7 +184,7 @@ SCALINGS = [
 @pytest.mark.parametrize("scaling", SCALINGS, ids=range(len(SCALINGS)))
 def test_a_scaling_that_hdf5_keeps_is_read_again(tmp_path: Path, scaling: Scaling) -> None:
     path, values = tmp_path / "out.h5", np.array([-32000, -5, 0, 5, 6, 7, -1], "i2")
-    blockio.write(hdf5.sink(str(path), values.shape, values.dtype, Header(), scaling), values)
+    sinkio.write(hdf5.sink(str(path), values.shape, values.dtype, Header(), scaling), values)
     source = formats.open_source(str(path))
     assert source.scaling is not None
     assert set(source.scaling.missing) == set(scaling.missing)
@@ -194,7 +194,7 @@ def test_a_scaling_that_hdf5_keeps_is_read_again(tmp_path: Path, scaling: Scalin
         del file["data"].attrs["affine"]  # netCDF knows no attributes of two dimensions
     assert_same(block, netcdf_whole(f"{path}::/data", "real"))
     again = hdf5.sink(str(tmp_path / "again.h5"), values.shape, values.dtype, Header(), source.scaling)
-    blockio.write(again, values)
+    sinkio.write(again, values)
     assert formats.open_source(again.path).scaling == source.scaling
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, sinkio
 from hyperslab.array import Array, Header, Scaling, Values
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import nifti
@@ -149,11 +149,11 @@ def test_what_nifti_cannot_hold_is_refused_with_the_remedy(shape: tuple[int, ...
 def test_written_blocks_are_images_for_nibabel(tmp_path: Path, suffix: str, dtype: str) -> None:
     values = random_values((5, 4, 3), np.dtype(dtype))
     sink = nifti.sink(str(tmp_path / f"block{suffix}"), values.shape, values.dtype, Header())
-    written = blockio.write(sink, values)
+    written = sinkio.write(sink, values)
     image: Any = nib.load(sink.path)
     assert_same(np.asanyarray(image.dataobj), values)
     assert image.header.endianness == "<"
-    assert written.checksum == blockio.file_checksum(sink.path)
+    assert written.checksum == sinkio.file_checksum(sink.path)
     assert written.nbytes == Path(sink.path).stat().st_size
 
 
@@ -162,7 +162,7 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     sinks = [
         nifti.sink(str(tmp_path / name), values.shape, values.dtype, Header()) for name in ("a.nii.gz", "b.nii.gz")
     ]
-    assert len({blockio.write(sink, values).checksum for sink in sinks}) == 1
+    assert len({sinkio.write(sink, values).checksum for sink in sinks}) == 1
 
 
 def test_long_axes_and_nifti2_parents_give_nifti2(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_long_axes_and_nifti2_parents_give_nifti2(tmp_path: Path) -> None:
         ((4, 4, 4, 2), formats.open_source(str(DATA / "mri" / "example_nifti2.nii.gz")).header),
     ):
         sink = nifti.sink(str(tmp_path / "block.nii"), shape, np.dtype("u1"), header)
-        blockio.write(sink, np.ones(shape, "u1"))
+        sinkio.write(sink, np.ones(shape, "u1"))
         image: Any = nib.load(sink.path)
         assert isinstance(image, nib.Nifti2Image)
         assert image.shape == shape
@@ -185,11 +185,11 @@ def test_scaling_is_kept_when_stored_values_are_written(tmp_path: Path) -> None:
     sink = nifti.sink(
         str(tmp_path / "block.nii"), stored.shape, stored.dtype, source.header.for_slab(slab), source.scaling
     )
-    blockio.write(sink, stored)
+    sinkio.write(sink, stored)
     image: Any = nib.load(sink.path)
     assert_same(np.asanyarray(image.dataobj), blockio.read(source, slab))
     plain = nifti.sink(sink.path, stored.shape, stored.dtype, source.header.for_slab(slab))
-    blockio.write(plain, stored)
+    sinkio.write(plain, stored)
     assert_same(np.asanyarray(nib.load(sink.path).dataobj), stored)
 
 
@@ -203,7 +203,7 @@ def test_extensions_survive(tmp_path: Path, order: str) -> None:
     image.to_filename(path)
     source = formats.open_source(str(path))
     sink = nifti.sink(str(tmp_path / "block.nii"), (2, 2, 2), np.dtype("i2"), source.header)
-    blockio.write(sink, np.ones((2, 2, 2), "i2"))
+    sinkio.write(sink, np.ones((2, 2, 2), "i2"))
     block: Any = nib.load(sink.path)
     assert [e.get_content().rstrip(b"\0") for e in block.header.extensions] == [b"cut from a whole"]
     assert_same(np.asanyarray(block.dataobj), np.ones((2, 2, 2), "i2"))
@@ -219,7 +219,7 @@ def test_every_order_of_writing_gives_the_same_file(tmp_path: Path) -> None:
     values = random_values((6, 5, 4), np.dtype("i2"))
     sink = nifti.sink(str(tmp_path / "block.nii"), values.shape, values.dtype, Header())
     checksums = {
-        blockio.write(sink, np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))).checksum
+        sinkio.write(sink, np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))).checksum
         for axes in itertools.permutations(range(3))
     }
     assert len(checksums) == 1

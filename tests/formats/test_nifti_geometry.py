@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
+from hyperslab import blockio, formats, sinkio
 from hyperslab.array import Array, Header
 from hyperslab.formats import nifti
 from hyperslab.formats.nifti_header import build_head
@@ -121,7 +121,7 @@ def test_blocks_of_real_images_lie_where_they_lay(tmp_path: Path, name: str) -> 
     sink = nifti.sink(
         str(tmp_path / "block.nii"), block.shape, block.dtype, source.header.for_slab(slab), source.scaling
     )
-    blockio.write(sink, block)
+    sinkio.write(sink, block)
     image: Any = nib.load(sink.path)
     assert_same_place(image.affine, parent.get_best_affine(), slab)
     for form in ("sform", "qform"):

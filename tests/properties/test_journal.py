@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab.blockio import Written
 from hyperslab.errors import RunStopped
 from hyperslab.journal import SlotJournal, Tail, decode, encode, load_partials, merge_partials, saved_tasks
 from hyperslab.pipeline import Fold
 from hyperslab.resume import Inherited, results
 from hyperslab.rundir import RunDirectory
+from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.span import Phase, Span, Trace
 from hyperslab.task import Failure, Outcome, Task

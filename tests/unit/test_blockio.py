@@ -14,7 +14,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, byteranges, formats, positioned
+from hyperslab import blockio, byteranges, formats, positioned, sinkio
 from hyperslab.array import Array, ArraySink, ArraySource, Header, Scaling
 from hyperslab.errors import BlockError, FormatError, SourceChanged, UsageError
 from hyperslab.formats import hdf5, nifti
@@ -30,7 +30,7 @@ FULL = Hyperslab.full(VALUES.shape)
 def image(tmp_path: Path) -> ArraySource:
     """A contiguous int16 image whose real values are halves."""
     sink = nifti.sink(str(tmp_path / "image.nii"), VALUES.shape, VALUES.dtype, Header(), Scaling(0.5, 0))
-    blockio.write(sink, VALUES)
+    sinkio.write(sink, VALUES)
     return formats.open_source(sink.path)
 
 
@@ -91,16 +91,16 @@ def test_short_reads_are_continued(image: ArraySource, calls: Calls) -> None:
 
 def test_short_writes_are_continued(volume: ArraySink, calls: Calls) -> None:
     calls.most = 1000
-    written = blockio.write(volume, VALUES)
+    written = sinkio.write(volume, VALUES)
     assert calls.made.count("pwritev") >= 12
-    assert written.checksum == blockio.file_checksum(volume.path)
+    assert written.checksum == sinkio.file_checksum(volume.path)
     np.testing.assert_array_equal(blockio.read(formats.open_source(volume.path), FULL), VALUES)
 
 
 def test_a_fortran_block_is_written_in_one_call_without_a_copy(volume: ArraySink, calls: Calls) -> None:
     block = np.asfortranarray(VALUES)
     with traced_memory() as peak:
-        blockio.write(volume, block)
+        sinkio.write(volume, block)
     assert calls.made.count("pwritev") == 1
     assert peak[0] < block.nbytes
 
@@ -164,8 +164,8 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, name: str, monkeyp
     sink = formats.module(formats.format_of_name(name)).sink(
         str(tmp_path / name), VALUES.shape, VALUES.dtype, Header(), None
     )
-    blockio.write(sink, VALUES)
-    before = blockio.file_checksum(sink.path)
+    sinkio.write(sink, VALUES)
+    before = sinkio.file_checksum(sink.path)
 
     def full(*_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -174,49 +174,49 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, name: str, monkeyp
         patch.setattr(os, "pwritev", full)
         patch.setattr(blockio, "file_checksum", full)
         with pytest.raises(OSError, match="No space left") as raised:
-            blockio.write(sink, VALUES)
+            sinkio.write(sink, VALUES)
     assert raised.value.errno == errno.ENOSPC
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert blockio.file_checksum(sink.path) == before, "the file of the earlier attempt stays"
+    assert sinkio.file_checksum(sink.path) == before, "the file of the earlier attempt stays"
 
 
 def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
     sink = nifti.sink(str(tmp_path / "gone" / "block.nii"), VALUES.shape, VALUES.dtype, Header())
     with pytest.raises(FileNotFoundError):
-        blockio.write(sink, VALUES)
+        sinkio.write(sink, VALUES)
 
 
 @pytest.mark.parametrize("block", [VALUES[1:], VALUES.astype("i4")])
 def test_an_unfit_block_is_refused(volume: ArraySink, block: Array) -> None:
     with pytest.raises(BlockError, match=r"volume\.nii: the block is .* where \(30, 20, 10\) int16 was planned"):
-        blockio.write(volume, block)
+        sinkio.write(volume, block)
 
 
 def test_a_volume_appears_when_all_its_regions_are_written(tmp_path: Path, volume: ArraySink) -> None:
     partial = str(tmp_path / ".volume.part")
-    blockio.allocate(volume, partial)
+    sinkio.allocate(volume, partial)
     assert Path(partial).stat().st_size == volume.nbytes
     regions = [Hyperslab((x, y, 0), (10, 10, 10)) for x in (20, 0, 10) for y in (10, 0)]
-    written = {slab: blockio.write_region(volume, partial, slab, VALUES[slab.slices()]) for slab in regions}
+    written = {slab: sinkio.write_region(volume, partial, slab, VALUES[slab.slices()]) for slab in regions}
     for slab, done in written.items():
         assert done.nbytes == 2000
         assert done.checksum == xxhash.xxh3_128_hexdigest(VALUES[slab.slices()].tobytes(order="F"))
-        assert done.checksum == blockio.region_checksum(volume, partial, slab)
+        assert done.checksum == sinkio.region_checksum(volume, partial, slab)
     assert not Path(volume.path).exists()
-    blockio.commit(volume, partial)
+    sinkio.commit(volume, partial)
     assert not Path(partial).exists()
     np.testing.assert_array_equal(blockio.read(formats.open_source(volume.path), FULL), VALUES)
 
 
 def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink) -> None:
     partial = str(tmp_path / ".volume.part")
-    blockio.allocate(volume, partial)
+    sinkio.allocate(volume, partial)
     slab = Hyperslab((0, 0, 2), (30, 20, 3))
-    written = blockio.write_region(volume, partial, slab, VALUES[slab.slices()])
+    written = sinkio.write_region(volume, partial, slab, VALUES[slab.slices()])
     with Path(partial).open("r+b") as file:
         file.seek(352 + 2 * 30 * 20 * 3)
         file.write(b"\xff")
-    assert blockio.region_checksum(volume, partial, slab) != written.checksum
+    assert sinkio.region_checksum(volume, partial, slab) != written.checksum
 
 
 @given(slab=slabs(VALUES.shape))
@@ -224,10 +224,10 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
 def test_any_region_is_written_to_its_place(tmp_path_factory: pytest.TempPathFactory, slab: Hyperslab) -> None:
     folder = tmp_path_factory.mktemp("region")
     sink = nifti.sink(str(folder / "volume.nii"), VALUES.shape, VALUES.dtype, Header())
-    blockio.allocate(sink, str(folder / "part"))
-    written = blockio.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
-    assert written.checksum == blockio.region_checksum(sink, str(folder / "part"), slab)
-    blockio.commit(sink, str(folder / "part"))
+    sinkio.allocate(sink, str(folder / "part"))
+    written = sinkio.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
+    assert written.checksum == sinkio.region_checksum(sink, str(folder / "part"), slab)
+    sinkio.commit(sink, str(folder / "part"))
     expected = np.zeros_like(VALUES)
     expected[slab.slices()] = VALUES[slab.slices()]
     np.testing.assert_array_equal(blockio.read(formats.open_source(sink.path), FULL), expected)
@@ -237,7 +237,7 @@ def test_regions_need_a_format_with_a_head(tmp_path: Path) -> None:
     for name in ("volume.nii.gz", "volume.h5"):
         sink = formats.module(formats.format_of_name(name)).sink(str(tmp_path / name), (4,), np.dtype("i2"), Header())
         with pytest.raises(UsageError, match=r"write an uncompressed \.nii"):
-            blockio.allocate(sink, str(tmp_path / "part"))
+            sinkio.allocate(sink, str(tmp_path / "part"))
 
 
 def test_space_that_cannot_be_reserved_is_given_back(
@@ -248,7 +248,7 @@ def test_space_that_cannot_be_reserved_is_given_back(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match=r"No space left.*\.part"):
-        blockio.allocate(volume, str(tmp_path / ".part"))
+        sinkio.allocate(volume, str(tmp_path / ".part"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -300,7 +300,7 @@ def test_large_dense_reads_into_scattered_memory_stay_within_the_buffer(
 
 def test_an_h5_block_is_checked_by_the_bytes_on_disk(tmp_path: Path) -> None:
     sink = hdf5.sink(str(tmp_path / "block.h5"), VALUES.shape, VALUES.dtype, Header())
-    written = blockio.write(sink, VALUES)
+    written = sinkio.write(sink, VALUES)
     assert written.checksum == xxhash.xxh3_128_hexdigest(Path(sink.path).read_bytes())
     assert written.nbytes == Path(sink.path).stat().st_size
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio
+from hyperslab import blockio, sinkio
 from hyperslab.array import Array
 from hyperslab.errors import DoesNotFit, HyperslabError, RunStopped, UsageError
 from hyperslab.gathering import gather
@@ -168,7 +168,7 @@ def test_a_script_without_a_guard_can_use_workers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_failure_leaves_nothing(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "WORKER_NBYTES", MIB // 8)
-    allocate = blockio.allocate
+    allocate = sinkio.allocate
 
     def allocate_and_lose(sink: Any, partial: str) -> None:
         allocate(sink, partial)

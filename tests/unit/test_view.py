@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
-from hyperslab import blockio, view
+from hyperslab import sinkio, view
 from hyperslab.array import Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import nifti
@@ -26,7 +26,7 @@ VALUES = np.arange(6 * 5 * 4, dtype="u2").reshape(6, 5, 4)
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("view") / "image.nii"
     header = Header(base_affine=np.diag([2.0, 3.0, 4.0, 1.0]))
-    blockio.write(nifti.sink(str(path), VALUES.shape, VALUES.dtype, header, Scaling(2, 1)), VALUES)
+    sinkio.write(nifti.sink(str(path), VALUES.shape, VALUES.dtype, header, Scaling(2, 1)), VALUES)
     return path
 
 

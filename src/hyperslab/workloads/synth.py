@@ -17,7 +17,7 @@ from typing import IO
 
 import numpy as np
 
-from hyperslab import blockio, formats
+from hyperslab import formats, sinkio
 from hyperslab.array import Array, ArraySink, Header
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError
 from hyperslab.machine import Host
@@ -98,10 +98,10 @@ def _write_files(parts: Sequence[Part], workers: int) -> None:
     unfinished = {part.partial: part.sink for part in parts if part.partial}
     try:
         for partial, sink in unfinished.items():
-            blockio.allocate(sink, partial)
+            sinkio.allocate(sink, partial)
         _write_parts(parts, workers)
         for partial, sink in unfinished.items():
-            blockio.commit(sink, partial)
+            sinkio.commit(sink, partial)
     except BaseException as error:
         for path in {path for part in parts for path in (part.partial, part.sink.path) if path}:
             Path(path).unlink(missing_ok=True)
@@ -133,9 +133,9 @@ def _write_all(parts: Iterable[Part]) -> None:
     for part in parts:
         values = block(part.kind, part.shape, part.region, part.seed)
         if part.partial:
-            blockio.write_region(part.sink, part.partial, part.place, values)
+            sinkio.write_region(part.sink, part.partial, part.place, values)
         else:
-            blockio.write(part.sink, values)
+            sinkio.write(part.sink, values)
 
 
 def _start() -> subprocess.Popen[bytes]:
