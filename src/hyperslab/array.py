@@ -149,6 +149,12 @@ LEAST_INDEXED_NBYTES = 4 * 1024**2
 "A gzip stream of fewer plain bytes is inflated from its start each time: that takes hundredths of a second."
 
 
+class Omitted(str):
+    """An attribute that is only described: what is in the file is too large, or means nothing outside of it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Header:
     """What travels with the values: geometry, units, attributes, and the format's own header.
@@ -320,6 +326,9 @@ class Encoding:
     "True: the parts that writers made stay, and the file says where they are (HDF5: a virtual dataset)."
 
 
+DEFAULT_ENCODING = Encoding()
+"All is left to the format."
+
 Form = Literal["placed", "pieces", "store"]
 """How regions of a new file are written. placed: at their positions in a file of known head and size. pieces: encoded
 by the writers, and joined when all are there. store: by the format's own library into a directory of chunks."""
@@ -344,12 +353,14 @@ class ArraySink:
     "What the file will say that the real values are."
     form: Form = "placed"
     unit: tuple[int, ...] = ()
-    """Shape along the array's own axes of what one writer owns: regions that are written begin and end at its multiples,
-    or at the array's edge. A chunk, a shard; (): any region will do."""
+    """Shape along the array's own axes of what one writer owns: regions that are written begin and end at multiples of
+    it, or at the array's edge. A chunk, a shard; (): any region will do."""
     codecs: tuple[Codec, ...] = ()
     "Filters of every chunk, in the order in which writing applies them."
-    encoding: Encoding = Encoding()
+    encoding: Encoding = DEFAULT_ENCODING
     "What was asked for."
+    contiguous: bool = False
+    "True: a region that is written has to be one run of the file's bytes."
 
     @property
     def nbytes(self) -> int:

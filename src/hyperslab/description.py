@@ -7,12 +7,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hyperslab.function import digest_of
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.partition import Partition, Rule
-from hyperslab.pipeline import Pipeline, Reduce
+from hyperslab.pipeline import Pipeline, Reduce, Write
 from hyperslab.sources import SourceSet
 from hyperslab.units import show_count
 
@@ -29,13 +30,16 @@ def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -
         "steps": [
             _describe_function(s.ref) | {"dtype": s.dtype, "scale": s.scale, "halo": s.halo} for s in pipeline.steps
         ],
-        "end": _describe_function(end.ref)
-        if isinstance(end, Reduce)
-        else {"format": end.format, "keep": end.keep}
-        if end
-        else {},
+        "end": _describe_function(end.ref) if isinstance(end, Reduce) else _describe_write(end) if end else {},
         "partition": {"rule": str(rule), "blocks": sum(map(len, partitions)), "largest": _largest(partitions)},
     }
+
+
+def _describe_write(end: Write) -> dict[str, Any]:
+    """What is asked for beside the defaults, so that records of older runs are still the same."""
+    encoding = {name: value for name, value in asdict(end.encoding).items() if value}
+    more = {"encoding": encoding, "grid": str(end.grid) if end.grid else "", "name": end.name}
+    return {"format": end.format, "keep": end.keep} | {name: value for name, value in more.items() if value}
 
 
 def _describe_sources(inputs: SourceSet) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class _Run:
             self.own_times = self.engine.own_times()
             self.products.sweep()
             self.progress.end()
-        self.products.commit()
+        self.products.commit(resume.results(self.inherited) if self.plan.stages[-1].job.output else {})
 
     def _index_sources(self) -> None:
         """Index the gzip files that several tasks read; from here on the plan is one over the indexed files."""

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hyperslab.array import Values
+from hyperslab.array import DEFAULT_ENCODING, Encoding, Values
 from hyperslab.errors import UsageError
 from hyperslab.function import FunctionRef, refer
 from hyperslab.gathering import Named, gather
+from hyperslab.partition import Rule
 from hyperslab.sources import SourceSet
 
 Boundary = Literal["reflect", "nearest", "constant"]
@@ -71,8 +72,16 @@ class Write:
     dest: str
     "Output directory."
     format: str = "nii"
-    "nii, nii.gz or h5."
+    "nii, nii.gz, h5, nc or zarr."
     keep: Keep = "blocks"
+    encoding: Encoding = DEFAULT_ENCODING
+    "How the files store their arrays."
+    grid: Rule | None = None
+    "With keep='volume': how every array is cut into files; None: one file each."
+    name: str = ""
+    "With keep='volume' and one array: the name of its file; '': after the source."
+    overwrite: bool = False
+    "Whether a finished file may take the place of one that is there."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,10 +171,17 @@ class Pipeline:
         step = Step(refer(function, params), _dtype_name(dtype), merged, around, temporaries)
         return self._with(steps=(*self.steps, step))
 
-    def write(self, dest: str | os.PathLike[str], format: str = "nii", keep: Keep = "blocks") -> Pipeline:
-        """End with files in the directory `dest`: one per block, or one `volume` per array."""
+    def write(
+        self, dest: str | os.PathLike[str], format: str = "nii", keep: Keep = "blocks",
+        encoding: Encoding = DEFAULT_ENCODING, **more: Any,
+    ) -> Pipeline:  # fmt: skip
+        """End with files in the directory `dest`: one per block, or one `volume` per array.
+
+        `encoding` says how they store their arrays, such as `hyperslab.Encoding(chunks=(64, 64, 64),
+        compression="gzip")`; `more` are further fields of hyperslab.pipeline.Write.
+        """
         self._must_be_open("write")
-        return self._with(end=Write(os.fspath(dest), format, keep))
+        return self._with(end=Write(os.fspath(dest), format, keep, encoding, **more))
 
     def reduce(self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0) -> Pipeline:
         """End with one result; `fold` is a Fold or a reference to one. Raises UsageError when it is not."""

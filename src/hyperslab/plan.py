@@ -7,25 +7,24 @@ is read here.
 from __future__ import annotations
 
 import functools
-import glob
 import json
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from hyperslab import description, formats
-from hyperslab.array import ArraySink, ArraySource, DType, Header, Scaling
+from hyperslab import description
+from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import SourceSet
-from hyperslab.task import Job, Output, Task, block_sink, scaled_header
+from hyperslab.task import Job, Output, Task, block_sink
+from hyperslab.transfer import Transfer, best_limit, cut_transfer
 from hyperslab.units import show_bytes, show_count
 
 AUTO_LIMIT_NBYTES = 32 * 2**20
@@ -34,7 +33,6 @@ AUTO_FLOOR_NBYTES = 2**20
 "Smallest block that is cut only to give every slot something to do."
 LEAST_SHRINKAGE = 0.95
 "Half as large automatic blocks that still take this share of the memory would not help."
-SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,8 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
     _require_fixed_size(pipeline)
     _require_same_shapes(pipeline)
-    limit, job = limit_nbytes or _auto_limit(pipeline, budget), _job(pipeline)
+    job = _job(pipeline)
+    limit = limit_nbytes or _auto_limit(pipeline, job, rule, budget)
     partitions, tasks = _cut(pipeline, job, rule, limit)
     while rule.kind == "auto" and limit_nbytes is None and (peak := _peak(tasks)) > budget.per_slot:
         smaller = _cut(pipeline, job, rule, limit // 2)
@@ -167,14 +166,14 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
 
 
 def _cut(pipeline: Pipeline, job: Job, rule: Rule, limit: int) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
-    partitions = tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
+    partitions = tuple(_partition(pipeline, job, i, rule, limit) for i in range(len(pipeline.source.wholes)))
     return partitions, tuple(_tasks(pipeline, job, partitions))
 
 
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
     """How every whole of a pipeline would be cut; the pipeline need not have an end."""
-    limit = _auto_limit(pipeline, budget)
-    return tuple(_partition(pipeline, i, rule, limit) for i in range(len(pipeline.source.wholes)))
+    limit = _auto_limit(pipeline, None, rule, budget)
+    return tuple(_partition(pipeline, None, i, rule, limit) for i in range(len(pipeline.source.wholes)))
 
 
 def _require_same_shapes(pipeline: Pipeline) -> None:
@@ -204,12 +203,17 @@ def _require_sound(sources: Sequence[ArraySource]) -> None:
             raise FormatError(source.broken)
 
 
-def _auto_limit(pipeline: Pipeline, budget: Budget) -> int:
+def _auto_limit(pipeline: Pipeline, job: Job | None, rule: Rule, budget: Budget) -> int:
     """Bytes of a block that fit a slot's memory and leave every slot some work."""
     itemsize = sum(max(s.stored.itemsize for s in inputs.sources) for inputs in pipeline.inputs.values())
     share = math.ceil(pipeline.source.size * itemsize / (2 * budget.slots))
     fits = int(budget.per_slot / _multiples(pipeline))
-    return max(1, min(AUTO_LIMIT_NBYTES, fits, max(share, AUTO_FLOOR_NBYTES)))
+    most = max(1, min(fits, max(share, AUTO_FLOOR_NBYTES)))
+    if _is_transfer(job, rule) and len(pipeline.source.wholes) == 1:
+        assert job is not None
+        assert job.output is not None
+        return best_limit(_transfer(pipeline, job.output, 0, rule), AUTO_LIMIT_NBYTES, most)
+    return min(AUTO_LIMIT_NBYTES, most)
 
 
 def _multiples(pipeline: Pipeline) -> float:
@@ -233,8 +237,22 @@ def _dtypes(pipeline: Pipeline, index: int) -> list[DType]:
     return [input_dtype(pipeline, name, index) for name in pipeline.inputs]
 
 
-def _partition(pipeline: Pipeline, index: int, rule: Rule, limit: int) -> Partition:
-    return cut(_layout(pipeline, index), rule, limit, pipeline.scale)
+def _partition(pipeline: Pipeline, job: Job | None, index: int, rule: Rule, limit: int) -> Partition:
+    out = job.output if job else None
+    if _is_transfer(job, rule):
+        assert out is not None
+        return cut_transfer(_transfer(pipeline, out, index, rule), limit)
+    return cut(_layout(pipeline, index), rule, limit, units(pipeline, out, index))
+
+
+def _is_transfer(job: Job | None, rule: Rule) -> bool:
+    """Whether blocks are cut for long runs of what is written, too: files that all tasks write to."""
+    return rule.kind == "auto" and job is not None and job.output is not None and bool(job.output.volumes)
+
+
+def _transfer(pipeline: Pipeline, out: Output, index: int, rule: Rule) -> Transfer:
+    ndim = pipeline.source.ndim
+    return transfer(pipeline, out, index, frozenset(axis % ndim for axis in rule.axes_whole))
 
 
 def _job(pipeline: Pipeline) -> Job:
@@ -247,14 +265,14 @@ def _job(pipeline: Pipeline) -> Job:
     return Job(
         inputs={name: inputs.sources for name, inputs in pipeline.inputs.items()},
         headers=tuple(whole.header for whole in sources.wholes),
-        scalings=tuple(_scaling_kept(pipeline, index) for index in range(len(sources.wholes))),
+        scalings=tuple(scaling_kept(pipeline, index) for index in range(len(sources.wholes))),
         values=pipeline.values,
         boundary=pipeline.boundary,
         halo=pipeline.halo,
         scale=pipeline.scale,
         steps=pipeline.steps,
         fold=end.ref if isinstance(end, Reduce) else None,
-        output=_output(pipeline, end) if isinstance(end, Write) else None,
+        output=output(pipeline, end) if isinstance(end, Write) else None,
     )
 
 
@@ -268,56 +286,14 @@ def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> No
             )
 
 
-def _scaling_kept(pipeline: Pipeline, index: int) -> Scaling | None:
-    """Blocks of stored values keep their slope and intercept while they keep their dtype."""
-    source = pipeline.source.first(pipeline.source.wholes[index])
-    kept = pipeline.values == "stored" and output_dtype(pipeline, index) == source.dtype("stored")
-    return source.scaling if kept else None
-
-
-def _output(pipeline: Pipeline, end: Write) -> Output:
-    if end.format not in SUFFIXES:
-        raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
-    folder = os.path.abspath(end.dest)
-    volumes = tuple(
-        _volume(pipeline, end, folder, i) for i in range(len(pipeline.source.wholes)) if end.keep == "volume"
-    )
-    return Output(folder, end.format, volumes)
-
-
-def _volume(pipeline: Pipeline, end: Write, folder: str, index: int) -> tuple[ArraySink, str]:
-    whole = pipeline.source.wholes[index]
-    name = whole.name + SUFFIXES[end.format]
-    header: Header = scaled_header(whole.header, pipeline.scale)
-    sink = formats.module(formats.format_of_name(name)).sink(
-        os.path.join(folder, name),
-        output_shape(pipeline, whole.shape),
-        output_dtype(pipeline, index),
-        header,
-        _scaling_kept(pipeline, index),
-    )
-    if sink.head is None:
-        raise UsageError(f"--keep volume writes one uncompressed NIfTI (--format nii), not {end.format}")
-    return sink, _partial_path(folder, name, sink)
-
-
-def _partial_path(folder: str, name: str, sink: ArraySink) -> str:
-    """The same volume, unfinished, as an earlier run left it, or a new name: results are of one allocation."""
-    for path in Path(folder).glob(f".{glob.escape(name)}.*.part"):
-        with path.open("rb") as file:
-            if path.stat().st_size == sink.nbytes and file.read(len(sink.head or b"")) == sink.head:
-                return str(path)
-    return os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")
-
-
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
-    number = 0
+    number, end = 0, pipeline.end
+    suffix = SUFFIXES[end.format] if isinstance(end, Write) and end.keep == "blocks" else ""
     for index, (whole, partition) in enumerate(zip(pipeline.source.wholes, partitions, strict=True)):
-        digits = [len(str(extent)) for extent in whole.shape]
         needs = functools.cache(functools.partial(_needs, pipeline, index, _dtypes(pipeline, index)))
         for core in partition:
             if core.size:
-                name = _block_name(pipeline, whole.name, core, digits, len(partition))
+                name = block_name(whole.name, core, whole.shape, len(partition)) + suffix if suffix else ""
                 yield _task(pipeline, job, number, index, core, name, needs(core.count))
                 number += 1
 
@@ -326,15 +302,6 @@ def _needs(pipeline: Pipeline, index: int, dtypes: Sequence[DType], count: tuple
     """(bytes written, working memory) of a task whose block has this shape."""
     written = math.prod(output_shape(pipeline, count)) * output_dtype(pipeline, index).itemsize
     return written if isinstance(pipeline.end, Write) else 0, working_bytes(pipeline, count, dtypes)
-
-
-def _block_name(pipeline: Pipeline, stem: str, core: Hyperslab, digits: Sequence[int], blocks: int) -> str:
-    """The stem alone when a whole is one block, else with the block's first voxel, padded so that names sort."""
-    end = pipeline.end
-    if not isinstance(end, Write) or end.keep == "volume":
-        return ""
-    corner = [f"{first:0{width}d}" for first, width in zip(core.start, digits, strict=True)]
-    return "_".join([stem, *(corner if blocks > 1 else [])]) + SUFFIXES[end.format]
 
 
 def _task(

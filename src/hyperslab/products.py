@@ -16,8 +16,9 @@ from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.journal import Tail
 from hyperslab.plan import Plan
 from hyperslab.rundir import RunDirectory, load_json, save_json
+from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
-from hyperslab.task import Job, Outcome, Task, output_region
+from hyperslab.task import Job, Outcome, Task, Volume, output_pieces
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
 "Name of an unfinished block, as hyperslab.sinkio.write makes it."
@@ -37,11 +38,24 @@ class Products:
         job, task = self._tasks[task_id]
         return job.label(task)
 
+    def _parts(self, task_id: int) -> list[tuple[int, Hyperslab]]:
+        """The volumes that a task writes to, and its region of each, in the order of its outputs."""
+        return [(piece.source, piece.slab) for piece in output_pieces(*self._tasks[task_id])]
+
+    def _writers(self) -> list[set[int]]:
+        """Per volume, the tasks that write to it."""
+        writers: list[set[int]] = [set() for _ in self._volumes]
+        for task_id in self._tasks:
+            for volume, _ in self._parts(task_id):
+                writers[volume].add(task_id)
+        return writers
+
     def begin(self, done: Collection[int]) -> None:
         """Make room for the volumes that are not complete. Raises RunStopped when the disk cannot hold them."""
-        for index, (sink, partial) in enumerate(self._volumes):
-            complete = all(task.id in done for _, task in self._tasks.values() if task.whole == index)
-            if not complete and not os.path.exists(partial):
+        if not self._volumes:
+            return
+        for (sink, partial), writers in zip(self._volumes, self._writers(), strict=True):
+            if not writers <= set(done) and not os.path.exists(partial):
                 try:
                     sinkio.allocate(sink, partial)
                 except OSError as error:
@@ -53,43 +67,44 @@ class Products:
         A region counts only in the allocation that it was written to, or when that one was committed; and a committed
         volume counts only as a whole, since it is not written to again.
         """
-        found = {i for i, outcome in results.items() if i in self._tasks and self._is_there(outcome)}
-        for index, (_, partial) in enumerate(self._volumes):
-            own = {task.id for _, task in self._tasks.values() if task.whole == index}
-            if not os.path.exists(partial) and not own <= found:
-                found -= own
+        known = {i: outcome for i, outcome in results.items() if i in self._tasks}
+        if not self._volumes:
+            return {i for i, outcome in known.items() if all(_size(w.path) == w.nbytes for w in outcome.outputs)}
+        committed = self._committed()
+        found = {i for i, outcome in known.items() if self._is_there(outcome, committed)}
+        for (_, partial), writers in zip(self._volumes, self._writers(), strict=True):
+            if not os.path.exists(partial) and not writers <= found:
+                found -= writers
         return found
 
-    def _is_there(self, outcome: Outcome) -> bool:
-        if not self._volumes:
-            return all(_size(written.path) == written.nbytes for written in outcome.outputs)
-        sink, partial = self._volumes[self._tasks[outcome.task][1].whole]
-        allocation = os.path.basename(outcome.outputs[0].path)
-        if allocation == os.path.basename(partial) and _size(partial) == sink.nbytes:
-            return True
-        return self._committed().get(os.path.basename(sink.path)) == allocation and _size(sink.path) == sink.nbytes
+    def _is_there(self, outcome: Outcome, committed: Mapping[str, str]) -> bool:
+        parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
+        return all(_is_kept(self._volumes[volume], written, committed) for (volume, _), written in parts)
 
     def _committed(self) -> dict[str, str]:
         """Which allocation every finished volume was."""
         path = self._directory.root / "committed.json"
         return dict(load_json(path)) if path.is_file() else {}
 
-    def commit(self) -> None:
+    def commit(self, results: Mapping[int, Outcome]) -> None:
         """Let finished volumes appear under their names."""
-        for sink, partial in self._volumes:
+        written: list[list[Written]] = [[] for _ in self._volumes]
+        for task_id in self._tasks if self._volumes else ():
+            for (volume, _), output in zip(self._parts(task_id), results[task_id].outputs, strict=True):
+                written[volume].append(output)
+        for (sink, partial), outputs in zip(self._volumes, written, strict=True):
+            name = os.path.basename(sink.path)
             if os.path.exists(partial):
-                name = os.path.basename(sink.path)
-                save_json(
-                    self._directory.root / "committed.json", self._committed() | {name: os.path.basename(partial)}
-                )
-                sinkio.commit(sink, partial)
-            for stale in self._directory.out.glob(f".{glob.escape(os.path.basename(sink.path))}.*.part"):
-                stale.unlink()  # of a run whose results no longer counted
+                committed = self._committed() | {name: os.path.basename(partial)}
+                save_json(self._directory.root / "committed.json", committed)
+                sinkio.commit(sink, partial, outputs)
+            for stale in self._directory.out.glob(f".{glob.escape(name)}.*-*.part"):
+                sinkio.remove(stale)  # of a run whose results no longer counted
 
     def paths(self, outcome: Outcome) -> list[Path]:
         """The finished files that an attempt wrote, or wrote to."""
         if self._volumes:
-            return [Path(self._volumes[self._tasks[outcome.task][1].whole][0].path)]
+            return [Path(self._volumes[volume].sink.path) for volume, _ in self._parts(outcome.task)]
         return [Path(written.path) for written in outcome.outputs]
 
     def sweep(self) -> None:
@@ -110,22 +125,31 @@ class Products:
 
     def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         job, task = self._tasks[outcome.task]
-        for written in outcome.outputs:
+        parts = self._parts(outcome.task) if self._volumes else [None] * len(outcome.outputs)
+        for part, written in zip(parts, outcome.outputs, strict=True):
+            path = written.path if part is None else self._volumes[part[0]].sink.path
             entry = {
                 "task": outcome.task,
                 "block": job.label(task),
                 "nbytes": written.nbytes,
                 "checksum": written.checksum,
+                "path": os.path.relpath(path, self._directory.out),
             }
-            if self._volumes:
-                region = output_region(job, task)
-                path = self._volumes[task.whole][0].path
-                yield entry | {
-                    "path": os.path.relpath(path, self._directory.out),
-                    "region": [region.start, region.count],
-                }
-            else:
-                yield entry | {"path": os.path.relpath(written.path, self._directory.out)}
+            yield entry if part is None else entry | {"region": [part[1].start, part[1].count]}
+
+
+def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> bool:
+    """Whether what a task wrote to a volume is in its allocation, or in the file that this one became."""
+    sink, partial = volume
+    form, path = sink.form, Path(written.path)
+    allocation = path.parent.name if form == "pieces" else path.name
+    if allocation == os.path.basename(partial):
+        if form == "pieces":
+            return (_size(os.path.join(partial, path.name)) or 0) >= written.offset + written.nbytes
+        if os.path.isdir(partial) if form == "store" else _size(partial) == sink.nbytes:
+            return True
+    is_there = _size(sink.path) == sink.nbytes if form == "placed" else os.path.exists(sink.path)
+    return committed.get(os.path.basename(sink.path)) == allocation and is_there
 
 
 def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:

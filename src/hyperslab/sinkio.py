@@ -1,12 +1,18 @@
-"""Arrays to files: whole files that appear by rename, and positioned writes of regions into a preallocated file.
+"""Arrays to files: whole ones, or region by region into a file that appears when it is complete.
 
-- a failed write leaves no file behind
+How regions are written depends on the sink's form (`hyperslab.array.Form`); in every form a task may be done twice, and
+writers of different regions need not know of each other.
+
+- a failed or killed write leaves no file behind that looks finished (`tests/unit/test_sinkio.py`)
+- what `commit` has returned from is on storage
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +20,21 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
+from hyperslab import segments
 from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
-from hyperslab.errors import BlockError, UsageError
+from hyperslab.errors import BlockError
 from hyperslab.formats import module
 from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
+from hyperslab.segments import Segment
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+_AT_CWD, _EXCHANGE = -100, 2
+"Of renameat2(2): paths are relative to the working directory; the two names change places."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,9 @@ class Written:
     path: str
     nbytes: int
     checksum: str
-    "xxh3_128 of the bytes, in hexadecimal."
+    "xxh3_128 of the bytes of a whole file, or of a region's values as the file's dtype has them, in hexadecimal."
+    offset: int = 0
+    "Where it begins in a part that holds the pieces of many regions."
 
 
 def write(sink: ArraySink, block: Array) -> Written:
@@ -44,27 +56,41 @@ def write(sink: ArraySink, block: Array) -> Written:
     temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
     try:
         with span("write") as mark:
-            if sink.head is None:
-                module(sink.format).write_reference(sink, block, str(temporary))
-                checksum = file_checksum(str(temporary))
-            else:
-                checksum = _write_whole(sink, sink.head, block, temporary)
-            mark.nbytes = temporary.stat().st_size
-            temporary.replace(final)
+            checksum = _write_whole(sink, block, temporary)
+            mark.nbytes = _stored_nbytes(temporary)
+            _rename(temporary, final)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         raise
     return Written(sink.path, mark.nbytes, checksum)
 
 
+def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
+    """The checksum of the file, or for a directory that of its values."""
+    whole = Hyperslab.full(sink.shape)
+    if sink.head is not None:
+        return _write_placed(sink, sink.head, block, temporary)
+    if sink.form == "store":
+        module(sink.format).create(sink, str(temporary))
+        module(sink.format).write_region(sink, str(temporary), whole, block)
+        return _block_checksum(sink, block.transpose(sink.axes))
+    module(sink.format).assemble(sink, module(sink.format).encode(sink, whole, block), str(temporary))
+    return file_checksum(str(temporary))
+
+
 def allocate(sink: ArraySink, partial_path: str) -> None:
-    """Reserve the space of a whole file and write its head, for `write_region` to fill. Raises OSError."""
-    head = _head(sink)
+    """Make room for a file, for `write_region` to fill: its space and head, or a directory. Raises OSError."""
+    if sink.form == "pieces":
+        Path(partial_path).mkdir(exist_ok=True)
+        return
+    if sink.form == "store":
+        module(sink.format).create(sink, partial_path)
+        return
     fd = os.open(partial_path, _NEW_FILE | os.O_TRUNC, 0o666)
     try:
         with naming(partial_path):
             os.posix_fallocate(fd, 0, sink.nbytes)
-            write_at(fd, [memoryview(head)], 0)
+            write_at(fd, [memoryview(_head(sink))], 0)
     except BaseException:
         Path(partial_path).unlink(missing_ok=True)
         raise
@@ -73,41 +99,95 @@ def allocate(sink: ArraySink, partial_path: str) -> None:
 
 
 def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Array) -> Written:
-    """Write the block of a region to its places in an allocated file; the checksum is of the block in stored order."""
+    """Write the block of a region, whose edges are those of the sink's units; the checksum is of the values."""
     require_within(sink.path, sink.shape, slab)
     _check_block(sink, block, slab.count)
-    offset, stored = len(_head(sink)), block.transpose(sink.axes)
+    path, offset = partial_path, 0
     with span("write") as mark:
-        fd = os.open(partial_path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            with naming(partial_path):
-                mark.nbytes = scatter(fd, offset, _stored_shape(sink), slab.permute(sink.axes), stored, sink.dtype)
-        finally:
-            os.close(fd)
-    return Written(partial_path, mark.nbytes, _block_checksum(sink, stored))
+        if sink.form == "pieces":
+            path, offset, mark.nbytes = segments.append(partial_path, module(sink.format).encode(sink, slab, block))
+        elif sink.form == "store":
+            mark.nbytes = module(sink.format).write_region(sink, partial_path, slab, block)
+        else:
+            mark.nbytes = _place(sink, partial_path, slab, block)
+        checksum = _block_checksum(sink, block.transpose(sink.axes))
+    return Written(path, mark.nbytes, checksum, offset)
 
 
-def commit(sink: ArraySink, partial_path: str) -> None:
-    """Make an allocated and filled file appear under its name, after all its bytes are on storage."""
-    final = Path(sink.path)
-    for path, flags in ((partial_path, os.O_WRONLY), (str(final.parent), os.O_RDONLY | os.O_DIRECTORY)):
-        if path != partial_path:
-            Path(partial_path).replace(final)
-        fd = os.open(path, flags | os.O_CLOEXEC)
-        try:
+def _place(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
+    """Write a region to its positions in an allocated file."""
+    shape = tuple(sink.shape[a] for a in sink.axes)
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        with naming(path):
+            stored = block.transpose(sink.axes)
+            return scatter(fd, len(_head(sink)), shape, slab.permute(sink.axes), stored, sink.dtype)
+    finally:
+        os.close(fd)
+
+
+def commit(sink: ArraySink, partial_path: str, written: Sequence[Written]) -> None:
+    """Make a file of which all regions are written appear under its name, after all its bytes are on storage.
+
+    One that has the name already is replaced in the same step. Raises FormatError when pieces are missing or damaged.
+    """
+    final, ready = Path(sink.path), Path(partial_path)
+    if sink.form == "pieces":
+        ready = ready / "assembled"
+        ready.unlink(missing_ok=True)
+        parts = [Segment(os.path.join(partial_path, os.path.basename(w.path)), w.offset, w.nbytes) for w in written]
+        module(sink.format).assemble(sink, segments.pieces(parts), str(ready))
+    _synchronise(ready)
+    _rename(ready, final)
+    _synchronise(final.parent, only_names=True)
+    remove(Path(partial_path))
+
+
+def _rename(ready: Path, final: Path) -> None:
+    """Give a file or directory its name; a directory in its place changes places with it, and is then removed."""
+    if not (ready.is_dir() or final.is_dir()) or not final.exists():
+        ready.replace(final)
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_CWD, os.fsencode(ready), _AT_CWD, os.fsencode(final), _EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(final))
+    remove(ready)
+
+
+def _synchronise(path: Path, only_names: bool = False) -> None:
+    """Wait until a file, the names in a directory, or the whole file system of a directory of chunks is on storage."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if path.is_dir() and not only_names:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.syncfs(fd):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+        else:
             os.fsync(fd)
-        finally:
-            os.close(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or directory, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def region_checksum(sink: ArraySink, path: str, slab: Hyperslab) -> str:
-    """The checksum that `write_region` gave for a region, computed from what the file holds now."""
+    """The checksum that `write_region` gave for a region, computed from what a placed file or a store holds now."""
+    if sink.form == "store":
+        return _block_checksum(sink, module(sink.format).read_region(sink, path, slab).transpose(sink.axes))
     stored = slab.permute(sink.axes)
     block = np.empty(stored.count, sink.dtype)
     file = OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     try:
         if block.size:
-            gather(file, len(_head(sink)), _stored_shape(sink), stored, block)
+            gather(file, len(_head(sink)), tuple(sink.shape[a] for a in sink.axes), stored, block)
     finally:
         os.close(file.fd)
     return _block_checksum(sink, block)
@@ -122,23 +202,24 @@ def file_checksum(path: str) -> str:
     return digest.hexdigest()
 
 
+def _stored_nbytes(path: Path) -> int:
+    """Bytes of a file, or of all files of a directory."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def _check_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
     if block.shape != tuple(shape) or block.dtype.newbyteorder("=") != sink.dtype.newbyteorder("="):
         expected = f"{tuple(shape)} {sink.dtype.newbyteorder('=')}"
         raise BlockError(f"{sink.path}: the block is {block.shape} {block.dtype} where {expected} was planned")
 
 
-def _stored_shape(sink: ArraySink) -> tuple[int, ...]:
-    return tuple(sink.shape[a] for a in sink.axes)
-
-
 def _head(sink: ArraySink) -> bytes:
-    if sink.head is None:
-        raise UsageError(f"{sink.path}: only a whole array can be written in this format; write an uncompressed .nii")
+    assert sink.head is not None
     return sink.head
 
 
-def _write_whole(sink: ArraySink, head: bytes, block: Array, temporary: Path) -> str:
+def _write_placed(sink: ArraySink, head: bytes, block: Array, temporary: Path) -> str:
     digest, offset = xxhash.xxh3_128(head), 0
     pending = [memoryview(head)]
     fd = os.open(temporary, _NEW_FILE | os.O_EXCL, 0o666)
@@ -150,6 +231,8 @@ def _write_whole(sink: ArraySink, head: bytes, block: Array, temporary: Path) ->
                     digest.update(piece)
                     offset += write_at(fd, [*pending, piece], offset)
                     pending = []
+            if pending:  # an array without elements
+                write_at(fd, pending, offset)
     finally:
         os.close(fd)
     return digest.hexdigest()

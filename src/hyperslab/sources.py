@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -122,7 +122,7 @@ def independent(sources: Sequence[ArraySource]) -> SourceSet:
     _require_same_ndim(sources)
     names = _unique_names(sources)
     wholes = (
-        Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), source.header)
+        Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), _header(source))
         for i, (name, source) in enumerate(zip(names, sources, strict=True))
     )
     return SourceSet("independent", tuple(sources), tuple(wholes))
@@ -165,12 +165,17 @@ def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[i
     if kind == "mosaic":
         _require_exact_cover(shape, boxes, sources)
     first = sources[0]
-    header = first.header.moved(tuple(-o for o in origins[0]), (1,) * first.ndim)
+    header = _header(first).moved(tuple(-o for o in origins[0]), (1,) * first.ndim)
     axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}))
     members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
     whole = Whole(name, shape, tuple(members), header, axis, max(box.count[axis] for box in boxes))
     return SourceSet(kind, tuple(sources), (whole,))
+
+
+def _header(source: ArraySource) -> Header:
+    """What of a source goes on with its values: the names of its axes, too."""
+    return replace(source.header, dims=source.dims)
 
 
 def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:

@@ -15,18 +15,18 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, ArraySink, ArraySource, Header, Scaling, Values
+from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, ArraySource, Encoding, Header, Scaling, Values
 from hyperslab.errors import BlockError, HyperslabError
 from hyperslab.function import FunctionRef
 from hyperslab.pipeline import PRIMARY, Boundary, Fold, Step
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
-from hyperslab.sources import Piece
+from hyperslab.sources import Piece, Whole
 from hyperslab.span import Phase, recording, span
 
 Status = Literal["done", "failed", "lost", "timeout"]
@@ -55,14 +55,25 @@ class Task:
     attempt: int = 0
 
 
+class Volume(NamedTuple):
+    """A file that several tasks write to."""
+
+    sink: ArraySink
+    partial: str
+    "Path of it while it is unfinished."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
     """Where blocks go."""
 
     folder: str
     format: str
-    volumes: tuple[tuple[ArraySink, str], ...] = ()
-    "Per whole, its sink and the path of its unfinished file; empty when every block is a file."
+    encoding: Encoding = DEFAULT_ENCODING
+    volumes: tuple[Volume, ...] = ()
+    "Empty when every block is a file."
+    wholes: tuple[Whole, ...] = ()
+    "Per whole, the volumes that tile its result."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,18 +304,22 @@ def _write(job: Job, state: State) -> None:
     assert output is not None
     block = _trimmed(job, task, state.blocks[0])
     if output.volumes:
-        sink, partial = output.volumes[task.whole]
-        state.outputs = (sinkio.write_region(sink, partial, output_region(job, task), block),)
+        state.outputs = tuple(
+            sinkio.write_region(*output.volumes[piece.source], piece.slab, block[piece.place.slices()])
+            for piece in output_pieces(job, task)
+        )
     else:
         sink = block_sink(job, task, block.shape, block.dtype)
         state.outputs = (sinkio.write(sink, block),)
     state.blocks.clear()
 
 
-def output_region(job: Job, task: Task) -> Hyperslab:
-    """The region of the output volume that a task fills."""
+def output_pieces(job: Job, task: Task) -> list[Piece]:
+    """The parts of a task's result, and the volume and region that each goes to."""
+    assert job.output is not None
     start = tuple(a // s for a, s in zip(task.core.start, job.scale, strict=True))
-    return Hyperslab(start, tuple(math.ceil(n / s) for n, s in zip(task.core.count, job.scale, strict=True)))
+    region = Hyperslab(start, tuple(math.ceil(n / s) for n, s in zip(task.core.count, job.scale, strict=True)))
+    return list(job.output.wholes[task.whole].pieces(region))
 
 
 def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArraySink:
@@ -313,7 +328,8 @@ def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: np.dtype[Any
     assert output is not None
     header = scaled_header(job.headers[task.whole].for_slab(task.core), job.scale)
     path = os.path.join(output.folder, task.output)
-    return formats.module(formats.format_of_name(path)).sink(path, shape, dtype, header, job.scalings[task.whole])
+    describe = formats.module(formats.format_of_name(path)).sink
+    return describe(path, shape, dtype, header, job.scalings[task.whole], output.encoding)
 
 
 def scaled_header(header: Header, scale: Sequence[int]) -> Header:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, sinkio
+from hyperslab import sinkio
 from hyperslab.array import Array
 from hyperslab.errors import DoesNotFit, HyperslabError, RunStopped, UsageError
 from hyperslab.gathering import gather
@@ -175,7 +175,7 @@ def test_a_failure_leaves_nothing(workers: int, tmp_path: Path, monkeypatch: pyt
         if "_00_00_00" in sink.path:
             Path(partial).unlink()
 
-    monkeypatch.setattr(blockio, "allocate", allocate_and_lose)
+    monkeypatch.setattr(sinkio, "allocate", allocate_and_lose)
     with pytest.raises(RunStopped, match="No such file"):
         synth("bigbrain", tmp_path, MIB // 2, 8, workers=workers)
     assert list(tmp_path.iterdir()) == []
@@ -219,12 +219,6 @@ def test_a_directory_with_arrays_is_refused(tmp_path: Path) -> None:
     synth("bigbrain", tmp_path, 10_000)
     with pytest.raises(UsageError, match="holds arrays already"):
         synth("bigbrain", tmp_path, 10_000)
-
-
-def test_hdf5_that_memory_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MEMORY_SHARE", 1e-9)
-    with pytest.raises(DoesNotFit, match="give more --blocks"):
-        synth("bigbrain", tmp_path, MIB, format="h5")
 
 
 def test_blocks_are_as_near_to_cubes_as_can_be() -> None:

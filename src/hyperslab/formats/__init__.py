@@ -13,13 +13,14 @@ import importlib
 import os
 import stat
 import zlib
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Scaling
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoding, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.slab import Hyperslab
 
@@ -68,12 +69,25 @@ class Format(Protocol):
         """Read stored values through the format's own library: native byte order, the array's own axis order."""
 
     def sink(
-        self, path: str, shape: tuple[int, ...], dtype: np.dtype, header: Header, scaling: Scaling | None = None
-    ) -> ArraySink:
+        self, path: str, shape: tuple[int, ...], dtype: np.dtype, header: Header, scaling: Scaling | None = None,
+        encoding: Encoding = ...,
+    ) -> ArraySink:  # fmt: skip
         """Describe a file to be written; touches no disk. Raises UsageError for what the format cannot hold."""
 
-    def write_reference(self, sink: ArraySink, block: Array, temporary_path: str) -> None:
-        """Write a whole array through the format's own library, for sinks whose head is None."""
+    def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int, bytes]]:
+        """Of a sink in pieces: those of a region, each with its number in the file."""
+
+    def assemble(self, sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
+        """Of a sink in pieces: write the file of all of them, which come in the order of their numbers."""
+
+    def create(self, sink: ArraySink, path: str) -> None:
+        """Of a store: make it, without values."""
+
+    def write_region(self, sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
+        """Of a store: write the chunks of a region; bytes stored."""
+
+    def read_region(self, sink: ArraySink, path: str, slab: Hyperslab) -> Array:
+        """Of a store: the stored values of a region as they are now."""
 
 
 def module(name: str) -> Format:

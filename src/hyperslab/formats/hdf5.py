@@ -23,27 +23,24 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Header, Scaling
+from hyperslab.array import Array, ArrayInfo, ArraySource, Header, Omitted
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
 from hyperslab.formats.hdf5_heap import check_attributes, readable
+from hyperslab.formats.hdf5_sink import assemble, encode, sink
 from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
 from hyperslab.formats.hdf5_tree import datasets, flush, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
 from hyperslab.formats.identity import identify
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
-from hyperslab.formats.packing import ATTRIBUTES, Packing, pack, unpack
+from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "candidates", "open", "read_reference", "sink", "write_reference"]
-
-DATASET = "data"
-"Name of the dataset in files that are written."
+__all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _DIMENSIONS2 = "/minc-2.0/dimensions"
 _SHOWN_ELEMENTS = 1024
-_LARGEST_NDIM = 32
 
 
 def arrays(path: str) -> list[ArrayInfo]:
@@ -114,42 +111,6 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
         with readable(dataset) as elements:
             block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
-
-
-def sink(
-    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None
-) -> ArraySink:
-    """Describe an HDF5 file with one contiguous dataset 'data'; `scaling` becomes netCDF's attributes of packing.
-
-    Raises UsageError for what HDF5 or those attributes cannot hold.
-    """
-    plain = np.dtype(dtype)
-    if plain.hasobject or plain.kind in "mMU":
-        raise UsageError(f"{path}: HDF5 cannot hold {dtype}; convert the block to numbers")
-    if len(shape) > _LARGEST_NDIM:
-        raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
-    _packed(path, scaling, plain)
-    return ArraySink(path, "hdf5", tuple(shape), tuple(range(len(shape))), plain, None, header, scaling)
-
-
-def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
-    """Write the file: the same bytes for the same array at any time."""
-    import h5py
-
-    motion = sink.header.motion()
-    with h5py.File(temporary_path, "x", locking=False) as file:
-        dataset = file.create_dataset(DATASET, data=np.asarray(block, dtype=sink.dtype))
-        dataset.attrs["affine"] = motion if sink.header.base_affine is None else sink.header.base_affine @ motion
-        dataset.attrs.update(_packed(sink.path, sink.scaling, sink.dtype))
-
-
-def _packed(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
-    try:
-        return {} if scaling is None else pack(scaling, dtype)
-    except ValueError as error:
-        raise UsageError(
-            f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
-        ) from error
 
 
 @contextmanager
@@ -295,4 +256,4 @@ def _shown(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS:
         return [str(element) for element in value.flat]
-    return f"{type(value).__name__} of {getattr(value, 'size', 1)} elements"
+    return Omitted(f"{type(value).__name__} of {getattr(value, 'size', 1)} elements")

@@ -19,14 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Header, Scaling
+from hyperslab.array import (
+    DEFAULT_ENCODING,
+    Array,
+    ArrayInfo,
+    ArraySink,
+    ArraySource,
+    ChunkTable,
+    Encoding,
+    Header,
+    Scaling,
+)
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc, packing
 from hyperslab.formats.identity import identify
 from hyperslab.formats.netcdf_header import LARGEST_NBYTES, LARGEST_NDIM, ClassicHeader, Variable, read_header
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "candidates", "open", "read_reference", "sink", "write_reference"]
+__all__ = ["arrays", "candidates", "open", "read_reference", "sink"]
 
 _MOST_ROWS = 2**16
 _SPAN_NBYTES = 8 * 2**20
@@ -104,15 +114,11 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
 
 
 def sink(
-    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None
-) -> ArraySink:
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+) -> ArraySink:  # fmt: skip
     """Raises UsageError: netCDF classic is read only."""
-    raise UsageError(f"{path}: netCDF classic files are not written; write .nii or .h5")
-
-
-def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
-    """Raises UsageError: netCDF classic is read only."""
-    raise UsageError(f"{sink.path}: netCDF classic files are not written; write .nii or .h5")
+    raise UsageError(f"{path}: netCDF classic files are not written; write .nc (netCDF-4), .h5 or .nii")
 
 
 def _variable(path: str, header: ClassicHeader, name: str) -> Variable:

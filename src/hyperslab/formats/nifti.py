@@ -21,31 +21,21 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from hyperslab.array import (
-    LEAST_INDEXED_NBYTES,
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    ChunkTable,
-    Codec,
-    Header,
-    Scaling,
-)  # fmt: skip
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.array import LEAST_INDEXED_NBYTES, Array, ArrayInfo, ArraySource, ChunkTable, Codec, Header, Scaling
+from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify
-from hyperslab.formats.nifti_header import NiftiHeader, build_head, header_errors, parse
+from hyperslab.formats.nifti_header import DIMS, NiftiHeader, header_errors, parse
+from hyperslab.formats.nifti_sink import assemble, encode, sink
 from hyperslab.slab import Hyperslab
 
-DIMS = ("x", "y", "z", "t", "u", "v", "w")
+__all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
+
 _HEAD_NBYTES = 4096
 _LARGEST_OFFSET = 2**28
 _LARGEST_DEFLATE_RATIO = 1032
 _GAP_NBYTES = 256
-_COMPRESSION_LEVEL = 1
 _PIECE_NBYTES = 64 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
-_REMEDY = {"b": "uint8", "f": "float32 or float64", "c": "complex64 or complex128"}
 
 
 def arrays(path: str) -> list[ArrayInfo]:
@@ -120,37 +110,6 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
             f"{source.url}: the data end too early or are corrupt ({error}); fetch or copy the file again"
         ) from error
     return np.asarray(block).astype(source.dtype("stored"), copy=False)
-
-
-def sink(
-    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None
-) -> ArraySink:
-    """Describe a NIfTI file for an array of this shape and dtype that lies where `header` says; little-endian.
-
-    `scaling` becomes scl_slope and scl_inter: give it when the values are stored ones of that scaling. NIfTI-2 is
-    chosen where the header came from NIfTI-2 or an axis is longer than NIfTI-1 can say. Raises UsageError for what
-    NIfTI cannot hold.
-    """
-    _check_storable(path, shape, dtype)
-    _check_scaling(path, scaling)
-    axes = tuple(reversed(range(len(shape))))
-    little = np.dtype(dtype).newbyteorder("<")
-    head = build_head(path, shape, little, header, scaling)
-    _check_kept(path, head, scaling)
-    gzipped = path.lower().endswith(".gz")
-    return ArraySink(path, "nifti", tuple(shape), axes, little, None if gzipped else head, header, scaling)
-
-
-def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
-    """Write a .nii.gz: the same bytes for the same array at any time."""
-    head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
-    with (
-        Path(temporary_path).open("wb") as file,
-        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, file, mtime=0) as stream,
-    ):
-        stream.write(head)
-        for plane in np.atleast_2d(block.transpose(sink.axes)):
-            stream.write(plane.astype(sink.dtype, copy=False).tobytes())
 
 
 def _read_head(path: str) -> tuple[bytes, bool, Identity]:
@@ -248,32 +207,3 @@ def _attributes(header: NiftiHeader) -> dict[str, Any]:
         "intent": header.get_intent()[0],
         "description": bytes(header["descrip"].item()).decode("latin-1"),
     }
-
-
-def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    from nibabel.nifti1 import data_type_codes
-
-    if not 1 <= len(shape) <= len(DIMS) or 0 in shape:
-        raise UsageError(f"{path}: NIfTI holds 1 to 7 axes of at least one element, not {shape}; write .h5 instead")
-    if np.dtype(dtype).newbyteorder("=") not in data_type_codes.dtype.values():
-        remedy = _REMEDY.get(np.dtype(dtype).kind, "a number type that it has")
-        raise UsageError(f"{path}: NIfTI cannot hold {dtype}; convert the block to {remedy}, or write .h5 instead")
-
-
-def _check_scaling(path: str, scaling: Scaling | None) -> None:
-    if scaling is not None and not scaling.is_linear:
-        raise UsageError(
-            f"{path}: NIfTI cannot say what these stored values mean: some are missing, or scaled by slices; "
-            "use --values real"
-        )
-
-
-def _check_kept(path: str, head: bytes, scaling: Scaling | None) -> None:
-    """NIfTI-1 has float32 for slope and intercept, which rounds those of other formats."""
-    kept = parse(head)
-    said = () if scaling is None else ((kept["scl_slope"], scaling.slope), (kept["scl_inter"], scaling.inter))
-    if scaling is not None and any(float(number) != float(meant) for number, meant in said):
-        raise UsageError(
-            f"{path}: NIfTI-1 rounds the slope {scaling.slope:.17g} and intercept {scaling.inter:.17g} of these stored "
-            "values; use --values real"
-        )

@@ -17,6 +17,7 @@ from hyperslab.errors import FormatError
 NiftiHeader: TypeAlias = Any
 "A nibabel Nifti1Header or Nifti2Header, whose methods carry no types."
 
+DIMS = ("x", "y", "z", "t", "u", "v", "w")
 LARGEST_NIFTI1_AXIS = 32767
 GEOMETRY_TOLERANCE_MM = 1e-3
 _FLOAT32_ROUNDINGS = 8

@@ -20,7 +20,6 @@ import numpy as np
 from hyperslab import formats, sinkio
 from hyperslab.array import Array, ArraySink, Header
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError
-from hyperslab.machine import Host
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.slab import Hyperslab
 from hyperslab.workloads.volume import block, kind_of, shape_of
@@ -31,13 +30,12 @@ WRITE_NBYTES = 2**24
 "Bytes of a file that a worker computes and writes at a time."
 WORKER_NBYTES = 2**26
 "Bytes that make it worth to start a worker process."
-_MEMORY_SHARE = 0.8
 _POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one worker computes and writes at a time: part of a file, or a whole one."""
+    """What one worker computes and writes at a time: part of a file."""
 
     kind: str
     shape: tuple[int, ...]
@@ -48,7 +46,7 @@ class Part:
     place: Hyperslab
     "In the file."
     partial: str
-    "Path of the unfinished file; '' for a file that is written whole."
+    "Path of the unfinished file."
 
 
 def synth(
@@ -73,8 +71,6 @@ def synth(
         raise UsageError(f"--workers {workers}: give 1 or more")
     folder, partition = Path(dest).absolute(), _partition(kind, shape, 1 if blocks is None else blocks)
     _require_room(folder, kind, partition)
-    if format == "h5":
-        _require_memory(kind, partition, workers)
     folder.mkdir(parents=True, exist_ok=True)
     files = {slab: _sink(kind, shape, slab, folder, format, len(partition)) for slab in partition}
     parts = [part for slab, sink in files.items() for part in _parts(kind, shape, seed, slab, sink)]
@@ -84,9 +80,6 @@ def synth(
 
 def _parts(kind: str, shape: tuple[int, ...], seed: int, slab: Hyperslab, sink: ArraySink) -> Iterator[Part]:
     """The parts of a file, of bounded size where its format allows."""
-    if sink.head is None:
-        yield Part(kind, shape, seed, slab, sink, Hyperslab.full(slab.count), "")
-        return
     partial = str(Path(sink.path).with_name(f".{Path(sink.path).name}.synth.part"))
     layout = Layout(sink.shape, sink.axes, sink.dtype.itemsize, None)
     for place in cut(layout, Rule("bytes", (WRITE_NBYTES,)), 0):
@@ -95,15 +88,15 @@ def _parts(kind: str, shape: tuple[int, ...], seed: int, slab: Hyperslab, sink: 
 
 def _write_files(parts: Sequence[Part], workers: int) -> None:
     """Write all files, or none."""
-    unfinished = {part.partial: part.sink for part in parts if part.partial}
+    unfinished = {part.partial: part.sink for part in parts}
     try:
         for partial, sink in unfinished.items():
             sinkio.allocate(sink, partial)
         _write_parts(parts, workers)
         for partial, sink in unfinished.items():
-            sinkio.commit(sink, partial)
+            sinkio.commit(sink, partial, [])
     except BaseException as error:
-        for path in {path for part in parts for path in (part.partial, part.sink.path) if path}:
+        for path in {path for part in parts for path in (part.partial, part.sink.path)}:
             Path(path).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise RunStopped(f"writing stopped: {error}; what was written is removed") from error
@@ -132,10 +125,7 @@ def _write_parts(parts: Sequence[Part], workers: int) -> None:
 def _write_all(parts: Iterable[Part]) -> None:
     for part in parts:
         values = block(part.kind, part.shape, part.region, part.seed)
-        if part.partial:
-            sinkio.write_region(part.sink, part.partial, part.place, values)
-        else:
-            sinkio.write(part.sink, values)
+        sinkio.write_region(part.sink, part.partial, part.place, values)
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -233,16 +223,4 @@ def _require_room(folder: Path, kind: str, partition: Partition) -> None:
     if nbytes > free:
         raise DoesNotFit(
             f"--size: {nbytes} bytes to write, {free} free at {parent}; give a smaller size or another --out"
-        )
-
-
-def _require_memory(kind: str, partition: Partition, workers: int) -> None:
-    """HDF5 files are written from memory: the block, and the library's copy in its own order."""
-    at_a_time = min(workers, len(partition))
-    needed = 2 * at_a_time * math.prod(partition.largest) * kind_of(kind).dtype.itemsize
-    allowed = int(_MEMORY_SHARE * Host.here().memory_bytes)
-    if needed > allowed:
-        raise DoesNotFit(
-            f"--format h5 writes each file from memory: {needed} bytes for {at_a_time} at a time, {allowed} allowed; "
-            "give more --blocks, fewer --workers, or --format nii"
         )

@@ -1,0 +1,294 @@
+"""New HDF5 and netCDF-4 files: one dataset, whose bytes or compressed chunks come from many writers.
+
+Without chunks the file is laid out here, in memory, up to the dataset's first byte; its values are then written at
+their positions. With chunks, writers encode whole chunks, which are joined with HDF5's direct chunk write when all are
+there. No writer opens HDF5. A name that ends in .nc or .nc4 makes a file of netCDF-4's data model: dimensions are
+dimension scales (NetCDF User's Guide, "NetCDF-4 File Format Specification").
+
+- every kind of file is read back by h5py, h5dump, netCDF4-python and ncdump (`tests/formats/test_hdf5_sink.py`)
+- the same array makes the same bytes at any time
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoding, Header, Omitted, Scaling
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import deflating
+from hyperslab.formats.packing import ATTRIBUTES, pack
+from hyperslab.slab import Hyperslab
+
+DATASET = "data"
+"Name of the dataset in files that are written, unless another is chosen."
+CHUNK_NBYTES = 2**20
+"Largest chunk that is chosen where only compression is asked for: HDF5's own chunk cache holds it."
+
+_LARGEST_NDIM = 32
+_LARGEST_CHUNK_NBYTES = 2**32 - 1
+_NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
+_NETCDF_NOT = "bcfVO"
+_NETCDF_NAME_LENGTH = 256
+_HEAD_NBYTES = 2**26
+"More metadata than this would be before the data only by mistake."
+_OF_OTHERS = {"affine", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
+_OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
+
+
+def sink(
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], header: Header, scaling: Scaling | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+) -> ArraySink:  # fmt: skip
+    """Describe a file with one dataset; `scaling` becomes netCDF's attributes of packing.
+
+    It is contiguous unless chunks or a compression ('gzip', with the shuffle filter) are asked for. Raises UsageError
+    for what HDF5, netCDF or those attributes cannot hold.
+    """
+    plain = np.dtype(dtype)
+    _check_storable(path, shape, plain, encoding)
+    _packing(path, scaling, plain)
+    codecs, chunks = _codecs(path, plain, encoding), _chunks(path, shape, plain, encoding)
+    about = (path, "hdf5", tuple(shape), tuple(range(len(shape))), plain)
+    if chunks:
+        return ArraySink(*about, None, header, scaling, "pieces", chunks, codecs, encoding)
+    laid_out = ArraySink(*about, b"", header, scaling, encoding=encoding)
+    return ArraySink(*about, _head(laid_out), header, scaling, encoding=encoding)
+
+
+def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int, bytes]]:
+    """The chunks of a region, compressed, each with its number in the C-ordered grid of chunks."""
+    grid = _grid(sink)
+    ranges = [range(a // c, math.ceil((a + n) / c)) for a, n, c in zip(slab.start, slab.count, sink.unit, strict=True)]
+    for place in itertools.product(*ranges):
+        corner = [i * c - a for i, c, a in zip(place, sink.unit, slab.start, strict=True)]
+        part = block[tuple(slice(first, first + c) for first, c in zip(corner, sink.unit, strict=True))]
+        yield int(np.ravel_multi_index(place, grid)), _stored(sink, part)
+
+
+def assemble(sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
+    """Write the file of chunks that `encode` made, in any order. Raises FormatError when one is missing."""
+    import h5py
+
+    with h5py.File(path, "x", locking=False) as file:
+        dataset, grid, missing = _create(file, sink), _grid(sink), set(range(math.prod(_grid(sink))))
+        for number, stored in pieces:
+            place = np.unravel_index(number, grid)
+            dataset.id.write_direct_chunk(tuple(int(i) * c for i, c in zip(place, sink.unit, strict=True)), stored)
+            missing.discard(number)
+    if missing:
+        raise FormatError(f"{sink.path}: {len(missing)} of its chunks were not written; run again with --resume")
+
+
+def _stored(sink: ArraySink, part: Array) -> bytes:
+    """A chunk as the file holds it; one at the array's edge is filled up with zeros."""
+    whole = part
+    if part.shape != sink.unit:
+        whole = np.zeros(sink.unit, sink.dtype)
+        whole[tuple(map(slice, part.shape))] = part
+    data = np.ascontiguousarray(whole, sink.dtype)
+    for codec in sink.codecs[:-1]:
+        assert codec.name == "shuffle"
+        data = deflating.shuffled(data)
+    return (
+        deflating.zlib_stream(data.reshape(-1).view(np.uint8).data, sink.codecs[-1].options[0])
+        if sink.codecs
+        else data.tobytes()
+    )
+
+
+def _grid(sink: ArraySink) -> tuple[int, ...]:
+    return tuple(math.ceil(n / c) for n, c in zip(sink.shape, sink.unit, strict=True))
+
+
+def _check_storable(path: str, shape: Sequence[int], dtype: np.dtype[Any], encoding: Encoding) -> None:
+    if dtype.hasobject or dtype.kind in "mMU":
+        raise UsageError(f"{path}: HDF5 cannot hold {dtype}; convert the block to numbers")
+    if len(shape) > _LARGEST_NDIM:
+        raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
+    if encoding.shards or encoding.version:
+        raise UsageError(f"{path}: HDF5 has no shards and no choice of versions; write .zarr, or leave them out")
+    if _is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):
+        raise UsageError(f"{path}: netCDF cannot hold {dtype}; convert the block to integers or floats, or write .h5")
+
+
+def _codecs(path: str, dtype: np.dtype[Any], encoding: Encoding) -> tuple[Codec, ...]:
+    if encoding.compression in (None, "none"):
+        return ()
+    level = deflating.FASTEST if encoding.level is None else encoding.level
+    if encoding.compression != "gzip" or not deflating.FASTEST <= level <= deflating.SMALLEST:
+        given = encoding.compression + ("" if encoding.level is None else f":{encoding.level}")
+        raise UsageError(f"--compression {given}: {path} can be compressed by gzip:1 to gzip:9, or none")
+    shuffle = (Codec("shuffle", (dtype.itemsize,)),) if dtype.itemsize > 1 else ()
+    return (*shuffle, Codec("deflate", (level,)))
+
+
+def _chunks(path: str, shape: Sequence[int], dtype: np.dtype[Any], encoding: Encoding) -> tuple[int, ...]:
+    """Shape of a chunk; () for a contiguous dataset, as one without elements or axes always is."""
+    if not math.prod(shape) or not shape or (encoding.compression in (None, "none") and not encoding.chunks):
+        return ()
+    if not encoding.chunks:
+        return balanced(shape, dtype.itemsize, CHUNK_NBYTES)
+    if len(encoding.chunks) != len(shape) or min(encoding.chunks) < 1:
+        given = ",".join(map(str, encoding.chunks))
+        raise UsageError(f"--chunks {given}: give one extent of at least 1 for each axis of shape {tuple(shape)}")
+    chunks = tuple(min(c, n) for c, n in zip(encoding.chunks, shape, strict=True))
+    if math.prod(chunks) * dtype.itemsize > _LARGEST_CHUNK_NBYTES:
+        raise UsageError(f"--chunks: a chunk of HDF5 holds less than 4 GiB, not {math.prod(chunks) * dtype.itemsize}")
+    return chunks
+
+
+def balanced(shape: Sequence[int], itemsize: int, limit_nbytes: int) -> tuple[int, ...]:
+    """A chunk within a limit, of edges as equal as halving the longest one makes them."""
+    chunk = list(shape)
+    while math.prod(chunk) * itemsize > limit_nbytes and max(chunk) > 1:
+        axis = chunk.index(max(chunk))
+        chunk[axis] = math.ceil(chunk[axis] / 2)
+    return tuple(chunk)
+
+
+def _packing(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
+    try:
+        return {} if scaling is None else pack(scaling, dtype)
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
+        ) from error
+
+
+class _Head(io.RawIOBase):
+    """A file of which only the beginning is kept; libhdf5 writes one element far behind, to have its place."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self._at = self._size = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = (0, self._at, self._size)[whence] + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def truncate(self, size: int | None = None) -> int:
+        self._size = self._at if size is None else size
+        return self._size
+
+    def write(self, data: Any) -> int:
+        end = self._at + len(data)
+        if end > _HEAD_NBYTES:
+            raise FormatError("the metadata of an HDF5 file would take more than 64 MiB; leave out attributes")
+        self.bytes.extend(bytes(max(0, end - len(self.bytes))))
+        self.bytes[self._at : end] = data
+        self._at, self._size = end, max(self._size, end)
+        return len(data)
+
+    def readinto(self, buffer: Any) -> int:
+        data = bytes(self.bytes[self._at : self._at + len(buffer)])
+        buffer[: len(data)] = data
+        buffer[len(data) :] = bytes(len(buffer) - len(data))
+        self._at += len(buffer)
+        return len(buffer)
+
+
+def _head(sink: ArraySink) -> bytes:
+    """The bytes before the data of a contiguous dataset, which are all of the file's metadata."""
+    import h5py
+
+    kept = _Head()
+    with h5py.File(kept, "w") as file:
+        dataset = _create(file, sink)
+        file.flush()
+        if not dataset.size:
+            offset = None
+        else:
+            dataset[(0,) * dataset.ndim] = np.zeros((), sink.dtype)[()]  # now it has its place, behind all else
+            offset = dataset.id.get_offset()
+    if offset is None:
+        return bytes(kept.bytes)
+    if len(kept.bytes) > offset + sink.dtype.itemsize:
+        raise FormatError(f"{sink.path}: HDF5 put metadata behind the data; write it with --chunks")
+    return bytes(kept.bytes[:offset])
+
+
+def _create(file: Any, sink: ArraySink) -> Any:
+    """The dataset with its filters and attributes, without space for its values; a netCDF file also its dimensions."""
+    import h5py
+
+    name = sink.encoding.name.strip("/") or DATASET
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
+    creation.set_obj_track_times(False)
+    if sink.unit:
+        creation.set_chunk(sink.unit)
+    for codec in sink.codecs:
+        creation.set_shuffle() if codec.name == "shuffle" else creation.set_deflate(*codec.options)
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    kind, space = h5py.h5t.py_create(sink.dtype, logical=True), h5py.h5s.create_simple(sink.shape)
+    space = space if sink.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
+    if _is_netcdf(sink.path):
+        _add_dimensions(file, dataset, sink)
+    elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
+        for axis, label in enumerate(sink.header.dims):
+            dataset.dims[axis].label = label
+    dataset.attrs.update(_attributes(sink))
+    h5py.h5o.link(dataset.id, file.id, name.encode(), links)
+    return dataset
+
+
+def _attributes(sink: ArraySink) -> dict[str, Any]:
+    """The affine, the packing, and those attributes that came along and are not said by others."""
+    header = sink.header
+    motion = header.motion()
+    affine = motion if header.base_affine is None else header.base_affine @ motion
+    not_kept = _OF_OTHERS | (_OF_NIFTI if header.native is not None else set())
+    kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
+    unfilled = _is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
+    missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
+    return {**kept, "affine": affine, **missing, **_packing(sink.path, sink.scaling, sink.dtype)}
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether an attribute can be written as it was read."""
+    if name.startswith(("_Netcdf4", "_NC")) or isinstance(value, Omitted):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufS" and value.size > 0
+    return isinstance(value, str | bytes | int | float | np.bool_ | np.number)
+
+
+def _is_netcdf(path: str) -> bool:
+    return path.lower().endswith(_NETCDF_SUFFIXES)
+
+
+def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """A dimension scale without values for every dimension, as netCDF-4 has those that have no coordinates."""
+    import h5py
+
+    names = _dimension_names(sink)
+    for number, (dim, extent) in enumerate(zip(names, sink.shape, strict=True)):
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        space = h5py.h5s.create_simple((extent,))
+        scale = h5py.Dataset(h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation))
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable{extent:10d}")
+        scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
+        dataset.dims[number].attach_scale(scale)
+    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+
+
+def _dimension_names(sink: ArraySink) -> list[str]:
+    """One name per axis, none twice and none the dataset's own, which would make the dimension its coordinate."""
+    given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
+    names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
+    variable = sink.encoding.name.strip("/") or DATASET
+    bad = [n for n in names if not n or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == variable]
+    return names if not bad and len(set(names)) == len(names) else [f"dim_{axis}" for axis in range(len(names))]

@@ -1,0 +1,141 @@
+"""Outputs: the files that a pipeline writes, described before anything runs.
+
+An array goes to one file, or to the files of a grid; either way a task writes what of its block lies in each.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.array import ArraySink, Header, Scaling
+from hyperslab.costs import output_dtype, output_shape
+from hyperslab.errors import UsageError
+from hyperslab.partition import Layout, Partition, cut
+from hyperslab.pipeline import Pipeline, Write
+from hyperslab.slab import Hyperslab
+from hyperslab.sources import Member, Whole
+from hyperslab.task import Output, Volume, scaled_header
+from hyperslab.transfer import Side, Transfer
+
+SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
+"Formats of outputs, as --format names them."
+
+
+def output(pipeline: Pipeline, end: Write) -> Output:
+    """Describe every file that several tasks will write to. Raises UsageError for what the format cannot hold."""
+    if end.format not in SUFFIXES:
+        raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
+    folder = os.path.abspath(end.dest)
+    volumes: list[Volume] = []
+    wholes: list[Whole] = []
+    for index in range(len(pipeline.source.wholes)) if end.keep == "volume" else ():
+        boxes = list(_grid(pipeline, end, index))
+        members = [Member(len(volumes) + number, box) for number, box in enumerate(boxes)]
+        volumes += (_volume(pipeline, end, folder, index, box, boxes) for box in boxes)
+        wholes.append(_tiled(output_shape(pipeline, pipeline.source.wholes[index].shape), members))
+    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(wholes))
+
+
+def _grid(pipeline: Pipeline, end: Write, index: int) -> Partition:
+    """The regions of a whole's result that are files."""
+    whole = pipeline.source.wholes[index]
+    shape, dtype = output_shape(pipeline, whole.shape), output_dtype(pipeline, index)
+    axes = pipeline.source.first(whole).axes
+    if end.grid is None:
+        return Partition(tuple((0, n) for n in shape), axes)
+    return cut(Layout(shape, axes, dtype.itemsize, None), end.grid, 0)
+
+
+def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
+    axis = max(range(len(shape)), key=lambda a: len({m.box.start[a] for m in members}), default=0)
+    ordered = sorted(members, key=lambda m: m.box.start[axis : axis + 1])
+    longest = max((m.box.count[axis] for m in members), default=0) if shape else 0
+    return Whole("", shape, tuple(ordered), Header(), axis, longest)
+
+
+def _volume(
+    pipeline: Pipeline, end: Write, folder: str, index: int, box: Hyperslab, boxes: Sequence[Hyperslab]
+) -> Volume:
+    whole = pipeline.source.wholes[index]
+    shape = output_shape(pipeline, whole.shape)
+    name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
+    path = os.path.join(folder, name)
+    header = scaled_header(whole.header, pipeline.scale)
+    header = header if len(boxes) == 1 else header.for_slab(box)
+    dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
+    sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, end.encoding)
+    return Volume(sink, _partial_path(folder, name, sink))
+
+
+def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> str:
+    """The stem alone when an array is one block, else with the block's first voxel, padded so that names sort."""
+    corner = [f"{first:0{len(str(extent))}d}" for first, extent in zip(box.start, shape, strict=True)]
+    return "_".join([stem, *(corner if blocks > 1 else [])])
+
+
+def _partial_path(folder: str, name: str, sink: ArraySink) -> str:
+    """The same file, unfinished, as an earlier run left it, or a new name: results are of one allocation."""
+    about = (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit, sink.codecs, sink.encoding, sink.head)
+    scaling = sink.scaling.key if sink.scaling else None
+    digest = hashlib.sha256(repr((about, scaling, _affine(sink))).encode()).hexdigest()[:12]
+    for path in Path(folder).glob(f".{glob.escape(name)}.{digest}-*.part"):
+        if sink.form != "placed" or path.stat().st_size == sink.nbytes:
+            return str(path)
+    return os.path.join(folder, f".{name}.{digest}-{secrets.token_hex(6)}.part")
+
+
+def _affine(sink: ArraySink) -> bytes:
+    return b"" if sink.header.affine is None else np.asarray(sink.header.affine, np.float64).tobytes()
+
+
+def scaling_kept(pipeline: Pipeline, index: int) -> Scaling | None:
+    """Blocks of stored values keep their slope and intercept while they keep their dtype."""
+    source = pipeline.source.first(pipeline.source.wholes[index])
+    kept = pipeline.values == "stored" and output_dtype(pipeline, index) == source.dtype("stored")
+    return source.scaling if kept else None
+
+
+def units(pipeline: Pipeline, output: Output | None, index: int) -> tuple[int, ...]:
+    """Per axis of the input, what every inner cut must be a multiple of: merged voxels, and the output's chunks."""
+    scale = pipeline.scale
+    if output is None or not output.volumes:
+        return scale
+    unit = output.volumes[output.wholes[index].members[0].source].sink.unit or (1,) * len(scale)
+    return tuple(s * u for s, u in zip(scale, unit, strict=True))
+
+
+def transfer(pipeline: Pipeline, output: Output, index: int, whole_axes: frozenset[int]) -> Transfer:
+    """What the plan knows of an array on its way from its files to those that are written."""
+    whole, tiles = pipeline.source.wholes[index], output.wholes[index]
+    source, sink = pipeline.source.first(whole), output.volumes[tiles.members[0].source].sink
+    stored = dict(zip(source.axes, source.chunk_shape, strict=False))
+    chunk = tuple(stored[axis] for axis in range(source.ndim)) if stored else ()
+    return Transfer(
+        shape=whole.shape,
+        places=tuple(_places(tiles, axis, units(pipeline, output, index)[axis], scale, whole.shape[axis])
+                     for axis, scale in enumerate(pipeline.scale)),
+        read=Side(source.axes, source.stored.itemsize, source.shape, chunk),
+        write=Side(sink.axes, sink.dtype.itemsize, _unscaled(sink.shape, pipeline.scale),
+                   _unscaled(sink.unit, pipeline.scale) if sink.unit else ()),
+        whole=whole_axes,
+        in_runs=sink.contiguous,
+    )  # fmt: skip
+
+
+def _unscaled(shape: Sequence[int], scale: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n * s for n, s in zip(shape, scale, strict=True))
+
+
+def _places(tiles: Whole, axis: int, unit: int, scale: int, extent: int) -> list[int]:
+    """Where an axis of the input may be cut: at the units of every file that is written."""
+    edges = sorted({(m.box.start[axis] * scale, min(m.box.bounds[1][axis] * scale, extent)) for m in tiles.members})
+    inner = {place for first, last in edges for place in range(first, last, unit)}
+    return sorted({0, *inner, extent})
