@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab.array import ArraySink
 from hyperslab.errors import DoesNotFit
 from hyperslab.plan import Budget, Plan
+from hyperslab.task import Volume
 from hyperslab.units import show_bytes, show_count
 
 WORKER_BASE_BYTES = 192 * 2**20
@@ -47,20 +50,39 @@ class Needs:
 def examine(plan: Plan, budget: Budget, workers: int, out: Path, done: Collection[int] = ()) -> Needs:
     """Add up what the tasks that are not done will need."""
     left = [task for task in plan.tasks if task.id not in done]
+    output = plan.stages[-1].job.output
+    volumes = output.volumes if output else ()
     place = next(folder for folder in (out, *out.parents) if folder.exists())
     disk = os.statvfs(place)
     return Needs(
         tasks=len(left),
         bytes_read=sum(task.bytes_read for task in left),
-        bytes_written=sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left),
+        bytes_written=(sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left))
+        * _copies(volumes),
         bytes_peak=max((task.bytes_peak for task in left), default=0),
         budget=budget,
         workers=workers,
-        files=sum(1 for task in left if task.output),
+        files=sum(1 for task in left if task.output) + sum(_files(sink) for sink, _ in volumes if left),
         disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
         inodes_free=disk.f_favail if disk.f_files else None,
-        compressed=any(task.output.endswith(".gz") for task in left),
+        compressed=any(task.output.endswith(".gz") for task in left) or any(_may_shrink(sink) for sink, _ in volumes),
     )
+
+
+def _copies(volumes: Sequence[Volume]) -> int:
+    """How often the bytes are on disk at most: pieces are there until the file of them is."""
+    return 2 if any(sink.form == "pieces" for sink, _ in volumes) else 1
+
+
+def _files(sink: ArraySink) -> int:
+    """Files that a volume becomes."""
+    return (
+        math.prod(math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True)) if sink.form == "store" else 1
+    )
+
+
+def _may_shrink(sink: ArraySink) -> bool:
+    return bool(sink.codecs) or sink.form == "store"
 
 
 def _allocated(plan: Plan) -> int:

@@ -70,19 +70,37 @@ def read(
 
 def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
     """Bytes that `read` will take from storage; exact with a chunk table, a proportion of the file without."""
+    return _traffic(source, slab)[0]
+
+
+def read_operations(source: ArraySource, slab: Hyperslab) -> int:
+    """Reads in which it takes them: of chunks, of runs, or, through a library, of the chunks that it has to decode."""
+    return _traffic(source, slab)[1]
+
+
+def _traffic(source: ArraySource, slab: Hyperslab) -> tuple[int, int]:
+    """Bytes and operations of a read."""
     if slab.size == 0:
-        return 0
+        return 0, 0
     forward = ascending(slab.permute(source.axes))
     if gzipindex.is_entered(source):
-        return gzipindex.read_nbytes(source, forward)
+        return gzipindex.read_nbytes(source, forward), 1
     if source.chunks is None or _is_left_to_library(source):
         share = source.nbytes_stored or source.nbytes
-        return math.ceil(share * _share_read(source, slab))
+        return math.ceil(share * _share_read(source, slab)), _chunks_touched(source, forward)
     shape = source.chunks.chunk_shape
-    parts = pieces(source.chunks.overlapping(forward), forward)
+    parts = list(pieces(source.chunks.overlapping(forward), forward))
     if chunkio.is_batch(source):
-        return chunkio.read_nbytes(source, parts)
-    return sum(plan_spans(shape, piece.part, source.stored.itemsize).nbytes for piece in parts)
+        return chunkio.read_nbytes(source, parts), len(parts)
+    plans = [plan_spans(shape, piece.part, source.stored.itemsize) for piece in parts]
+    return sum(plan.nbytes for plan in plans), sum(plan.spans for plan in plans)
+
+
+def _chunks_touched(source: ArraySource, forward: Hyperslab) -> int:
+    if not source.chunk_shape:
+        return 1
+    low, high = forward.bounds
+    return math.prod(-(-z // n) - a // n for a, z, n in zip(low, high, source.chunk_shape, strict=True))
 
 
 def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real", threads: int | None = None) -> int:

@@ -32,7 +32,7 @@ from hyperslab.report.fragment import run_html
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.report.summary import Summary
 from hyperslab.resume import Inherited
-from hyperslab.rundir import RunDirectory, State, save_status
+from hyperslab.rundir import State, save_status
 from hyperslab.shipment import pack
 from hyperslab.span import OwnTime, Trace
 from hyperslab.task import Failure, Outcome, StageMerge, Task, merge_of, retried, steps_of, with_prior
@@ -87,8 +87,8 @@ def run(
     if place is None and not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
     prepared = prepare(pipeline, options, place)
-    assert prepared.out is not None
-    admit(prepared.needs, prepared.out)
+    assert prepared.directory is not None
+    admit(prepared.needs, prepared.directory.out)
     return _Run(pipeline, prepared, options, progress or Quiet()).execute()
 
 
@@ -109,9 +109,9 @@ class _Run:
     """One submission under way."""
 
     def __init__(self, pipeline: Pipeline, prepared: Prepared, options: Options, progress: Progress) -> None:
-        assert prepared.out is not None
+        assert prepared.directory is not None
         self.plan, self.prepared, self.options, self.progress = prepared.plan, prepared, options, progress
-        self.directory = RunDirectory(prepared.out)
+        self.directory = prepared.directory
         self.start_ns, self.load = time.monotonic_ns(), pressure.sample()
         self.ready_ns = self.start_ns
         self.outcomes: list[Outcome] = []

@@ -35,7 +35,7 @@ class Status:
 
 def status(out: str | os.PathLike[str]) -> Status:
     """What the newest run in a directory is doing, or how it ended. Raises UsageError when there is none."""
-    directory = RunDirectory(Path(out))
+    directory = RunDirectory.of(out)
     folder = directory.latest()
     path = folder / "status.json"
     last: dict[str, Any] = load_json(path) if path.is_file() else {"state": "running", "tasks": 0, "done": 0}
@@ -51,7 +51,7 @@ def status(out: str | os.PathLike[str]) -> Status:
 
 def cancel(out: str | os.PathLike[str]) -> bool:
     """Ask the run in a directory to stop; True once it has. Raises UsageError when none is going on."""
-    directory = RunDirectory(Path(out))
+    directory = RunDirectory.of(out)
     directory.latest()
     if not directory.is_owned():
         raise UsageError(f"{out}: no run is going on there")
@@ -66,12 +66,12 @@ def cancel(out: str | os.PathLike[str]) -> bool:
 
 def verify(out: str | os.PathLike[str]) -> list[tuple[str, str | None]]:
     """Every output of a run with what is wrong with it; None: it is as it was written. Reads all outputs."""
-    return list(products.verify(RunDirectory(Path(out))))
+    return list(products.verify(RunDirectory.of(out)))
 
 
 def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:
     """Remove leftovers and records, and on request the outputs; returns the files that are gone."""
-    directory = RunDirectory(Path(out))
+    directory = RunDirectory.of(out)
     directory.latest()
     lock = directory.own()
     try:

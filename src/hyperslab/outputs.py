@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import math
 import os
 import secrets
 from collections.abc import Sequence
@@ -14,15 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hyperslab import formats
+from hyperslab import blockio, formats
 from hyperslab.array import ArraySink, Header, Scaling
+from hyperslab.byteranges import dense_level
 from hyperslab.costs import output_dtype, output_shape
 from hyperslab.errors import UsageError
 from hyperslab.partition import Layout, Partition, cut
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import Member, Whole
-from hyperslab.task import Output, Volume, scaled_header
+from hyperslab.task import Job, Output, Task, Volume, output_pieces, scaled_header
 from hyperslab.transfer import Side, Transfer
 
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
@@ -128,6 +130,27 @@ def transfer(pipeline: Pipeline, output: Output, index: int, whole_axes: frozens
         whole=whole_axes,
         in_runs=sink.contiguous,
     )  # fmt: skip
+
+
+def operations(job: Job, task: Task) -> tuple[int, int]:
+    """How many reads and writes of files a task takes."""
+    reads = sum(
+        blockio.read_operations(sources[piece.source], piece.slab)
+        for sources, pieces in zip(job.inputs.values(), task.reads, strict=True)
+        for piece in pieces
+    )
+    if job.output is None or not job.output.volumes:
+        return reads, 1 if task.output else 0
+    return reads, sum(_writes(job.output.volumes[piece.source].sink, piece.slab) for piece in output_pieces(job, task))
+
+
+def _writes(sink: ArraySink, slab: Hyperslab) -> int:
+    if sink.form == "pieces":
+        return 1
+    if sink.form == "store":
+        return math.prod(math.ceil(n / u) for n, u in zip(slab.count, sink.unit, strict=True))
+    stored = slab.permute(sink.axes)
+    return math.prod(stored.count[: dense_level([sink.shape[a] for a in sink.axes], stored)])
 
 
 def _unscaled(shape: Sequence[int], scale: Sequence[int]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Budget, Plan, compile_plan
 from hyperslab.products import Products
 from hyperslab.resume import Inherited
-from hyperslab.rundir import RunDirectory
+from hyperslab.rundir import FOLDER, RunDirectory
 from hyperslab.units import show_bytes, show_count
 
 
@@ -53,7 +54,8 @@ class Prepared:
     host: Host
     workers: int
     threads: int
-    out: Path | None
+    directory: RunDirectory | None
+    "Where the outputs and records go."
     done: frozenset[int]
     "Tasks that earlier submissions finished."
     inherited: tuple[Inherited, ...] = ()
@@ -77,7 +79,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
     budget = Budget(memory, workers * threads)
     folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
-    directory = RunDirectory(folder) if folder is not None else None
+    directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
     earlier = _earlier(directory, options) if directory is not None else []
     plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
     inherited: list[Inherited] = []
@@ -85,8 +87,26 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     if directory is not None and earlier:
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
         done = _done_earlier(directory, plan, inherited)
+    if directory is not None:
+        _require_free_names(pipeline, plan, directory)
     needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    return Prepared(plan, needs, host, workers, threads, folder, frozenset(done), tuple(inherited), len(earlier))
+    return Prepared(plan, needs, host, workers, threads, directory, frozenset(done), tuple(inherited), len(earlier))
+
+
+def _own_file(pipeline: Pipeline) -> str:
+    """The name of the file that keeps the records beside it, as it is the only one."""
+    return pipeline.end.name if isinstance(pipeline.end, Write) else ""
+
+
+def _require_free_names(pipeline: Pipeline, plan: Plan, directory: RunDirectory) -> None:
+    """Raise OutputBusy for files that are there and no earlier submission of this run has made."""
+    output = plan.stages[-1].job.output
+    if output is None or (isinstance(pipeline.end, Write) and pipeline.end.overwrite):
+        return
+    made = Products(directory, plan).committed()
+    for sink, _ in output.volumes:
+        if os.path.lexists(sink.path) and os.path.basename(sink.path) not in made:
+            raise OutputBusy(f"{sink.path} exists: give another name, or --overwrite to have it replaced at the end")
 
 
 def _slots(options: Options, host: Host) -> tuple[int, int]:
@@ -117,7 +137,7 @@ def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
             raise OutputBusy(f"-o {directory.out} is a file: give a directory")
-        if directory.out.is_dir() and any(p.name != ".hyperslab" for p in directory.out.iterdir()):
+        if not directory.file and directory.out.is_dir() and any(p.name != FOLDER for p in directory.out.iterdir()):
             raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
     elif not options.resume:
         raise OutputBusy(

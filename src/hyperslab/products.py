@@ -70,7 +70,7 @@ class Products:
         known = {i: outcome for i, outcome in results.items() if i in self._tasks}
         if not self._volumes:
             return {i for i, outcome in known.items() if all(_size(w.path) == w.nbytes for w in outcome.outputs)}
-        committed = self._committed()
+        committed = self.committed()
         found = {i for i, outcome in known.items() if self._is_there(outcome, committed)}
         for (_, partial), writers in zip(self._volumes, self._writers(), strict=True):
             if not os.path.exists(partial) and not writers <= found:
@@ -81,7 +81,7 @@ class Products:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
         return all(_is_kept(self._volumes[volume], written, committed) for (volume, _), written in parts)
 
-    def _committed(self) -> dict[str, str]:
+    def committed(self) -> dict[str, str]:
         """Which allocation every finished volume was."""
         path = self._directory.root / "committed.json"
         return dict(load_json(path)) if path.is_file() else {}
@@ -95,7 +95,7 @@ class Products:
         for (sink, partial), outputs in zip(self._volumes, written, strict=True):
             name = os.path.basename(sink.path)
             if os.path.exists(partial):
-                committed = self._committed() | {name: os.path.basename(partial)}
+                committed = self.committed() | {name: os.path.basename(partial)}
                 save_json(self._directory.root / "committed.json", committed)
                 sinkio.commit(sink, partial, outputs)
             for stale in self._directory.out.glob(f".{glob.escape(name)}.*-*.part"):
@@ -110,7 +110,7 @@ class Products:
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
         for path in leftovers(self._directory.out, {task.output for _, task in self._tasks.values()}):
-            path.unlink(missing_ok=True)
+            sinkio.remove(path)
 
     def manifest(self, results: Mapping[int, Outcome], others: Sequence[Path] = ()) -> list[dict[str, Any]]:
         """One entry per output: task, path relative to the directory, bytes, checksum, region of a volume.
@@ -153,10 +153,10 @@ def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> 
 
 
 def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
-    """Half-written files in an output directory: of these outputs, or all."""
+    """Half-written files in an output directory, or folders of their parts: of these outputs, or all."""
     for path in sorted(out.iterdir()) if out.is_dir() else []:
         match = LEFTOVER.fullmatch(path.name)
-        if match and path.is_file() and (names is None or match["name"] in names):
+        if match and (names is None or match["name"] in names):
             yield path
 
 
@@ -205,15 +205,12 @@ def _region_checksum(path: Path, region: tuple[list[int], list[int]]) -> str:
 
 def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
     """Remove leftovers and records of all runs, and on request what they wrote; returns what is gone."""
-    doomed = list(leftovers(directory.out))
+    doomed = list(leftovers(directory.out, {directory.file} if directory.file else None))
     if outputs_too:
         doomed += [path for path in _written(directory) if directory.out in path.parents]
-    doomed = [path for path in dict.fromkeys(doomed) if path.is_file()]
-    for path in (*doomed, *(path for path in directory.root.rglob("*") if path.is_file())):
-        path.unlink(missing_ok=True)
-    for folder in sorted(directory.root.rglob("*"), reverse=True):
-        folder.rmdir()
-    directory.root.rmdir()
+    doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
+    for path in (*doomed, directory.root):
+        sinkio.remove(path)
     return doomed
 
 

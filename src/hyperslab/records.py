@@ -20,7 +20,7 @@ from hyperslab.pipeline import Fold
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import Summary, summarise
-from hyperslab.rundir import FOLDER, RunDirectory, State, load_json, save_json
+from hyperslab.rundir import RunDirectory, State, load_json, save_json
 from hyperslab.span import Trace
 from hyperslab.task import Failure
 from hyperslab.units import show_count
@@ -90,7 +90,7 @@ def load_records(folder: Path) -> Records:
     `folder` is a submission's own (`OUT/.hyperslab/run-0001`) or the output directory, whose newest submission is
     meant then. Raises UsageError when there is no run, or when it has kept no trace, because it still goes on or died.
     """
-    own = folder if (folder / "plan.json").is_file() else RunDirectory(folder).latest()
+    own = folder if (folder / "plan.json").is_file() else RunDirectory.of(folder).latest()
     state = _state(own)
     missing = [name for name in KEPT if not (own / name).is_file()]
     if missing:
@@ -116,8 +116,8 @@ def _state(folder: Path) -> State:
     if not (folder / "status.json").is_file():
         return "died"
     state: State = load_json(folder / "status.json")["state"]
-    out = folder.absolute().parent.parent
-    runs = folder.absolute().parent.name == FOLDER and RunDirectory(out).is_owned()
+    directory = RunDirectory.of_records(folder.absolute().parent)
+    runs = directory is not None and directory.is_owned()
     return "died" if state == "running" and not runs else state
 
 

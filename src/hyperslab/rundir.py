@@ -1,4 +1,4 @@
-"""RunDirectory: `OUT/.hyperslab`, which tells all about the runs that wrote to OUT.
+"""RunDirectory: `OUT/.hyperslab`, which tells all about the runs that wrote to OUT; `.FILE.hyperslab` beside one FILE.
 
 lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
 cancel                   exists when somebody asked the run to stop
@@ -48,10 +48,26 @@ class RunDirectory:
     """The records beside the outputs in `out`."""
 
     out: Path
+    file: str = ""
+    "Name of the one file in `out` that the run writes; '' where the directory is the run's own."
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """That of an output directory, or of a file that a run has written by itself."""
+        place = Path(path)
+        own = cls(place.parent, place.name)
+        return own if place.name and own.root.is_dir() else cls(place)
+
+    @classmethod
+    def of_records(cls, root: Path) -> RunDirectory | None:
+        """The one whose `root` this is; None for a folder that was copied to another place."""
+        if not root.name.endswith(FOLDER):
+            return None
+        return cls(root.parent, root.name.removesuffix(FOLDER)[1:])
 
     @property
     def root(self) -> Path:
-        return self.out / FOLDER
+        return self.out / (f".{self.file}{FOLDER}" if self.file else FOLDER)
 
     def submissions(self) -> list[Path]:
         """Folders of all submissions, oldest first."""

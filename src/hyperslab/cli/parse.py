@@ -71,3 +71,13 @@ def parse_inputs(given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--with {name} is given twice")
         inputs[name] = path
     return inputs
+
+
+def parse_compression(text: str | None) -> tuple[str | None, int | None]:
+    """(name, level) from 'gzip:4', 'gzip' or 'none'; None where nothing is said."""
+    if text is None:
+        return None, None
+    name, colon, level = text.partition(":")
+    if not name or (colon and not re.fullmatch(r"-?\d{1,3}", level)):
+        raise UsageError(f"--compression {text}: give none, gzip, or a name with a level such as gzip:4")
+    return name, int(level) if colon else None

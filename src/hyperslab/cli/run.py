@@ -10,20 +10,15 @@ from typing import Annotated
 import typer
 
 from hyperslab import driver
-from hyperslab.admission import admit
 from hyperslab.cli.function import add_function
+from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
-from hyperslab.driver import Result
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
-from hyperslab.prepared import Options, Prepared, prepare
-from hyperslab.report.measures import render
-from hyperslab.report.progress import FAILURES_SHOWN, progress_for
-from hyperslab.report.verdict import judge
-from hyperslab.rundir import FOLDER
+from hyperslab.prepared import Options, prepare
+from hyperslab.report.progress import progress_for
 from hyperslab.sources import SourceSet
-from hyperslab.units import show_bytes, show_count
 
 Opt = typer.Option
 
@@ -121,9 +116,9 @@ def run(
         accept_changed_function=accept_changed_function,
     )
     if dry_run:
-        return _show_plan(prepare(pipeline, options, out), out)
+        return show_plan(prepare(pipeline, options, out), out)
     result = driver.run(pipeline, options, out=out, progress=progress_for(quiet))
-    return _show_result(result, out, quiet)
+    return show_result(result, out, quiet)
 
 
 def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
@@ -155,52 +150,3 @@ def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | Non
         if given is not None:
             raise UsageError(f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays")
     return pipeline
-
-
-def _show_plan(prepared: Prepared, out: Path) -> int:
-    needs, plan = prepared.needs, prepared.plan
-    partition = plan.summary["partition"]
-    largest = "x".join(map(str, partition["largest"]))
-    rows = {
-        "plan": plan.title,
-        "partition": f"{partition['rule']}: {show_count(partition['blocks'], 'block')}, the largest {largest}",
-        "tasks": f"{needs.tasks} to do" + (f", {len(prepared.done)} done already" if prepared.done else ""),
-        "reads": show_bytes(needs.bytes_read),
-        "writes": f"{show_bytes(needs.bytes_written)} in {show_count(needs.files, 'file')}, "
-        f"{show_bytes(needs.disk_free)} free at {out}",
-        "memory": f"{show_bytes(needs.bytes_peak)} per task at most, {show_bytes(needs.worker_bytes)} per worker, "
-        f"{show_bytes(needs.worker_bytes * needs.workers)} in all; allowed {show_bytes(needs.budget.memory_bytes)}",
-        "runs on": f"{show_count(prepared.workers, 'worker')} x {show_count(prepared.threads, 'thread')} "
-        f"({show_count(prepared.host.cpus, 'processor')} by {prepared.host.cpus_from})",
-    }
-    for name, text in rows.items():
-        typer.echo(f"{name:<10} {text}")
-    admit(needs, out)
-    typer.echo("fits       yes")
-    return 0
-
-
-def _show_result(result: Result, out: Path, quiet: bool) -> int:
-    if result.failures:
-        _show_failures(result, quiet)
-    if not quiet:
-        if hasattr(result.value, "lines"):
-            typer.echo("\n".join(result.value.lines()) + "\n")
-        typer.echo(render(result.summary))
-        typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
-        typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
-        typer.echo(f"records    {out / FOLDER}")
-        typer.echo(f"report     {result.folder / 'report.html'}")
-    return 0 if result.ok else 1
-
-
-def _show_failures(result: Result, quiet: bool) -> None:
-    """Which tasks failed, unless the progress has told it already, and what to do."""
-    for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
-        after = show_count(failed.attempts, "attempt")
-        print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)
-    print(
-        f"{len(result.failures)} of {result.tasks} tasks failed: mend the cause, then run again with --resume, "
-        f"which repeats only what is missing; what functions printed is in {result.folder / 'worker.log'}",
-        file=sys.stderr,
-    )

@@ -23,7 +23,7 @@ def status(out: Annotated[Path, typer.Argument(help="Output directory of a run."
     if now.seen is not None:
         typer.echo(f"last seen  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.seen))}")
     if now.state == "failed":
-        for entry in load_failures(RunDirectory(out).latest())[:SHOWN]:
+        for entry in load_failures(RunDirectory.of(out).latest())[:SHOWN]:
             typer.echo(f"failed     {entry['task']}: {entry['reason']}")
     else:
         for why in now.failing[:SHOWN]:

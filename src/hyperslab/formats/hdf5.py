@@ -244,8 +244,9 @@ def _is_enum(dataset: Any) -> bool:
 def _header(dataset: Any) -> Header:
     attributes = {name: _shown(dataset.attrs[name]) for name in dataset.attrs if name not in _INTERNAL_ATTRIBUTES}
     affine = attributes.get("affine")
-    placed = isinstance(affine, np.ndarray) and affine.shape == (4, 4) and affine.dtype.kind in "iuf"
-    return Header(base_affine=np.array(affine if placed else np.eye(4), dtype=np.float64), attributes=attributes)
+    placed = isinstance(affine, np.ndarray) and affine.shape in ((4, 4), (16,)) and affine.dtype.kind in "iuf"
+    base = np.array(affine if placed else np.eye(4), dtype=np.float64).reshape(4, 4)  # netCDF's have one axis
+    return Header(base_affine=base, attributes=attributes)
 
 
 def _shown(value: Any) -> Any:

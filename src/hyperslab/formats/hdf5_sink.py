@@ -253,7 +253,10 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
     kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
     unfilled = _is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
     missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
-    return {**kept, "affine": affine, **missing, **_packing(sink.path, sink.scaling, sink.dtype)}
+    said = {**kept, "affine": affine, **missing, **_packing(sink.path, sink.scaling, sink.dtype)}
+    if not _is_netcdf(sink.path):
+        return said
+    return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
 
 
 def _is_plain(name: str, value: Any) -> bool:
@@ -262,7 +265,7 @@ def _is_plain(name: str, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufS" and value.size > 0
-    return isinstance(value, str | bytes | int | float | np.bool_ | np.number)
+    return isinstance(value, str | bytes | int | float | np.bool_ | np.number) and value not in ("", b"")
 
 
 def _is_netcdf(path: str) -> bool:

@@ -1,0 +1,125 @@
+"""`hyperslab convert`: arrays as other files: another format, other chunks, split, merged, joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperslab import driver, products
+from hyperslab.array import Encoding
+from hyperslab.cli.outcome import show_plan, show_result
+from hyperslab.cli.parse import parse_compression, parse_numbers, parse_rule, parse_size
+from hyperslab.conversion import conversion
+from hyperslab.errors import UsageError
+from hyperslab.pipeline import Pipeline, Write
+from hyperslab.prepared import Options, prepare
+from hyperslab.report.progress import progress_for
+from hyperslab.rundir import RunDirectory
+
+Opt = typer.Option
+
+
+def convert(
+    source: Annotated[
+        list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
+    ],
+    dest: Annotated[
+        Path, typer.Argument(help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), or a directory for several.")
+    ],
+    block_shape: Annotated[
+        str | None, Opt(help="Split every array into files of this shape, such as 64,64,64.")
+    ] = None,
+    blocks: Annotated[
+        str | None, Opt(help="Split every array into so many files, such as 125, or per axis, 5x5x5.")
+    ] = None,
+    sources: Annotated[
+        str | None,
+        Opt(help="How several files belong together: mosaic (into one file, the default), concatenated, independent."),
+    ] = None,
+    axis: Annotated[int | None, Opt(help="Join the files one after the other along this axis.")] = None,
+    format: Annotated[
+        str, Opt(help="Of the files in a directory: nii, nii.gz, h5, nc or zarr; else as the source.")
+    ] = "",
+    dtype: Annotated[
+        str | None, Opt(help="Real values as this dtype; a value that does not fit stops its task.")
+    ] = None,
+    values: Annotated[
+        str, Opt(help="stored (numbers and scaling as they are) or real (slope and intercept applied).")
+    ] = "stored",
+    chunks: Annotated[
+        str | None, Opt(help="Shape of the stored chunks, such as 64,64,64; else as the source's.")
+    ] = None,
+    shards: Annotated[str | None, Opt(help="Shape of the shards of a Zarr array.")] = None,
+    compression: Annotated[
+        str | None, Opt(help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.")
+    ] = None,
+    zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
+    name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
+    memory: Annotated[
+        str | None, Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available.")
+    ] = None,
+    engine: Annotated[
+        str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
+    ] = "processes",
+    workers: Annotated[
+        int | None, Opt(help="Worker processes; by default one per processor this process may use.")
+    ] = None,
+    threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
+    connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",
+    overwrite: Annotated[
+        bool, Opt("--overwrite", help="Replace what has the name, at the end and in one step.")
+    ] = False,
+    resume: Annotated[bool, Opt("--resume", help="Go on with a conversion that did not end.")] = False,
+    retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
+    dry_run: Annotated[bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")] = False,
+    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
+) -> int:
+    """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or merged.
+
+    Values, affine, units and attributes stay what they are; a file appears when it is complete, and replaces nothing
+    without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130 interrupted.
+    """
+    asked = parse_rule(block_shape, blocks, None, None)
+    codec, level = parse_compression(compression)
+    encoding = Encoding(
+        parse_numbers("--chunks", chunks) if chunks is not None else (),
+        codec,
+        level,
+        parse_numbers("--shards", shards) if shards is not None else (),
+        zarr_version,
+        name,
+    )
+    pipeline = conversion(
+        source, dest, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself
+        axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite,  # type: ignore[arg-type]  # read refuses
+    )  # fmt: skip
+    options = Options(
+        engine=engine,
+        workers=workers,
+        threads=threads,
+        connect=connect,
+        memory_bytes=parse_size("--memory", memory) if memory is not None else None,
+        retries=retries,
+        resume=resume,
+    )
+    if overwrite and not resume and not dry_run:
+        _forget_earlier(pipeline)
+    prepared = prepare(pipeline, options)
+    if dry_run or not quiet:
+        show_plan(prepared, dest)
+    if dry_run:
+        return 0
+    result = driver.run(pipeline, options, progress=progress_for(quiet))
+    return show_result(result, dest, quiet)
+
+
+def _forget_earlier(pipeline: Pipeline) -> None:
+    """Remove the records of an earlier conversion to the same place; what it made stays until it is replaced."""
+    assert isinstance(pipeline.end, Write)
+    directory = RunDirectory(Path(pipeline.end.dest), pipeline.end.name)
+    if directory.submissions():
+        if directory.is_owned():
+            raise UsageError(f"{directory.out}: another conversion to the same place is going on: wait for it")
+        products.clean(directory, outputs_too=False)

@@ -1,0 +1,71 @@
+"""What a plan will do and what a run has done, as the terminal shows it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from hyperslab.admission import admit
+from hyperslab.driver import Result
+from hyperslab.outputs import operations
+from hyperslab.prepared import Prepared
+from hyperslab.report.measures import render
+from hyperslab.report.progress import FAILURES_SHOWN
+from hyperslab.report.verdict import judge
+from hyperslab.units import show_bytes, show_count
+
+
+def show_plan(prepared: Prepared, out: Path) -> int:
+    """What would be done and what it needs; exit status 0. Raises DoesNotFit for what this machine cannot do."""
+    needs, plan = prepared.needs, prepared.plan
+    left = [(stage.job, task) for stage in plan.stages for task in stage.tasks if task.id not in prepared.done]
+    reads, writes = (sum(both) for both in zip((0, 0), *(operations(*pair) for pair in left), strict=True))
+    partition = plan.summary["partition"]
+    largest = "x".join(map(str, partition["largest"]))
+    rows = {
+        "plan": plan.title,
+        "partition": f"{partition['rule']}: {show_count(partition['blocks'], 'block')}, the largest {largest}",
+        "tasks": f"{needs.tasks} to do" + (f", {len(prepared.done)} done already" if prepared.done else ""),
+        "reads": f"{show_bytes(needs.bytes_read)} in {show_count(reads, 'operation')}",
+        "writes": f"{'at most ' if needs.compressed else ''}{show_bytes(needs.bytes_written)} in "
+        f"{show_count(writes, 'operation')} to {show_count(needs.files, 'file')}, "
+        f"{show_bytes(needs.disk_free)} free at {out}",
+        "memory": f"{show_bytes(needs.bytes_peak)} per task at most, {show_bytes(needs.worker_bytes)} per worker, "
+        f"{show_bytes(needs.worker_bytes * needs.workers)} in all; allowed {show_bytes(needs.budget.memory_bytes)}",
+        "runs on": f"{show_count(prepared.workers, 'worker')} x {show_count(prepared.threads, 'thread')} "
+        f"({show_count(prepared.host.cpus, 'processor')} by {prepared.host.cpus_from})",
+    }
+    for name, text in rows.items():
+        typer.echo(f"{name:<10} {text}")
+    admit(needs, out)
+    typer.echo("fits       yes")
+    return 0
+
+
+def show_result(result: Result, out: Path, quiet: bool) -> int:
+    """What a run has done, and where its records are; exit status 0, or 1 when tasks failed."""
+    if result.failures:
+        _show_failures(result, quiet)
+    if not quiet:
+        if hasattr(result.value, "lines"):
+            typer.echo("\n".join(result.value.lines()) + "\n")
+        typer.echo(render(result.summary))
+        typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
+        typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
+        typer.echo(f"records    {result.folder.parent}")
+        typer.echo(f"report     {result.folder / 'report.html'}")
+    return 0 if result.ok else 1
+
+
+def _show_failures(result: Result, quiet: bool) -> None:
+    """Which tasks failed, unless the progress has told it already, and what to do."""
+    for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
+        after = show_count(failed.attempts, "attempt")
+        print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)
+    print(
+        f"{len(result.failures)} of {result.tasks} tasks failed: mend the cause, then run again with --resume, "
+        f"which repeats only what is missing; what functions printed is in {result.folder / 'worker.log'}",
+        file=sys.stderr,
+    )

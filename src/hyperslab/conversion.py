@@ -1,0 +1,136 @@
+"""Conversion: the arrays of some files as other files: another format, other chunks, split, merged, joined.
+
+A conversion is a pipeline without steps, whose blocks are cut for long runs on both sides and whose files are written
+by all tasks together. So it runs on every engine, resumes, verifies and reports as any run does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.array import DEFAULT_ENCODING, ArraySource, Encoding, Values
+from hyperslab.errors import UsageError
+from hyperslab.gathering import Named, gather
+from hyperslab.outputs import SUFFIXES
+from hyperslab.partition import Rule
+from hyperslab.pipeline import Pipeline
+from hyperslab.sources import Kind, SourceSet
+from hyperslab.workloads.cast import cast
+
+CARRIED_CHUNK_NBYTES = 64 * 1024
+"Stored chunks that are smaller are not asked for again where many files become one."
+_IN_CHUNKS = ("h5", "nc", "zarr")
+
+
+def conversion(
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str | os.PathLike[str],
+    *,
+    format: str = "",
+    grid: Rule | None = None,
+    kind: Kind | None = None,
+    axis: int | None = None,
+    values: Values = "stored",
+    dtype: str | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+    overwrite: bool = False,
+) -> Pipeline:
+    """The pipeline that writes the arrays of `source` to `dest`, a file if its name ends as one, else a directory.
+
+    `grid` splits every array into the files of a directory. Several files become one (`kind`): 'mosaic' by their
+    affines, which is taken if nothing is said, or 'concatenated' along `axis`; in a directory they stay as many
+    ('independent'). `values` 'stored' keeps the stored numbers and what they mean; `dtype` asks for real values of
+    another type. Chunks and compression are those of the source where `encoding` leaves them out. Raises UsageError.
+    """
+    path = os.fspath(dest)
+    name = os.path.basename(path) if _is_file_name(path) else ""
+    if name and grid is not None:
+        raise UsageError(f"{path}: a split array becomes several files: name a directory, and say --format")
+    sources = gather(source, kind or _kind(bool(name), axis), axis or 0)
+    _require_elsewhere(sources, source, path)
+    if name and len(sources.wholes) > 1:
+        raise UsageError(
+            f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a directory"
+        )
+    written = _format(path, name, format, sources)
+    pipeline = Pipeline(sources, values=values if dtype is None else "real")
+    if dtype is not None:
+        pipeline = pipeline.map(cast, {"dtype": _dtype_name(dtype)}, dtype=dtype)
+    folder = os.path.dirname(os.path.abspath(path)) if name else path
+    carried = _carried(encoding, written, sources)
+    return pipeline.write(folder, written, "volume", carried, grid=grid, name=name, overwrite=overwrite)
+
+
+def _is_file_name(path: str) -> bool:
+    return not path.endswith(os.sep) and formats.is_array_file(path) and not _is_plain_directory(path)
+
+
+def _is_plain_directory(path: str) -> bool:
+    return os.path.isdir(path) and not path.lower().endswith(".zarr")
+
+
+def _kind(one_file: bool, axis: int | None) -> Kind:
+    if axis is not None:
+        return "concatenated"
+    return "mosaic" if one_file else "independent"
+
+
+def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
+    """The name of the output format: that of the file's name, the one asked for, or the source's own."""
+    if name:
+        ending = max((f for f, suffix in SUFFIXES.items() if name.lower().endswith(suffix)), key=len, default="")
+        if format and format != ending:
+            raise UsageError(f"--format {format}: {path} says another format by its name; leave one of them out")
+        if not ending:
+            raise UsageError(f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}")
+        return ending
+    if format:
+        return format
+    first = sources.sources[0].url.lower()
+    same = max((f for f, suffix in SUFFIXES.items() if first.endswith(suffix)), key=len, default="")
+    if not same:
+        raise UsageError(f"{path}: say --format, one of {', '.join(SUFFIXES)}, or name a file")
+    return same
+
+
+def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
+    """Raise UsageError where the result would replace, or lie among, what it is made from."""
+    dest = Path(path).absolute()
+    for source in sources.sources:
+        if dest in (Path(source.url), *Path(source.url).parents) and dest.exists() and not _is_plain_directory(path):
+            raise UsageError(f"{path}: is the source itself: give another name, and rename it when it is done")
+    folders = [Path(n) for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
+    for folder in (f.absolute() for f in folders if f.is_dir()):
+        if folder == dest or folder in dest.parents:
+            raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
+
+
+def _carried(encoding: Encoding, format: str, sources: SourceSet) -> Encoding:
+    """What is asked for, and where nothing is, how the first source is stored, as far as the format can."""
+    source = sources.sources[0]
+    if format not in _IN_CHUNKS:
+        return encoding
+    chunks = encoding.chunks
+    if not chunks and _is_worth_carrying(source, sources) and encoding.compression != "none":
+        chunks = source.own_chunk_shape
+    compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
+    named = encoding.compression or ("gzip" if compressed and format != "zarr" else None)
+    return replace(encoding, chunks=chunks, compression=named)
+
+
+def _is_worth_carrying(source: ArraySource, sources: SourceSet) -> bool:
+    nbytes = int(np.prod(source.own_chunk_shape or (0,))) * source.stored.itemsize
+    return len(source.own_chunk_shape) == source.ndim and (len(sources.sources) == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
+
+
+def _dtype_name(dtype: str) -> str:
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        raise UsageError(f"--dtype {dtype}: not a NumPy dtype such as uint8, int16 or float32") from None
