@@ -329,9 +329,10 @@ class Encoding:
 DEFAULT_ENCODING = Encoding()
 "All is left to the format."
 
-Form = Literal["placed", "pieces", "store"]
+Form = Literal["placed", "pieces", "parts", "store"]
 """How regions of a new file are written. placed: at their positions in a file of known head and size. pieces: encoded
-by the writers, and joined when all are there. store: by the format's own library into a directory of chunks."""
+by the writers, and joined when all are there. parts: to a file each, with one more that says where they are. store: by
+the format's own library into a directory of chunks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

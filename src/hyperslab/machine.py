@@ -123,3 +123,25 @@ def lines_of(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except OSError:
         return []
+
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    ("9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "ocfs2", "orangefs",
+     "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs")
+)  # fmt: skip
+"Types, as the kernel names them, whose pages several machines may hold; those of FUSE may be, and count."
+
+
+def network_file_system(path: str) -> str:
+    """The type of the network file system that a path is, or will be, on; '' for a local one.
+
+    By the longest mount point above it in /proc/self/mountinfo (proc(5)).
+    """
+    place = Path(path).absolute()
+    place = next(folder for folder in (place, *place.parents) if folder.exists()).resolve()
+    kinds: dict[Path, str] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, rest = line.partition(" - ")
+        kinds[Path(mount.split()[4].encode().decode("unicode_escape"))] = rest.split()[0]
+    kind = next((kinds[folder] for folder in (place, *place.parents) if folder in kinds), "")
+    return kind if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse") else ""

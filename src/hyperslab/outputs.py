@@ -145,7 +145,7 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
 
 
 def _writes(sink: ArraySink, slab: Hyperslab) -> int:
-    if sink.form == "pieces":
+    if sink.form in ("pieces", "parts"):
         return 1
     if sink.form == "store":
         return math.prod(math.ceil(n / u) for n, u in zip(slab.count, sink.unit, strict=True))

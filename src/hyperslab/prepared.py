@@ -14,6 +14,7 @@ from hyperslab.admission import MEMORY_SHARE, Needs, examine
 from hyperslab.engines import EngineOptions
 from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.machine import Host
+from hyperslab.pages import require_whole_pages
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Budget, Plan, compile_plan
@@ -89,6 +90,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
         done = _done_earlier(directory, plan, inherited)
     if directory is not None:
         _require_free_names(pipeline, plan, directory)
+    require_whole_pages(plan, workers * threads)
     needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
     return Prepared(plan, needs, host, workers, threads, directory, frozenset(done), tuple(inherited), len(earlier))
 
@@ -139,6 +141,16 @@ def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
             raise OutputBusy(f"-o {directory.out} is a file: give a directory")
         if not directory.file and directory.out.is_dir() and any(p.name != FOLDER for p in directory.out.iterdir()):
             raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
+    elif not options.resume and directory.file:
+        what = (
+            "is there already"
+            if (directory.out / directory.file).exists()
+            else "is being made by a run that ended early"
+        )
+        raise OutputBusy(
+            f"{directory.out / directory.file} {what}: give another name, --overwrite to begin "
+            "anew, or --resume to go on with the run that made it"
+        )
     elif not options.resume:
         raise OutputBusy(
             f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "

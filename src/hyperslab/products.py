@@ -142,9 +142,10 @@ def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> 
     """Whether what a task wrote to a volume is in its allocation, or in the file that this one became."""
     sink, partial = volume
     form, path = sink.form, Path(written.path)
-    allocation = path.parent.name if form == "pieces" else path.name
+    apart = form in ("pieces", "parts")
+    allocation = path.parent.name if apart else path.name
     if allocation == os.path.basename(partial):
-        if form == "pieces":
+        if apart:
             return (_size(os.path.join(partial, path.name)) or 0) >= written.offset + written.nbytes
         if os.path.isdir(partial) if form == "store" else _size(partial) == sink.nbytes:
             return True

@@ -10,11 +10,12 @@ writers of different regions need not know of each other.
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import secrets
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import xxhash
 from hyperslab import segments
 from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
-from hyperslab.errors import BlockError
+from hyperslab.errors import BlockError, UsageError
 from hyperslab.formats import module
 from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
 from hyperslab.segments import Segment
@@ -68,6 +69,8 @@ def write(sink: ArraySink, block: Array) -> Written:
 def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
     """The checksum of the file, or for a directory that of its values."""
     whole = Hyperslab.full(sink.shape)
+    if sink.form == "parts":
+        raise UsageError(f"{sink.path}: a virtual dataset is for a file that several tasks write to (--keep volume)")
     if sink.head is not None:
         return _write_placed(sink, sink.head, block, temporary)
     if sink.form == "store":
@@ -80,7 +83,7 @@ def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
 
 def allocate(sink: ArraySink, partial_path: str) -> None:
     """Make room for a file, for `write_region` to fill: its space and head, or a directory. Raises OSError."""
-    if sink.form == "pieces":
+    if sink.form in ("pieces", "parts"):
         Path(partial_path).mkdir(exist_ok=True)
         return
     if sink.form == "store":
@@ -102,6 +105,9 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
     """Write the block of a region, whose edges are those of the sink's units; the checksum is of the values."""
     require_within(sink.path, sink.shape, slab)
     _check_block(sink, block, slab.count)
+    if sink.form == "parts":
+        done = write(module(sink.format).part_sink(sink, slab, partial_path), block)
+        return replace(done, checksum=_block_checksum(sink, block.transpose(sink.axes)))
     path, offset = partial_path, 0
     with span("write") as mark:
         if sink.form == "pieces":
@@ -132,6 +138,9 @@ def commit(sink: ArraySink, partial_path: str, written: Sequence[Written]) -> No
     One that has the name already is replaced in the same step. Raises FormatError when pieces are missing or damaged.
     """
     final, ready = Path(sink.path), Path(partial_path)
+    if sink.form == "parts":
+        _commit_parts(sink, final, ready, written)
+        return
     if sink.form == "pieces":
         ready = ready / "assembled"
         ready.unlink(missing_ok=True)
@@ -141,6 +150,26 @@ def commit(sink: ArraySink, partial_path: str, written: Sequence[Written]) -> No
     _rename(ready, final)
     _synchronise(final.parent, only_names=True)
     remove(Path(partial_path))
+
+
+def _commit_parts(sink: ArraySink, final: Path, partial: Path, written: Sequence[Written]) -> None:
+    """Give the parts a folder of their own beside the file, then let the file appear that says where they are.
+
+    The folder has a name that no other has, so that a file that is replaced keeps its parts until then.
+    """
+    earlier = list(final.parent.glob(f"{glob.escape(final.name)}.parts-*"))
+    folder = final.with_name(f"{final.name}.parts-{partial.stem.rpartition('-')[2]}")
+    _synchronise(partial)
+    parts = [str(partial / os.path.basename(part.path)) for part in written]
+    index = partial.with_name(f"{partial.name}.index")
+    index.unlink(missing_ok=True)
+    module(sink.format).write_index(sink, parts, folder.name, str(index))
+    _synchronise(index)
+    _rename(partial, folder)
+    _rename(index, final)
+    _synchronise(final.parent, only_names=True)
+    for folder in earlier:
+        remove(folder)
 
 
 def _rename(ready: Path, final: Path) -> None:

@@ -55,6 +55,9 @@ def convert(
     compression: Annotated[
         str | None, Opt(help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.")
     ] = None,
+    virtual: Annotated[
+        bool, Opt("--virtual", help="Leave an HDF5 file as its writers' parts, with a virtual dataset over them.")
+    ] = False,
     zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
     name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
     memory: Annotated[
@@ -90,6 +93,7 @@ def convert(
         parse_numbers("--shards", shards) if shards is not None else (),
         zarr_version,
         name,
+        virtual,
     )
     pipeline = conversion(
         source, dest, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself

@@ -80,6 +80,12 @@ class Format(Protocol):
     def assemble(self, sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
         """Of a sink in pieces: write the file of all of them, which come in the order of their numbers."""
 
+    def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
+        """Of a sink in parts: the file of a region."""
+
+    def write_index(self, whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
+        """Of a sink in parts: write the file that says where they are; they will be in `folder`, a name beside it."""
+
     def create(self, sink: ArraySink, path: str) -> None:
         """Of a store: make it, without values."""
 

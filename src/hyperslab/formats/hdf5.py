@@ -31,12 +31,13 @@ from hyperslab.formats.hdf5_sink import assemble, encode, sink
 from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
 from hyperslab.formats.hdf5_tree import datasets, flush, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
+from hyperslab.formats.hdf5_virtual import part_sink, write_index
 from hyperslab.formats.identity import identify
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
+__all__ = ["arrays", "assemble", "candidates", "encode", "open", "part_sink", "read_reference", "sink", "write_index"]
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _DIMENSIONS2 = "/minc-2.0/dimensions"

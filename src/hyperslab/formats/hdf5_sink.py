@@ -19,26 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoding, Header, Omitted, Scaling
+from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoding, Form, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.packing import ATTRIBUTES, pack
+from hyperslab.formats.hdf5_attributes import dataset_name, describe, is_netcdf, packing_attributes
 from hyperslab.slab import Hyperslab
 
-DATASET = "data"
-"Name of the dataset in files that are written, unless another is chosen."
 CHUNK_NBYTES = 2**20
 "Largest chunk that is chosen where only compression is asked for: HDF5's own chunk cache holds it."
 
 _LARGEST_NDIM = 32
 _LARGEST_CHUNK_NBYTES = 2**32 - 1
-_NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
 _NETCDF_NOT = "bcfVO"
-_NETCDF_NAME_LENGTH = 256
 _HEAD_NBYTES = 2**26
 "More metadata than this would be before the data only by mistake."
-_OF_OTHERS = {"affine", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
-_OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 
 
 def sink(
@@ -52,11 +46,14 @@ def sink(
     """
     plain = np.dtype(dtype)
     _check_storable(path, shape, plain, encoding)
-    _packing(path, scaling, plain)
+    packing_attributes(path, scaling, plain)
     codecs, chunks = _codecs(path, plain, encoding), _chunks(path, shape, plain, encoding)
     about = (path, "hdf5", tuple(shape), tuple(range(len(shape))), plain)
-    if chunks:
-        return ArraySink(*about, None, header, scaling, "pieces", chunks, codecs, encoding)
+    if encoding.virtual and is_netcdf(path):
+        raise UsageError(f"{path}: netCDF has no virtual variables; write .h5, or one file")
+    if chunks or encoding.virtual:
+        form: Form = "parts" if encoding.virtual else "pieces"
+        return ArraySink(*about, None, header, scaling, form, chunks, codecs, encoding)
     laid_out = ArraySink(*about, b"", header, scaling, encoding=encoding)
     return ArraySink(*about, _head(laid_out), header, scaling, encoding=encoding)
 
@@ -113,7 +110,7 @@ def _check_storable(path: str, shape: Sequence[int], dtype: np.dtype[Any], encod
         raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
     if encoding.shards or encoding.version:
         raise UsageError(f"{path}: HDF5 has no shards and no choice of versions; write .zarr, or leave them out")
-    if _is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):
+    if is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):
         raise UsageError(f"{path}: netCDF cannot hold {dtype}; convert the block to integers or floats, or write .h5")
 
 
@@ -150,15 +147,6 @@ def balanced(shape: Sequence[int], itemsize: int, limit_nbytes: int) -> tuple[in
         axis = chunk.index(max(chunk))
         chunk[axis] = math.ceil(chunk[axis] / 2)
     return tuple(chunk)
-
-
-def _packing(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
-    try:
-        return {} if scaling is None else pack(scaling, dtype)
-    except ValueError as error:
-        raise UsageError(
-            f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
-        ) from error
 
 
 class _Head(io.RawIOBase):
@@ -220,7 +208,6 @@ def _create(file: Any, sink: ArraySink) -> Any:
     """The dataset with its filters and attributes, without space for its values; a netCDF file also its dimensions."""
     import h5py
 
-    name = sink.encoding.name.strip("/") or DATASET
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
@@ -234,64 +221,6 @@ def _create(file: Any, sink: ArraySink) -> Any:
     kind, space = h5py.h5t.py_create(sink.dtype, logical=True), h5py.h5s.create_simple(sink.shape)
     space = space if sink.shape else h5py.h5s.create(h5py.h5s.SCALAR)
     dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
-    if _is_netcdf(sink.path):
-        _add_dimensions(file, dataset, sink)
-    elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
-        for axis, label in enumerate(sink.header.dims):
-            dataset.dims[axis].label = label
-    dataset.attrs.update(_attributes(sink))
-    h5py.h5o.link(dataset.id, file.id, name.encode(), links)
+    describe(file, dataset, sink)
+    h5py.h5o.link(dataset.id, file.id, dataset_name(sink).encode(), links)
     return dataset
-
-
-def _attributes(sink: ArraySink) -> dict[str, Any]:
-    """The affine, the packing, and those attributes that came along and are not said by others."""
-    header = sink.header
-    motion = header.motion()
-    affine = motion if header.base_affine is None else header.base_affine @ motion
-    not_kept = _OF_OTHERS | (_OF_NIFTI if header.native is not None else set())
-    kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
-    unfilled = _is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
-    missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
-    said = {**kept, "affine": affine, **missing, **_packing(sink.path, sink.scaling, sink.dtype)}
-    if not _is_netcdf(sink.path):
-        return said
-    return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
-
-
-def _is_plain(name: str, value: Any) -> bool:
-    """Whether an attribute can be written as it was read."""
-    if name.startswith(("_Netcdf4", "_NC")) or isinstance(value, Omitted):
-        return False
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biufS" and value.size > 0
-    return isinstance(value, str | bytes | int | float | np.bool_ | np.number) and value not in ("", b"")
-
-
-def _is_netcdf(path: str) -> bool:
-    return path.lower().endswith(_NETCDF_SUFFIXES)
-
-
-def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
-    """A dimension scale without values for every dimension, as netCDF-4 has those that have no coordinates."""
-    import h5py
-
-    names = _dimension_names(sink)
-    for number, (dim, extent) in enumerate(zip(names, sink.shape, strict=True)):
-        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        creation.set_obj_track_times(False)
-        space = h5py.h5s.create_simple((extent,))
-        scale = h5py.Dataset(h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation))
-        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable{extent:10d}")
-        scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
-        dataset.dims[number].attach_scale(scale)
-    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
-
-
-def _dimension_names(sink: ArraySink) -> list[str]:
-    """One name per axis, none twice and none the dataset's own, which would make the dimension its coordinate."""
-    given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
-    names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
-    variable = sink.encoding.name.strip("/") or DATASET
-    bad = [n for n in names if not n or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == variable]
-    return names if not bad and len(set(names)) == len(names) else [f"dim_{axis}" for axis in range(len(names))]

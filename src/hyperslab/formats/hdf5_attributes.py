@@ -1,0 +1,98 @@
+"""What a new HDF5 dataset says of itself: the names of its axes, the meaning of its values, its place, its units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.array import ArraySink, Omitted, Scaling
+from hyperslab.errors import UsageError
+from hyperslab.formats.packing import ATTRIBUTES, pack
+
+DATASET = "data"
+"Name of the dataset in files that are written, unless another is chosen."
+
+_OF_OTHERS = {"affine", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
+_OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
+_NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
+_NETCDF_NAME_LENGTH = 256
+
+
+def dataset_name(sink: ArraySink) -> str:
+    """Path of the dataset in the file."""
+    return sink.encoding.name.strip("/") or DATASET
+
+
+def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """Say what a dataset's axes, values and place are."""
+    if is_netcdf(sink.path):
+        _add_dimensions(file, dataset, sink)
+    elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
+        for axis, label in enumerate(sink.header.dims):
+            dataset.dims[axis].label = label
+    dataset.attrs.update(_attributes(sink))
+
+
+def _attributes(sink: ArraySink) -> dict[str, Any]:
+    """The affine, the packing, and those attributes that came along and are not said by others."""
+    header = sink.header
+    motion = header.motion()
+    affine = motion if header.base_affine is None else header.base_affine @ motion
+    not_kept = _OF_OTHERS | (_OF_NIFTI if header.native is not None else set())
+    kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
+    unfilled = is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
+    missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
+    said = {**kept, "affine": affine, **missing, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
+    if not is_netcdf(sink.path):
+        return said
+    return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether an attribute can be written as it was read."""
+    if name.startswith(("_Netcdf4", "_NC")) or isinstance(value, Omitted):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufS" and value.size > 0
+    return isinstance(value, str | bytes | int | float | np.bool_ | np.number) and value not in ("", b"")
+
+
+def is_netcdf(path: str) -> bool:
+    """Whether a file of this name has netCDF-4's data model."""
+    return path.lower().endswith(_NETCDF_SUFFIXES)
+
+
+def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """A dimension scale without values for every dimension, as netCDF-4 has those that have no coordinates."""
+    import h5py
+
+    names = _dimension_names(sink)
+    for number, (dim, extent) in enumerate(zip(names, sink.shape, strict=True)):
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        space = h5py.h5s.create_simple((extent,))
+        scale = h5py.Dataset(h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation))
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable{extent:10d}")
+        scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
+        dataset.dims[number].attach_scale(scale)
+    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+
+
+def _dimension_names(sink: ArraySink) -> list[str]:
+    """One name per axis, none twice and none the dataset's own, which would make the dimension its coordinate."""
+    given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
+    names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
+    bad = [n for n in names if not n or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == dataset_name(sink)]
+    return names if not bad and len(set(names)) == len(names) else [f"dim_{axis}" for axis in range(len(names))]
+
+
+def packing_attributes(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """netCDF's attributes of packing that say a scaling. Raises UsageError where none can."""
+    try:
+        return {} if scaling is None else pack(scaling, dtype)
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
+        ) from error
