@@ -111,3 +111,6 @@ def binned_counts(
     A bin holds its lower edge, the last one its upper edge too. float32, float64, integers of up to 4 bytes, in any
     layout and byte order; ValueError otherwise.
     """
+
+def shuffle(plain: npt.NDArray[np.uint8], itemsize: int, stored: npt.NDArray[np.uint8]) -> None:
+    """Write contiguous bytes to `stored`, of as many, in the order of HDF5's shuffle filter. Raises ValueError."""

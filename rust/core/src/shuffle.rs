@@ -22,6 +22,83 @@ pub fn unshuffle(stored: &[u8], itemsize: usize, plain: &mut [u8]) {
     }
 }
 
+/// Put the first bytes of all elements first, then the second ones; bytes beyond the last whole element stay at the end.
+/// `stored` has the length of `plain`.
+pub fn shuffle(plain: &[u8], itemsize: usize, stored: &mut [u8]) {
+    let elements = plain.len().checked_div(itemsize).unwrap_or(0);
+    if itemsize <= 1 || elements <= 1 {
+        stored.copy_from_slice(plain);
+        return;
+    }
+    let (whole, rest) = stored.split_at_mut(elements * itemsize);
+    rest.copy_from_slice(&plain[elements * itemsize..]);
+    match itemsize {
+        2 => apart::<2>(plain, elements, whole),
+        4 => apart::<4>(plain, elements, whole),
+        8 => apart::<8>(plain, elements, whole),
+        16 => apart::<16>(plain, elements, whole),
+        _ => lanes_from(plain, itemsize, elements, 0, whole),
+    }
+}
+
+/// Whole blocks by `unweave`, the last elements one by one.
+fn apart<const N: usize>(plain: &[u8], elements: usize, whole: &mut [u8]) {
+    for (number, block) in plain.chunks_exact(BLOCK * N).enumerate() {
+        for (byte, piece) in unweave::<N>(block).iter().enumerate() {
+            let first = byte * elements + number * BLOCK;
+            whole[first..first + BLOCK].copy_from_slice(piece);
+        }
+    }
+    lanes_from(plain, N, elements, elements / BLOCK * BLOCK, whole);
+}
+
+/// The bytes of the elements from one on, put into their lanes.
+fn lanes_from(plain: &[u8], itemsize: usize, elements: usize, first: usize, whole: &mut [u8]) {
+    for (byte, lane) in whole.chunks_exact_mut(elements).enumerate() {
+        for (value, element) in lane[first..].iter_mut().zip(plain[first * itemsize..].chunks_exact(itemsize)) {
+            *value = element[byte];
+        }
+    }
+}
+
+/// The lanes of one block of 16 elements.
+#[cfg(target_arch = "x86_64")]
+fn unweave<const N: usize>(block: &[u8]) -> [[u8; BLOCK]; N] {
+    use std::arch::x86_64::{
+        _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_srli_epi16,
+        _mm_storeu_si128,
+    };
+    assert_eq!(block.len(), BLOCK * N);
+    let mut lanes = [[0; BLOCK]; N];
+    // Each step takes what `weave` put together apart again: the even bytes of two neighbours, and their odd bytes.
+    // SAFETY: every x86-64 processor has SSE2; the block has N times 16 readable bytes, and a lane 16 to be written.
+    unsafe {
+        let mut held = [_mm_setzero_si128(); N];
+        for (piece, vector) in held.iter_mut().enumerate() {
+            *vector = _mm_loadu_si128(block.as_ptr().add(piece * BLOCK).cast());
+        }
+        let even = _mm_set1_epi16(0xff);
+        for _ in 0..N.ilog2() {
+            let woven = held;
+            for lane in 0..N / 2 {
+                let (low, high) = (woven[2 * lane], woven[2 * lane + 1]);
+                held[lane] = _mm_packus_epi16(_mm_and_si128(low, even), _mm_and_si128(high, even));
+                held[lane + N / 2] = _mm_packus_epi16(_mm_srli_epi16::<8>(low), _mm_srli_epi16::<8>(high));
+            }
+        }
+        for (lane, vector) in lanes.iter_mut().zip(held) {
+            _mm_storeu_si128(lane.as_mut_ptr().cast(), vector);
+        }
+    }
+    lanes
+}
+
+/// The lanes of one block of 16 elements.
+#[cfg(not(target_arch = "x86_64"))]
+fn unweave<const N: usize>(block: &[u8]) -> [[u8; BLOCK]; N] {
+    std::array::from_fn(|byte| std::array::from_fn(|index| block[index * N + byte]))
+}
+
 fn fixed<const N: usize>(stored: &[u8], elements: usize, plain: &mut [u8]) {
     let lanes: [&[u8]; N] = std::array::from_fn(|byte| &stored[byte * elements..(byte + 1) * elements]);
     let (blocks, rest) = plain.split_at_mut(elements / BLOCK * BLOCK * N);
@@ -96,6 +173,8 @@ mod tests {
                 let mut found = vec![0; length];
                 unshuffle(&stored, itemsize, &mut found);
                 assert_eq!(found, plain, "{itemsize} {length}");
+                shuffle(&plain, itemsize, &mut found);
+                assert_eq!(found, stored, "{itemsize} {length}");
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Histograms of arrays.
+//! Histograms of arrays, and their bytes in another order.
 use hyperslab_core::batch::{Element, Kind, Refusal};
 use hyperslab_core::binned_counts::binned_counts as count_between;
 use hyperslab_core::error::{ChunkFault, Fault};
+use hyperslab_core::shuffle::shuffle as put_apart;
 use hyperslab_core::value_counts::value_counts as count_values;
 use hyperslab_core::view::View;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
@@ -48,6 +49,33 @@ pub fn binned_counts(
     let result = py.detach(|| count_between(&view, element, &edges, counts, &mut || signals.go_on()));
     let apart = result.map_err(|refusal| raised(refusal, signals))?;
     Ok((apart.below, apart.above, apart.nan))
+}
+
+/// Write the bytes of contiguous elements to `stored` as HDF5's shuffle filter orders them.
+#[pyfunction]
+pub fn shuffle(py: Python<'_>, plain: PyBuffer<u8>, itemsize: usize, stored: PyBuffer<u8>) -> PyResult<()> {
+    let both = plain.is_c_contiguous() && stored.is_c_contiguous() && plain.item_count() == stored.item_count();
+    if itemsize == 0 || stored.readonly() || !both {
+        return Err(PyValueError::new_err(
+            "shuffle takes two contiguous arrays of as many bytes, one to be written to",
+        ));
+    }
+    let count = plain.item_count();
+    // SAFETY: both buffers are contiguous, of `count` bytes, and held; the caller lets nobody write to either meanwhile,
+    // and `stored` is not `plain`, which is checked.
+    let (from, to) = unsafe {
+        let (from, to) = (plain.buf_ptr().cast::<u8>(), stored.buf_ptr().cast::<u8>());
+        let apart = from as usize + count <= to as usize || to as usize + count <= from as usize;
+        if !apart {
+            return Err(PyValueError::new_err("the arrays of shuffle share memory"));
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        (std::slice::from_raw_parts(from, count), std::slice::from_raw_parts_mut(to, count))
+    };
+    py.detach(|| put_apart(from, itemsize, to));
+    Ok(())
 }
 
 /// The memory of an array to read, and what its elements are; the buffer keeps it alive.

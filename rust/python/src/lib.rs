@@ -24,5 +24,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gzip::read_gzip, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::value_counts, module)?)?;
     module.add_function(wrap_pyfunction!(kernels::binned_counts, module)?)?;
+    module.add_function(wrap_pyfunction!(kernels::shuffle, module)?)?;
     Ok(())
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab import native
 from hyperslab.array import Array
 
 FASTEST, SMALLEST = 1, 9
@@ -32,7 +33,12 @@ def zlib_stream(data: memoryview, level: int) -> bytes:
 
 def shuffled(data: Array) -> Array:
     """The bytes of a contiguous array in the order of HDF5's shuffle filter: the first one of every element, ..."""
-    return np.ascontiguousarray(data.reshape(-1).view(np.uint8).reshape(-1, data.itemsize).T)
+    plain = data.reshape(-1).view(np.uint8)
+    if native.core is None:
+        return np.ascontiguousarray(plain.reshape(-1, data.itemsize).T)
+    stored = np.empty_like(plain)
+    native.core.shuffle(plain, data.itemsize, stored)
+    return stored
 
 
 def open_stream(parts: Iterable[memoryview], level: int) -> bytes:

@@ -1,0 +1,209 @@
+"""Writers: hyperslab's and those of the formats' own libraries, in turn, on the project's two kinds of voxels.
+
+    python -m benchmarks.bench_write [--size 256MiB] [--repeats 7] [--folder DIR]
+
+Every file is read back by its own library and compared before anything is timed. Every writer ends with the file's
+bytes on storage (fsync), and writes a new file. Compressed: CPU seconds of one thread, and the sizes.
+Uncompressed: wall seconds of all regions, allocation and commit included, against a loop of pwrite with fsync that
+writes the same bytes in pieces of the same size; pairs in turn, medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel as nib
+import numpy as np
+
+import hyperslab
+from benchmarks.gates import Gates
+from benchmarks.reading_data import CHUNK, grain, structure
+from hyperslab import formats, sinkio
+from hyperslab.array import Array, ArraySink, Encoding, Header
+from hyperslab.cli.parse import parse_size
+from hyperslab.partition import Layout, Rule, cut
+
+LEVEL = 1
+LEAST_CPU_RATIO = 4.0
+MOST_SIZE_RATIO = 1.01
+LEAST_SPEED = 0.9
+BLOCK_NBYTES = 32 * 2**20
+COMPRESSED = Encoding(chunks=CHUNK, compression="gzip", level=LEVEL)
+
+
+@dataclass
+class Writer:
+    """One way to write a file, and what it took."""
+
+    name: str
+    path: Path
+    write: Callable[[], None]
+    cpu_s: list[float] = field(default_factory=list)
+    wall_s: list[float] = field(default_factory=list)
+
+    def once(self) -> None:
+        self.path.unlink(missing_ok=True)
+        os.sync()
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.write()
+        self.cpu_s.append(time.process_time() - cpu)
+        self.wall_s.append(time.perf_counter() - wall)
+
+    @property
+    def cpu(self) -> float:
+        return statistics.median(self.cpu_s)
+
+    @property
+    def wall(self) -> float:
+        return statistics.median(self.wall_s)
+
+
+def main() -> None:
+    arguments = _arguments()
+    folder, gates = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder)), Gates()
+    try:
+        for make in (structure, grain):
+            made = hyperslab.open(str(make(folder / make.__name__, parse_size("--size", arguments.size)).path))
+            voxels = np.asarray(made)
+            _compressed(make.__name__, voxels, folder, arguments.repeats, gates)
+            _gzipped(make.__name__, voxels, folder, arguments.repeats)
+            if make is structure:
+                _uncompressed(voxels, folder, arguments.repeats, gates)
+    finally:
+        shutil.rmtree(folder)
+    gates.close()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", default="256MiB")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    return parser.parse_args()
+
+
+def _compressed(kind: str, voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:
+    """HDF5 with shuffle and gzip."""
+    values = np.ascontiguousarray(voxels.T)
+    sink = formats.module("hdf5").sink(str(folder / "ours.h5"), values.shape, values.dtype, Header(), None, COMPRESSED)
+    ours = Writer("hyperslab", Path(sink.path), lambda: _by_regions(sink, values))
+    library = Writer("h5py", folder / "library.h5", lambda: _by_h5py(folder / "library.h5", values))
+    _check([ours, library], _read_hdf5, values)
+    _alternate([ours, library], repeats)
+    sizes = ours.path.stat().st_size, library.path.stat().st_size
+    title = f"HDF5, shuffle and gzip:{LEVEL}, {kind}"
+    print(f"{title}: CPU {ours.cpu:.3f} and {library.cpu:.3f} s, wall {ours.wall:.3f} and {library.wall:.3f} s")
+    print(f"     {sizes[0]:,} and {sizes[1]:,} bytes, ratio {sizes[0] / sizes[1]:.4f}")
+    gates.at_least(f"{title}: CPU of h5py / hyperslab", library.cpu / ours.cpu, LEAST_CPU_RATIO)
+    gates.at_most(f"{title}: size of hyperslab's / h5py's file", sizes[0] / sizes[1], MOST_SIZE_RATIO)
+
+
+def _gzipped(kind: str, voxels: Array, folder: Path, repeats: int) -> None:
+    """A .nii.gz, against nibabel, at the same level."""
+    sink = formats.module("nifti").sink(str(folder / "ours.nii.gz"), voxels.shape, voxels.dtype, Header(np.eye(4)))
+    image = nib.Nifti1Image(voxels, np.eye(4))  # type: ignore[no-untyped-call]
+    ours = Writer("hyperslab", Path(sink.path), lambda: _by_regions(sink, voxels))
+    library = Writer("nibabel", folder / "library.nii.gz", lambda: _by_nibabel(image, folder / "library.nii.gz"))
+    _check([ours, library], _read_nifti, voxels)
+    _alternate([ours, library], repeats)
+    sizes = ours.path.stat().st_size, library.path.stat().st_size
+    print(f".nii.gz, {kind}: CPU {ours.cpu:.3f} and {library.cpu:.3f} s, ratio {library.cpu / ours.cpu:.2f};")
+    print(f"     {sizes[0]:,} and {sizes[1]:,} bytes, ratio {sizes[0] / sizes[1]:.4f}")
+
+
+def _uncompressed(voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:
+    for suffix, kind, values in (("nii", "nifti", voxels), ("h5", "hdf5", np.ascontiguousarray(voxels.T))):
+        sink = formats.module(kind).sink(str(folder / f"ours.{suffix}"), values.shape, values.dtype, Header(np.eye(4)))
+        ours = Writer("hyperslab", Path(sink.path), partial(_by_regions, sink, values))
+        plain = Writer("pwrite", folder / "plain.bin", partial(_by_pwrite, folder / "plain.bin", values))
+        ours.once()
+        if not np.array_equal(np.asarray(hyperslab.open(sink.path)), values):
+            raise AssertionError(f"{sink.path}: other values")
+        ours.wall_s.clear()
+        _alternate([ours, plain], 2 * repeats)
+        ratio = statistics.median(p / o for p, o in zip(plain.wall_s, ours.wall_s, strict=True))
+        print(f".{suffix}: wall {ours.wall:.3f} s, pwrite with fsync {plain.wall:.3f} s")
+        gates.at_least(f".{suffix}: speed of hyperslab / pwrite with fsync", ratio, LEAST_SPEED)
+
+
+def _alternate(writers: list[Writer], repeats: int) -> None:
+    for number in range(repeats):
+        for writer in writers if number % 2 else writers[::-1]:
+            writer.once()
+
+
+def _check(writers: list[Writer], read: Callable[[Path], Array], values: Array) -> None:
+    for writer in writers:
+        writer.once()
+        if not np.array_equal(read(writer.path), values):
+            raise AssertionError(f"{writer.name} wrote other values")
+        writer.cpu_s.clear()
+        writer.wall_s.clear()
+
+
+def _by_regions(sink: ArraySink, values: Array) -> None:
+    """As tasks do, one after the other."""
+    partial = f"{sink.path}.part"
+    sinkio.allocate(sink, partial)
+    align = sink.unit or (1,) * len(sink.shape)
+    blocks = cut(
+        Layout(sink.shape, sink.axes, sink.dtype.itemsize, sink.unit or None), Rule("bytes", (BLOCK_NBYTES,)), 0, align
+    )
+    written = [sinkio.write_region(sink, partial, slab, values[slab.slices()]) for slab in blocks]
+    sinkio.commit(sink, partial, written)
+
+
+def _by_h5py(path: Path, values: Array) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=values, chunks=CHUNK, compression="gzip", compression_opts=LEVEL, shuffle=True)
+    _to_storage(path)
+
+
+def _by_nibabel(image: nib.Nifti1Image, path: Path) -> None:
+    nib.openers.Opener.default_compresslevel = LEVEL
+    nib.save(image, path)
+    _to_storage(path)
+
+
+def _by_pwrite(path: Path, values: Array) -> None:
+    data = (values if values.flags.c_contiguous else values.T).reshape(-1).view(np.uint8).data
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        for first in range(0, len(data), BLOCK_NBYTES):
+            os.pwrite(fd, data[first : first + BLOCK_NBYTES], first)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _to_storage(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _read_nifti(path: Path) -> Array:
+    image: Any = nib.load(path)
+    return np.asarray(image.dataobj)
+
+
+def _read_hdf5(path: Path) -> Array:
+    with h5py.File(path) as file:
+        return np.asarray(file["data"])
+
+
+if __name__ == "__main__":
+    main()
