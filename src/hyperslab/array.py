@@ -326,6 +326,9 @@ class Encoding:
     "True: the parts that writers made stay, and the file says where they are (HDF5: a virtual dataset)."
 
 
+Encoded = tuple[int, bytes | memoryview]
+"A piece of a file that is joined of such, and its number."
+
 DEFAULT_ENCODING = Encoding()
 "All is left to the format."
 

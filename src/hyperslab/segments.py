@@ -14,11 +14,12 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import xxhash
 
+from hyperslab.array import Encoded
 from hyperslab.errors import FormatError
 from hyperslab.positioned import naming, write_at
 
@@ -36,7 +37,7 @@ class Segment(NamedTuple):
     nbytes: int
 
 
-def append(folder: str, pieces: Iterable[tuple[int, bytes]]) -> Segment:
+def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
     """Append pieces (number, bytes) to this thread's own part in a folder. Raises OSError; half of one is no harm."""
     path = os.path.join(folder, f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.part")
     held = list(pieces)
@@ -57,7 +58,7 @@ def append(folder: str, pieces: Iterable[tuple[int, bytes]]) -> Segment:
     return Segment(path, offset, nbytes)
 
 
-def pieces(segments: Sequence[Segment]) -> Iterator[tuple[int, bytes]]:
+def pieces(segments: Sequence[Segment]) -> Iterator[Encoded]:
     """All pieces, segment by segment in the order of their first numbers; one segment in memory at a time.
 
     Raises FormatError for a segment that is not as it was written.
@@ -76,20 +77,31 @@ def _first(segment: Segment) -> int:
     return int.from_bytes(word, "little", signed=True)
 
 
-def _load(segment: Segment) -> Iterator[tuple[int, bytes]]:
-    with Path(segment.path).open("rb") as file:
+def _load(segment: Segment) -> Iterator[Encoded]:
+    data = memoryview(bytearray(segment.nbytes))
+    with Path(segment.path).open("rb", buffering=0) as file:
         file.seek(segment.offset)
-        data = memoryview(file.read(segment.nbytes))
-    if len(data) < segment.nbytes:
-        raise _damaged(segment)
+        if not _fill(file, data):
+            raise _damaged(segment)
     checksum, count = _HEAD.unpack_from(data)
     if xxhash.xxh3_64_intdigest(data[_HEAD.size :]) != checksum:
         raise _damaged(segment)
     table = np.frombuffer(data, _WORD, 2 * count, _HEAD.size).reshape(-1, 2).tolist()
     position = _HEAD.size + 2 * count * _WORD.itemsize
     for number, nbytes in table:
-        yield number, bytes(data[position : position + nbytes])
+        yield number, data[position : position + nbytes]
         position += nbytes
+
+
+def _fill(file: IO[bytes], data: memoryview) -> bool:
+    """Read until the memory is full; False where the file ends before."""
+    done = 0
+    while done < len(data):
+        count = file.readinto(data[done:])  # type: ignore[attr-defined]  # a raw file has it
+        if not count:
+            return False
+        done += count
+    return True
 
 
 def _damaged(segment: Segment) -> FormatError:

@@ -20,7 +20,7 @@ from typing import BinaryIO, Protocol, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoding, Header, Scaling
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Encoding, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.slab import Hyperslab
 
@@ -74,10 +74,10 @@ class Format(Protocol):
     ) -> ArraySink:  # fmt: skip
         """Describe a file to be written; touches no disk. Raises UsageError for what the format cannot hold."""
 
-    def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int, bytes]]:
+    def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         """Of a sink in pieces: those of a region, each with its number in the file."""
 
-    def assemble(self, sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
+    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
         """Of a sink in pieces: write the file of all of them, which come in the order of their numbers."""
 
     def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:

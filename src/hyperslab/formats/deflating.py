@@ -7,8 +7,6 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from hyperslab import native
 from hyperslab.array import Array
 
@@ -31,13 +29,12 @@ def zlib_stream(data: memoryview, level: int) -> bytes:
     return zlib.compress(data, level)
 
 
-def shuffled(data: Array) -> Array:
-    """The bytes of a contiguous array in the order of HDF5's shuffle filter: the first one of every element, ..."""
-    plain = data.reshape(-1).view(np.uint8)
+def shuffle(plain: Array, itemsize: int, stored: Array) -> Array:
+    """Write bytes to `stored`, of as many, as HDF5's shuffle filter orders them: the first of every element, ..."""
     if native.core is None:
-        return np.ascontiguousarray(plain.reshape(-1, data.itemsize).T)
-    stored = np.empty_like(plain)
-    native.core.shuffle(plain, data.itemsize, stored)
+        stored[...] = plain.reshape(-1, itemsize).T.reshape(-1)
+    else:
+        native.core.shuffle(plain, itemsize, stored)
     return stored
 
 
@@ -66,7 +63,7 @@ class Member:
     head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
     "Without name and time: the same bytes for the same array at any time."
 
-    def add(self, stream: bytes) -> memoryview:
+    def add(self, stream: bytes | memoryview) -> memoryview:
         """Take a stream of `open_stream` in; returns the bytes to be written for it."""
         from isal import isal_zlib
 

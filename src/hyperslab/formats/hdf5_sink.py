@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoding, Form, Header, Scaling
+from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, Encoding, Form, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5_attributes import dataset_name, describe, is_netcdf, packing_attributes
@@ -58,17 +58,22 @@ def sink(
     return ArraySink(*about, _head(laid_out), header, scaling, encoding=encoding)
 
 
-def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int, bytes]]:
+def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     """The chunks of a region, compressed, each with its number in the C-ordered grid of chunks."""
     grid = _grid(sink)
     ranges = [range(a // c, math.ceil((a + n) / c)) for a, n, c in zip(slab.start, slab.count, sink.unit, strict=True)]
+    chunk = np.zeros(sink.unit, sink.dtype)  # memory that is used again is not cleared by the system each time
+    spare = np.empty(chunk.nbytes, np.uint8)
     for place in itertools.product(*ranges):
         corner = [i * c - a for i, c, a in zip(place, sink.unit, slab.start, strict=True)]
         part = block[tuple(slice(first, first + c) for first, c in zip(corner, sink.unit, strict=True))]
-        yield int(np.ravel_multi_index(place, grid)), _stored(sink, part)
+        if part.shape != sink.unit:
+            chunk[...] = 0  # one at the array's edge is filled up
+        chunk[tuple(map(slice, part.shape))] = part
+        yield int(np.ravel_multi_index(place, grid)), _stored(sink, chunk, spare)
 
 
-def assemble(sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
+def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
     """Write the file of chunks that `encode` made, in any order. Raises FormatError when one is missing."""
     import h5py
 
@@ -82,21 +87,15 @@ def assemble(sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) ->
         raise FormatError(f"{sink.path}: {len(missing)} of its chunks were not written; run again with --resume")
 
 
-def _stored(sink: ArraySink, part: Array) -> bytes:
-    """A chunk as the file holds it; one at the array's edge is filled up with zeros."""
-    whole = part
-    if part.shape != sink.unit:
-        whole = np.zeros(sink.unit, sink.dtype)
-        whole[tuple(map(slice, part.shape))] = part
-    data = np.ascontiguousarray(whole, sink.dtype)
-    for codec in sink.codecs[:-1]:
-        assert codec.name == "shuffle"
-        data = deflating.shuffled(data)
-    return (
-        deflating.zlib_stream(data.reshape(-1).view(np.uint8).data, sink.codecs[-1].options[0])
-        if sink.codecs
-        else data.tobytes()
-    )
+def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:
+    """A chunk as the file holds it; `spare` is memory of its size to work in."""
+    if not sink.codecs:
+        return chunk.tobytes()
+    *before, deflate = sink.codecs
+    plain = chunk.reshape(-1).view(np.uint8)
+    if before:
+        plain = deflating.shuffle(plain, before[0].options[0], spare)
+    return deflating.zlib_stream(plain.data, deflate.options[0])
 
 
 def _grid(sink: ArraySink) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoding, Header, Scaling
+from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, Encoding, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.nifti_header import DIMS, build_head, parse
@@ -48,7 +48,7 @@ def sink(
     return ArraySink(*about, head, header, scaling, encoding=encoding)
 
 
-def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int, bytes]]:
+def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     """A run of the data as an open deflate stream, with the number of its first element in the file."""
     stored = slab.permute(sink.axes)
     first = int(np.ravel_multi_index(stored.start, [sink.shape[axis] for axis in sink.axes]))
@@ -57,7 +57,7 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[tuple[int
     yield first, deflating.open_stream(parts, sink.codecs[0].options[0])
 
 
-def assemble(sink: ArraySink, pieces: Iterable[tuple[int, bytes]], path: str) -> None:
+def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
     """Join the runs, in their order, into one gzip member. Raises FormatError when one is missing."""
     head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
     member, item = deflating.Member(), sink.dtype.itemsize
