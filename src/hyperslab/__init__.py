@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hyperslab.array import Encoding
+    from hyperslab.conversion import conversion
     from hyperslab.driver import Result, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "array": ("Encoding",),
+    "conversion": ("conversion",),
     "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
@@ -33,6 +37,7 @@ _PLACES = {
 }
 __all__ = [
     "ArrayView",
+    "Encoding",
     "Fold",
     "Hyperslab",
     "HyperslabError",
@@ -43,6 +48,7 @@ __all__ = [
     "__version__",
     "cancel",
     "clean",
+    "conversion",
     "gather",
     "open",
     "prepare",

@@ -45,12 +45,15 @@ def reading_cost(
     inputs: Mapping[str, tuple[ArraySource, ...]], reads: Sequence[Sequence[Piece]], values: Values
 ) -> tuple[int, int]:
     """(bytes from storage, bytes held while reading) of the pieces of a task."""
-    nbytes = peak = 0
+    nbytes = held = beside = 0
     for sources, pieces in zip(inputs.values(), reads, strict=True):
         for piece in pieces:
-            nbytes += blockio.read_nbytes(gzipindex.expected(sources[piece.source]), piece.slab)
-            peak += blockio.read_peak(sources[piece.source], piece.slab, values)
-    return nbytes, peak
+            source = sources[piece.source]
+            nbytes += blockio.read_nbytes(gzipindex.expected(source), piece.slab)
+            result = piece.slab.size * source.dtype(values).itemsize
+            held += result
+            beside = max(beside, blockio.read_peak(source, piece.slab, values) - result)  # one is read at a time
+    return nbytes, held + beside
 
 
 def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DType]) -> int:

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from hyperslab import driver
+from hyperslab.array import DEFAULT_ENCODING, Encoding
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
-from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.cli.parse import parse_compression, parse_inputs, parse_numbers, parse_rule, parse_size
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
@@ -66,10 +67,10 @@ def run(
     ] = None,
     values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
     dtype: Annotated[str | None, Opt(help="dtype that the function returns, if not that of its block.")] = None,
-    format: Annotated[str | None, Opt(help="Of the outputs: nii (the default), nii.gz or h5.")] = None,
-    keep: Annotated[
-        str | None, Opt(help="blocks (the default): a file per block; volume: one NIfTI per array.")
-    ] = None,
+    format: Annotated[str | None, Opt(help="Of the outputs: nii (the default), nii.gz, h5, nc or zarr.")] = None,
+    keep: Annotated[str | None, Opt(help="blocks (the default): a file per block; volume: one file per array.")] = None,
+    chunks: Annotated[str | None, Opt(help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.")] = None,
+    compression: Annotated[str | None, Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.")] = None,
     granularity: Annotated[
         str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
     ] = "fused",
@@ -99,7 +100,9 @@ def run(
     primary = gather(source, sources, axis or 0)  # type: ignore[arg-type]  # gather refuses other words itself
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
-    pipeline = _with_end(add_function(pipeline, function, param, around, dtype), out, format, keep)
+    pipeline = _with_end(
+        add_function(pipeline, function, param, around, dtype), out, format, keep, _encoding(chunks, compression)
+    )
     if accept_changed_function and not resume:
         raise UsageError("--accept-changed-function: needs --resume")
     options = Options(
@@ -142,11 +145,17 @@ def _gather_input(name: str, path: str, sources: str, axis: int) -> SourceSet:
         raise UsageError(f"--with {name}={path}: {error}") from error
 
 
-def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | None) -> Pipeline:
+def _encoding(chunks: str | None, compression: str | None) -> Encoding:
+    shape = parse_numbers("--chunks", chunks) if chunks is not None else ()
+    return Encoding(shape, *parse_compression(compression))
+
+
+def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | None, encoding: Encoding) -> Pipeline:
     """The pipeline that writes its blocks, unless its function reduces them to one value."""
     if not isinstance(pipeline.end, Reduce):
-        return pipeline.write(out, format or "nii", keep or "blocks")  # type: ignore[arg-type]  # checked above
-    for flag, given in (("--format", format), ("--keep", keep)):
+        return pipeline.write(out, format or "nii", keep or "blocks", encoding)  # type: ignore[arg-type]  # checked above
+    stored = "" if encoding == DEFAULT_ENCODING else "given"
+    for flag, given in (("--format", format), ("--keep", keep), ("--chunks or --compression", stored or None)):
         if given is not None:
             raise UsageError(f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays")
     return pipeline
