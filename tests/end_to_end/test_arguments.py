@@ -60,7 +60,10 @@ WRONG_FLAGS = [
     ("--values", ["--values", "raw"], "choose one of real, stored"),
     ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
     ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
-    ("--format", ["--format", "h5", "--keep", "volume"], "--keep volume writes one uncompressed NIfTI"),
+    ("--chunks", ["--format", "h5", "--chunks", "8"], "give one extent of at least 1 for each axis"),
+    ("--chunks", ["--chunks", "8,8,8"], "NIfTI has neither chunks nor shards"),
+    ("--compression", ["--format", "h5", "--compression", "gzip:0"], "gzip:1 to gzip:9, or none"),
+    ("--compression", ["--compression", "gzip:fast"], "a name with a level such as gzip:4"),
     ("--keep", ["--keep", "all"], "choose one of blocks, volume"),
     ("--granularity", ["--granularity", "coarse"], "choose one of fused, stepwise"),
     ("--retries", ["--retries", "-1"], "give 0 or more"),
@@ -258,7 +261,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    assert set(VERBS) == {"info", "run", "status", "cancel", "verify", "report", "clean", "synth", "doctor"}
+    assert set(VERBS) == {"info", "run", "convert", "status", "cancel", "verify", "report", "clean", "synth", "doctor"}
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
     assert call("--help").out == call().out

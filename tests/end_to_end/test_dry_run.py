@@ -49,7 +49,7 @@ def test_every_number(image: Path, tmp_path: Path) -> None:
     assert 8e6 <= written <= 8.2e6
     disk = os.statvfs(tmp_path)
     assert free == pytest.approx(disk.f_bavail * disk.f_frsize, rel=0.1)
-    assert " in 20 files, " in rows["writes"]
+    assert " in 20 operations to 20 files, " in rows["writes"]
     assert rows["writes"].endswith(f"free at {tmp_path}/out")
     task, worker, everything, allowed = sizes(rows["memory"])
     assert 2 * 400_000 <= task <= 16 * MIB  # the block, its file, and buffers
@@ -63,7 +63,7 @@ def test_every_number(image: Path, tmp_path: Path) -> None:
 def test_a_reduction_and_threads(image: Path, tmp_path: Path) -> None:
     rows = dry_run("stats", image, "-o", tmp_path / "out", "--blocks", "4", "--engine", "threads", "--threads", "3")
     assert rows["tasks"] == "4 to do"
-    assert " in 0 files, " in rows["writes"]
+    assert " in 0 operations to 0 files, " in rows["writes"]
     assert rows["runs on"].startswith("1 worker x 3 threads (")
     assert dry_run("smooth", image, "-o", tmp_path / "out", "--keep", "volume")["partition"].startswith("auto: ")
 
