@@ -61,7 +61,6 @@ WRONG_FLAGS = [
     ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
     ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
     ("--chunks", ["--format", "h5", "--chunks", "8"], "give one extent of at least 1 for each axis"),
-    ("--chunks", ["--chunks", "8,8,8"], "NIfTI has neither chunks nor shards"),
     ("--compression", ["--format", "h5", "--compression", "gzip:0"], "gzip:1 to gzip:9, or none"),
     ("--compression", ["--compression", "gzip:fast"], "a name with a level such as gzip:4"),
     ("--keep", ["--keep", "all"], "choose one of blocks, volume"),
