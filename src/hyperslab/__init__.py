@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hyperslab.difference import diff
     from hyperslab.driver import Result, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "difference": ("diff",),
     "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
@@ -43,6 +45,7 @@ __all__ = [
     "__version__",
     "cancel",
     "clean",
+    "diff",
     "gather",
     "open",
     "prepare",

@@ -15,6 +15,7 @@ import typer
 
 from hyperslab.cli.cancel import cancel
 from hyperslab.cli.clean import clean
+from hyperslab.cli.diff import TROUBLE, diff
 from hyperslab.cli.doctor import doctor
 from hyperslab.cli.info import info
 from hyperslab.cli.report import report
@@ -54,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (info, run, status, report, cancel, verify, clean, synth, doctor):
+for verb in (info, run, diff, status, report, cancel, verify, clean, synth, doctor):
     app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(_interruptible(verb))
 
 
@@ -88,7 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         if DEBUG in given:
             traceback.print_exc()
-        sentence, code = _sentence(error, resumable=given[:1] == ["run"])
+        verbs = [argument for argument in given if argument != DEBUG][:1]
+        sentence, code = _sentence(error, resumable=verbs == ["run"])
+        code = TROUBLE if verbs == ["diff"] and code == FAILED else code  # there, 1 says that two sources differ
         print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     sys.exit(code)
 
