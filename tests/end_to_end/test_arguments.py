@@ -258,7 +258,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    assert set(VERBS) == {"info", "run", "status", "cancel", "verify", "report", "clean", "synth", "doctor"}
+    assert set(VERBS) == {"info", "run", "diff", "status", "cancel", "verify", "report", "clean", "synth", "doctor"}
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
     assert call("--help").out == call().out

@@ -37,7 +37,7 @@ def diff(
         str,
         Opt(
             help="How several files belong together: mosaic or concatenated (one array), independent (each is compared "
-            "with the file of the same name), or auto: independent if the names are the same on both sides, else mosaic."
+            "with the file of the same name), or auto: independent if the names of A and B are the same, else mosaic."
         ),
     ] = "auto",
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,

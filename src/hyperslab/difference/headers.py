@@ -75,8 +75,8 @@ def _field(
     ours, theirs = (list(dict.fromkeys(map(take, side.sources))) for side in (a, b))
     if set(ours) == set(theirs):
         return None
-    words = [_listed([say(value) for value in values]) for values in (ours, theirs)]
-    return HeaderDifference(what, *words, "beyond what is shown here" if words[0] == words[1] else "")
+    one, other = (_listed([say(value) for value in values]) for values in (ours, theirs))
+    return HeaderDifference(what, one, other, "beyond what is shown here" if one == other else "")
 
 
 def _listed(words: Sequence[str]) -> str:
