@@ -142,7 +142,9 @@ def test_the_tolerance_is_numpys(data: st.DataObject, dtypes: tuple[str, str], a
     made = [data.draw(st.lists(near, min_size=1, max_size=30)) for _ in "ab"]
     n = min(map(len, made))
     with np.errstate(all="ignore"):
-        a, b = (np.nan_to_num(m[:n]) if kind[0] in "iu" else np.array(m[:n]) for m, kind in zip(made, dtypes, strict=True))
+        a, b = (
+            np.nan_to_num(m[:n]) if kind[0] in "iu" else np.array(m[:n]) for m, kind in zip(made, dtypes, strict=True)
+        )
         a, b = (side.clip(0, 100) if kind[0] in "iu" else side for side, kind in zip((a, b), dtypes, strict=True))
         a, b = (side.astype(kind) for side, kind in zip((a, b), dtypes, strict=True))
         wide = np.result_type(a, b, np.float64)

@@ -154,7 +154,7 @@ def _compare(each: Pair, how: _How) -> Difference:
 
 def _compare_values(a: Side, b: Side, how: _How) -> ValueDifference:
     """All blocks, in parallel; results are added up in the order of the blocks."""
-    partition, slots = traverse(a, b, how.memory_nbytes, how.threads)
+    partition, slots, _ = traverse(a, b, how.memory_nbytes, how.threads)
     itemsize, total = a.dtype.itemsize + b.dtype.itemsize, ValueDifference()
     nbytes = math.prod(partition.shape) * itemsize
     with _threads(slots, how.stopping) as pool, tempfile.TemporaryDirectory(prefix="hyperslab-diff-") as folder:

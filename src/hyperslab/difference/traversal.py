@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from hyperslab.difference.side import Side
 from hyperslab.errors import DoesNotFit
@@ -21,26 +22,43 @@ LARGEST_NBYTES = 64 * 2**20
 LEAST_NBYTES = 64 * 2**10
 FLOOR_NBYTES = 4 * 2**20
 "Blocks are made smaller for the sake of more threads down to this."
+HARDLY_LONGER = 1.1
 _MOST_PERMUTED = 4
 "Up to so many axes all orders are tried."
 
 
-def traverse(a: Side, b: Side, memory_nbytes: int, threads: int) -> tuple[Partition, int]:
-    """A partition of both arrays and how many of its blocks are compared at a time, at most `threads`.
+class Way(NamedTuple):
+    """One way to walk."""
 
+    partition: Partition
+    slots: int
+    "Blocks compared at a time."
+    price: float
+    "About what it takes for every byte of both arrays, in bytes that one thread reads."
+
+
+def traverse(a: Side, b: Side, memory_nbytes: int, threads: int) -> Way:
+    """The smallest blocks with which the walk takes hardly longer than with any, on at most so many threads.
+
+    Larger blocks are better where the files are stored differently, fewer threads where each has too little memory.
     Raises DoesNotFit when even one block that can be read by itself needs more than the memory.
     """
+    ways, needed = [], 0
     nbytes = math.prod(a.whole.shape) * (a.dtype.itemsize + b.dtype.itemsize)
-    needed = 0
-    for slots in _halvings(max(1, threads), 1):
+    for slots in _halvings(max(1, threads) if nbytes > LEAST_NBYTES else 1, 1):
         share = memory_nbytes // slots
-        wanted = min(LARGEST_NBYTES, share, max(FLOOR_NBYTES, -(-nbytes // (2 * slots))))
-        for limit in _halvings(max(wanted, LEAST_NBYTES), LEAST_NBYTES):
-            partition = _choose(a, b, limit)
-            needed = peak(a, b, next(iter(partition), Hyperslab.full(a.whole.shape)))
+        wanted = max(LEAST_NBYTES, min(LARGEST_NBYTES, share, max(FLOOR_NBYTES, -(-nbytes // (2 * slots)))))
+        for limit in (*_doublings(2 * wanted, min(nbytes, share)), *_halvings(wanted, LEAST_NBYTES)):
+            way = _choose(a, b, limit, slots)
+            needed = peak(a, b, next(iter(way.partition), Hyperslab.full(a.whole.shape)))
             if needed <= share:
-                return partition, slots
-    raise too_little(needed, memory_nbytes)
+                ways.append(way)
+                if limit <= wanted:
+                    break
+    if not ways:
+        raise too_little(needed, memory_nbytes)
+    enough = HARDLY_LONGER * min(way.price for way in ways)
+    return min((way for way in ways if way.price <= enough), key=lambda way: math.prod(way.partition.largest))
 
 
 def too_little(needed: int, memory_nbytes: int) -> DoesNotFit:
@@ -62,22 +80,31 @@ def tiles(shape: tuple[int, ...], a_axes: tuple[int, ...], b_axes: tuple[int, ..
     return cut(Layout(shape, a_axes, 1, None, halo), Rule(), TILE_ELEMENTS)
 
 
-def _choose(a: Side, b: Side, limit_nbytes: int) -> Partition:
+def _choose(a: Side, b: Side, limit_nbytes: int, slots: int) -> Way:
     """The cheapest of many ways to cut: along every order of axes, in chunks of the one, the other or both."""
     shape, itemsize = a.whole.shape, a.dtype.itemsize + b.dtype.itemsize
-
-    def price(partition: Partition) -> tuple[int, float, int]:
-        block = partition.largest
-        beyond = max(limit_nbytes, math.prod(block) * itemsize)
-        return beyond, a.cost(block) + b.cost(block), len(partition)
-
     layouts = (
         Layout(shape, order, itemsize, unit, halo)
         for order in _orders(a, b)
         for unit in _units(a, b)
         for halo in ((), (1,) * len(shape))
     )
-    return min((cut(layout, Rule(), limit_nbytes) for layout in layouts), key=price)
+    ways = (Way(partition, slots, _price(a, b, partition, slots)) for partition in _cut(layouts, limit_nbytes))
+
+    def beyond(way: Way) -> int:
+        return max(limit_nbytes, math.prod(way.partition.largest) * itemsize)
+
+    return min(ways, key=lambda way: (beyond(way), way.price, len(way.partition)))
+
+
+def _cut(layouts: Iterable[Layout], limit_nbytes: int) -> Iterator[Partition]:
+    return (cut(layout, Rule(), limit_nbytes) for layout in layouts)
+
+
+def _price(a: Side, b: Side, partition: Partition, slots: int) -> float:
+    """Per byte, with all slots at work but in the last round."""
+    block, blocks = partition.largest, max(1, len(partition))
+    return (a.cost(block) + b.cost(block)) * -(-blocks // slots) / blocks
 
 
 def _orders(a: Side, b: Side) -> list[tuple[int, ...]]:
@@ -101,3 +128,9 @@ def _halvings(first: int, last: int) -> Iterator[int]:
         yield first
         first //= 2
     yield last
+
+
+def _doublings(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2
