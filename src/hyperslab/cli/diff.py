@@ -104,14 +104,14 @@ def _pair(pair: Difference) -> Iterator[str]:
     yield f"A           {pair.a}"
     yield f"B           {pair.b}"
     if pair.values is not None:
-        yield from _values(pair.values)
+        yield from _values(pair, pair.values)
     yield from _headers("headers", pair.headers)
     if pair.same and pair.values is not None:
         yield "the same"
     yield from _headers("stored", pair.stored, " (no difference)")
 
 
-def _values(values: ValueDifference) -> Iterator[str]:
+def _values(pair: Difference, values: ValueDifference) -> Iterator[str]:
     compared = show_count(values.compared, "element")
     if not values.differing:
         yield f"values      equal: {compared}"
@@ -123,12 +123,14 @@ def _values(values: ValueDifference) -> Iterator[str]:
     assert values.first is not None
     yield f"first at    {list(values.first.index)}: {values.first.a} in A, {values.first.b} in B"
     yield f"all within  {values.box}"
-    for name, files in (("A", values.files_a), ("B", values.files_b)):
-        yield from _files(name, files)
+    yield from _files("A", values.files_a, pair.a)
+    yield from _files("B", values.files_b, pair.b)
 
 
-def _files(name: str, files: Mapping[str, int]) -> Iterator[str]:
-    """Which files hold the differences; a side of one file has been named already."""
+def _files(name: str, files: Mapping[str, int], named: str) -> Iterator[str]:
+    """Which files hold the differences, where that is not the one that has been named already."""
+    if list(files) == [named]:
+        return
     worst = sorted(files.items(), key=lambda item: -item[1])
     yield from (f"in {name}        {count:,} in {path}" for path, count in worst[:LISTED])
     if len(worst) > LISTED:
