@@ -116,8 +116,8 @@ def _values(pair: Difference, values: ValueDifference) -> Iterator[str]:
     if not values.differing:
         yield f"values      equal: {compared}"
         return
-    far = "" if math.isnan(values.absolute) else f"; largest difference {values.absolute:.6g}"
-    far += "" if math.isnan(values.relative) else f", relative to B {values.relative:.6g}"
+    far = "" if values.absolute is None else f"; largest difference {values.absolute:.6g}"
+    far += "" if values.relative is None else f", relative to B {values.relative:.6g}"
     missing = f"; {values.one_nan:,} NaN on one side only" * bool(values.one_nan)
     yield f"values      {values.differing:,} of {compared} differ{far}{missing}"
     assert values.first is not None

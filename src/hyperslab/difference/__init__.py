@@ -33,6 +33,7 @@ from hyperslab.machine import Host
 from hyperslab.partition import Partition
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.slab import Hyperslab
+from hyperslab.units import show_bytes
 
 TOLD_NBYTES = 100_000_000
 "Fewer bytes in memory are compared without a word on progress: in less than a second."
@@ -199,6 +200,9 @@ def _indexed(
         if how.stopping.is_set():
             raise InterruptedError("the comparison was stopped")
 
+    nbytes = sum(s.sources[n].file_size for s in (a, b) for n in s.to_be_indexed(partition))
+    if nbytes > TOLD_NBYTES:
+        how.progress.tell(f"indexing {show_bytes(nbytes)} of gzip files, once for all blocks")
     waiting = [{n: pool.submit(s.indexed, n, folder, watch) for n in s.to_be_indexed(partition)} for s in (a, b)]
     ours, theirs = ({number: made.result() for number, made in found.items()} for found in waiting)
     return a.over(ours), b.over(theirs)
@@ -232,10 +236,17 @@ def _compare_block(a: Side, b: Side, slab: Hyperslab, tolerance: Tolerance) -> V
         found = compare(ours[part], theirs[part], tolerance)
         if found.mask.any():
             here = Hyperslab(tile.start[: slab.ndim], tile.count[: slab.ndim])
-            values = _describe(found.mask, ours[part], theirs[part], slab.compose(here))
-            sides = (_per_file(s, slab, here, found.mask) for s in (a, b))
-            numbers = (found.one_nan, found.absolute, found.relative)
-            total += ValueDifference(0, int(np.count_nonzero(found.mask)), *numbers, *values, *sides)
+            first, box = _describe(found.mask, ours[part], theirs[part], slab.compose(here))
+            total += ValueDifference(
+                differing=int(np.count_nonzero(found.mask)),
+                one_nan=found.one_nan,
+                absolute=None if math.isnan(found.absolute) else found.absolute,
+                relative=None if math.isnan(found.relative) else found.relative,
+                first=first,
+                box=box,
+                files_a=_per_file(a, slab, here, found.mask),
+                files_b=_per_file(b, slab, here, found.mask),
+            )
     return total
 
 

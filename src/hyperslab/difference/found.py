@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,10 +28,10 @@ class ValueDifference:
     differing: int = 0
     one_nan: int = 0
     "Of the differing elements, those of which one is NaN and the other is not."
-    absolute: float = math.nan
-    "Largest |a - b|; NaN where nothing differs, or not by a number."
-    relative: float = math.nan
-    "Largest |a - b| / |b|, infinite where b is 0."
+    absolute: float | None = None
+    "Largest |a - b|, but for NaN; None where nothing differs, or not by a number."
+    relative: float | None = None
+    "Largest |a - b| / |b|, infinite where b is 0; None as above."
     first: Element | None = None
     "The differing element of the lowest index: the first axis counts most."
     box: Hyperslab | None = None
@@ -105,8 +104,8 @@ class Comparison:
         return not self.only_a and not self.only_b and all(pair.same for pair in self.pairs)
 
 
-def _larger(a: float, b: float) -> float:
-    return b if math.isnan(a) or b > a else a
+def _larger(a: float | None, b: float | None) -> float | None:
+    return max((number for number in (a, b) if number is not None), default=None)
 
 
 def _around(a: Hyperslab | None, b: Hyperslab | None) -> Hyperslab | None:
