@@ -17,6 +17,7 @@ from hyperslab.array import Array, DType
 
 _NUMBERS = "biufc"
 _TEXT = "SU"
+_TIMES = "mM"
 
 
 class Tolerance(NamedTuple):
@@ -43,7 +44,7 @@ class Unequal(NamedTuple):
 
 
 def are_comparable(a: DType, b: DType) -> bool:
-    """Whether elements of two dtypes can be equal at all: numbers, text, bytes, or records of the same fields."""
+    """Whether elements can be equal at all: numbers, text, bytes, times of one unit, records of the same fields."""
     if a.subdtype is not None or b.subdtype is not None:
         same = a.subdtype is not None and b.subdtype is not None and a.shape == b.shape
         return same and are_comparable(a.base, b.base)
@@ -51,6 +52,8 @@ def are_comparable(a: DType, b: DType) -> bool:
         return set(a.names or ()) == set(b.names or ()) and all(are_comparable(a[n], b[n]) for n in a.names or ())
     if a.kind in _NUMBERS:
         return b.kind in _NUMBERS
+    if a.kind in _TIMES:
+        return a == b
     return a.kind == b.kind and (a.kind in _TEXT or (a.kind == "V" and a.itemsize == b.itemsize))
 
 
@@ -84,6 +87,8 @@ def _unequal(a: Array, b: Array) -> Array:
     kinds = a.dtype.kind + b.dtype.kind
     if kinds == "VV":
         return np.asarray(np.any(_as_bytes(a) != _as_bytes(b), axis=-1))
+    if kinds[0] in _TIMES:
+        return _unequal(a.view(np.int64), b.view(np.int64))
     if "c" in kinds:
         return _unequal(a.real, b.real) | _unequal(a.imag, b.imag)
     if not set(kinds) <= set(_NUMBERS) or _is_exact(a.dtype, b.dtype):
