@@ -208,6 +208,16 @@ def test_a_corrupt_compressed_file_is_trouble_and_no_difference(tmp_path: Path) 
         assert f"{tmp_path}/brain.nii.gz" in done.err
 
 
+def test_an_unforeseen_error_is_trouble_and_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("hyperslab.difference.diff", broken)
+    done = call("diff", ANATOMICAL, ANATOMICAL)
+    assert (done.code, done.out) == (2, "")
+    assert "report the traceback" in done.err
+
+
 def test_the_program_by_itself(changed: Path) -> None:
     assert call_program("diff", ANATOMICAL, changed, "-q") == (1, "", "")
     assert call_program("diff", ANATOMICAL, ANATOMICAL).code == 0

@@ -79,8 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130 for Ctrl-C."""
     signal.signal(signal.SIGTERM, _terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    asked = [argument for argument in given if argument != DEBUG]
+    verb = asked[:1]
     try:
-        code = app(args=[argument for argument in given if argument != DEBUG] or ["--help"], standalone_mode=False)
+        code = app(args=asked or ["--help"], standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt
         sys.stdout.flush()
@@ -89,11 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         if DEBUG in given:
             traceback.print_exc()
-        verbs = [argument for argument in given if argument != DEBUG][:1]
-        sentence, code = _sentence(error, resumable=verbs == ["run"])
-        code = TROUBLE if verbs == ["diff"] and code == FAILED else code  # there, 1 says that two sources differ
+        sentence, code = _sentence(error, resumable=verb == ["run"])
         print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
-    sys.exit(code)
+    else:
+        sys.exit(code)
+    sys.exit(TROUBLE if verb == ["diff"] and code == FAILED else code)  # of diff, 1 says that two sources differ
 
 
 def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
