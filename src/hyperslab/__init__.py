@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hyperslab.array import Encoding
-    from hyperslab.conversion import conversion
+    from hyperslab.conversion import convert
+    from hyperslab.difference import diff
     from hyperslab.driver import Result, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
@@ -23,7 +24,8 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "array": ("Encoding",),
-    "conversion": ("conversion",),
+    "conversion": ("convert",),
+    "difference": ("diff",),
     "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
@@ -48,7 +50,8 @@ __all__ = [
     "__version__",
     "cancel",
     "clean",
-    "conversion",
+    "convert",
+    "diff",
     "gather",
     "open",
     "prepare",

@@ -10,21 +10,26 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hyperslab import formats
 from hyperslab.array import DEFAULT_ENCODING, ArraySource, Encoding, Values
+from hyperslab.driver import Result, run
 from hyperslab.errors import UsageError
 from hyperslab.gathering import Named, gather
 from hyperslab.outputs import SUFFIXES
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
+from hyperslab.prepared import Options
+from hyperslab.report.progress import Progress
 from hyperslab.sources import Kind, SourceSet
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
 "Stored chunks that are smaller are not asked for again where many files become one."
+_CONVERSION = frozenset(("format", "grid", "kind", "axis", "values", "dtype", "encoding", "overwrite"))
 _IN_CHUNKS = ("h5", "nc", "zarr")
 
 
@@ -65,6 +70,23 @@ def conversion(
     folder = os.path.dirname(os.path.abspath(path)) if name else path
     carried = _carried(encoding, written, sources)
     return pipeline.write(folder, written, "volume", carried, grid=grid, name=name, overwrite=overwrite)
+
+
+def convert(
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str | os.PathLike[str],
+    options: Options | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Result:
+    """Write the arrays of `source` to `dest` and return when they are on storage.
+
+    `settings` are arguments of `hyperslab.conversion.conversion` (format, grid, kind, axis, values, dtype, encoding,
+    overwrite), and fields of Options where that is left out. Raises what `hyperslab.run` raises.
+    """
+    named = {name: settings.pop(name) for name in list(settings) if name in _CONVERSION}
+    return run(conversion(source, dest, **named), options, progress=progress, **settings)
 
 
 def _is_file_name(path: str) -> bool:

@@ -16,6 +16,7 @@ import typer
 from hyperslab.cli.cancel import cancel
 from hyperslab.cli.clean import clean
 from hyperslab.cli.convert import convert
+from hyperslab.cli.diff import TROUBLE, diff
 from hyperslab.cli.doctor import doctor
 from hyperslab.cli.info import info
 from hyperslab.cli.report import report
@@ -55,7 +56,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (info, run, convert, status, report, cancel, verify, clean, synth, doctor):
+for verb in (info, run, convert, diff, status, report, cancel, verify, clean, synth, doctor):
     app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(_interruptible(verb))
 
 
@@ -79,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130 for Ctrl-C."""
     signal.signal(signal.SIGTERM, _terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    asked = [argument for argument in given if argument != DEBUG]
+    verb = asked[:1]
     try:
-        code = app(args=[argument for argument in given if argument != DEBUG] or ["--help"], standalone_mode=False)
+        code = app(args=asked or ["--help"], standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt
         sys.stdout.flush()
@@ -89,9 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         if DEBUG in given:
             traceback.print_exc()
-        sentence, code = _sentence(error, resumable=given[:1] in (["run"], ["convert"]))
+        sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
         print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
-    sys.exit(code)
+    else:
+        sys.exit(code)
+    sys.exit(TROUBLE if verb == ["diff"] and code == FAILED else code)  # of diff, 1 says that two sources differ
 
 
 def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
