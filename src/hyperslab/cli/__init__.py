@@ -23,6 +23,7 @@ from hyperslab.cli.status import status
 from hyperslab.cli.synth import synth
 from hyperslab.cli.verify import verify
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.redaction import redact
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if DEBUG in given:
             traceback.print_exc()
         sentence, code = _sentence(error, resumable=given[:1] == ["run"])
-        print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
+        print("\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     sys.exit(code)
 
 
