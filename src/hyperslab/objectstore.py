@@ -98,13 +98,16 @@ def wait(remote: Remote, nbytes: int, work: Coroutine[Any, Any, T]) -> T:
     return finished(remote, nbytes, submit(work))
 
 
-async def insist(remote: Remote, nbytes: int, attempt: Callable[[], Awaitable[T]]) -> T:
-    """`attempt` until it succeeds, fails for good, or has been made often enough; each one's time is bounded."""
+async def insist(remote: Remote, nbytes: int, attempt: Callable[[], Awaitable[T]], alone: bool = False) -> T:
+    """`attempt` until it succeeds, fails for good, or has been made often enough; each one's time is bounded.
+
+    One that insists by itself is made once, with the time for as many as it makes (`alone`).
+    """
     store = store_of(remote)
-    number = 1
+    number, limit_s = (store.attempts, store.patience_s(nbytes)) if alone else (1, store.limit_s(nbytes))
     while True:
         try:
-            return await asyncio.wait_for(attempt(), store.limit_s(nbytes))
+            return await asyncio.wait_for(attempt(), limit_s)
         except Exception as error:  # noqa: BLE001  # whatever a library raises becomes a sentence
             fault = understand(error)
         if not fault.is_passing or number == store.attempts:
@@ -187,13 +190,13 @@ async def _ask_http(store: Store, remote: Remote, first: int, last: int) -> Answ
 
 
 async def _ask_other(store: Store, remote: Remote, first: int, last: int) -> Answer:
-    return Answer(await _call(store, "cat_file", path_in(store, remote), start=first, end=last), first)
+    return Answer(await call(store, "cat_file", path_in(store, remote), start=first, end=last), first)
 
 
 async def _ask_about(store: Store, remote: Remote, _first: int, _last: int) -> Answer:
     """Size and state alone."""
     store.fs.invalidate_cache()
-    about = await _call(store, "info", path_in(store, remote))
+    about = await call(store, "info", path_in(store, remote))
     if about.get("type") == "directory" or about.get("size") is None:
         raise Refused("missing", "there is a directory of this name" if about.get("type") else "it has no size")
     tag = next((str(about[name]) for name in (*_STATES, *_TIMES) if about.get(name)), "")
@@ -229,14 +232,14 @@ def _beyond_the_end(first: int) -> Answer:
     return Answer(b"", 0, 0)
 
 
-async def _call(store: Store, name: str, *args: Any, **options: Any) -> Any:
+async def call(store: Store, name: str, *args: Any, **options: Any) -> Any:
     """A method of a file system, in a thread of its own where it blocks."""
     if store.fs.async_impl:
         return await getattr(store.fs, f"_{name}")(*args, **options)
-    return await _in_thread(partial(getattr(store.fs, name), *args, **options))
+    return await in_thread(partial(getattr(store.fs, name), *args, **options))
 
 
-async def _in_thread(action: Callable[[], T]) -> T:
+async def in_thread(action: Callable[[], T]) -> T:
     """An action's result; given up, its thread keeps nothing waiting, not even the end of the process."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
