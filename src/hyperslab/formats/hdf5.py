@@ -68,7 +68,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             return open(linked, str(dataset.name))
         before = os.stat(path) if is_written_here(file.id) else before
         require_inside(path, file, described := _described_by(dataset, path))
-        check_attributes(described)
+        check_attributes(described, path)
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
         storage, (meant, dims, header) = locate(dataset, size_of(path)), _meaning(dataset, dtype)
@@ -110,7 +110,7 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
         dataset = file[source.name]
         require_filters(dataset)
         within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
-        with readable(dataset) as elements:
+        with readable(dataset, source.url) as elements:
             block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
 
