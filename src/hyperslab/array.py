@@ -205,7 +205,7 @@ class ArraySource:
     """An array in a file: what it is and where its bytes are. Data, not behaviour."""
 
     url: str
-    "Absolute path of the file; 'memory:' for an array in memory."
+    "Absolute path of the file, or a `location.Remote`; 'memory:' for an array in memory."
     name: str
     "Path of the dataset within the file; '' where a file is one array."
     format: str

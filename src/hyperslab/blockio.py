@@ -3,6 +3,7 @@
 - reading by chunk table is one open, one fstat and its positioned reads (`tests/unit/test_blockio.py`)
 - `read_nbytes` is what those reads count, `read_peak` no less than what they allocate (`testing.FormatTests`)
 - a file that was written to after planning is SourceChanged, a short or corrupt one FormatError
+- a remote object is read by range requests (`rangeio`), whose answers say whether it is still the same
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab import chunkio, gzipindex, native, scaling
+from hyperslab import chunkio, gzipindex, native, rangeio, scaling
 from hyperslab.array import Array, ArraySource, Values, require_within
 from hyperslab.byteranges import BUFFER_NBYTES, ascending, is_covered, pieces, plan_spans, turns
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import memory, module
+from hyperslab.location import Remote
 from hyperslab.positioned import OpenFile, gather
 from hyperslab.reader import Reader, let_go_of_all
+from hyperslab.remotefile import KEPT_NBYTES, RemoteFile
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
@@ -88,6 +91,8 @@ def _traffic(source: ArraySource, slab: Hyperslab) -> tuple[int, int]:
     if source.chunks is None or _is_left_to_library(source):
         share = source.nbytes_stored or source.nbytes
         return math.ceil(share * _share_read(source, slab)), _chunks_touched(source, forward)
+    if isinstance(source.url, Remote):
+        return rangeio.read_nbytes(source, forward), rangeio.read_operations(source, forward)
     shape = source.chunks.chunk_shape
     parts = list(pieces(source.chunks.overlapping(forward), forward))
     if chunkio.is_batch(source):
@@ -117,20 +122,28 @@ def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real", thr
     if source.chunks is None or _is_left_to_library(source):
         low, high = slab.bounds
         bounds = math.prod(z - a for a, z in zip(low, high, strict=True)) * item
-        return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + _LIBRARY_NBYTES
+        kept = _LIBRARY_NBYTES + (KEPT_NBYTES if isinstance(source.url, Remote) else 0)
+        return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + kept
     table = source.chunks.overlapping(slab.permute(source.axes))
     rows = (3 * source.ndim + 16) * len(source.chunks) + 32 * (source.ndim + 2) * len(table)
+    if isinstance(source.url, Remote) and slab.size:
+        forward = ascending(slab.permute(source.axes))
+        return result + raw + 2 * rows + rangeio.peak_nbytes(source, forward, threads or native.threads())
     if chunkio.is_batch(source):
         return result + raw + rows + chunkio.peak_nbytes(source, table, threads or max(native.threads(), native.DEPTH))
     return result + raw + rows + BUFFER_NBYTES
 
 
 @contextmanager
-def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile]:
+def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile | RemoteFile]:
     """The source's file for a read, at whose end it is still the one that was described, or SourceChanged is raised.
 
     So a change before the read and one meanwhile are both seen, as is one that made the file unreadable.
     """
+    if isinstance(source.url, Remote):
+        yield (remote := RemoteFile(source.url))
+        remote.check()
+        return
     kept = _open(source) if reader is None else reader.file(lambda: _open(source))
     try:
         yield OpenFile(kept.fd, kept.where)
@@ -239,13 +252,25 @@ def _share_read(source: ArraySource, slab: Hyperslab) -> float:
 
 
 def _fill(
-    file: OpenFile, source: ArraySource, slab: Hyperslab, raw: Array, threads: int, reader: Reader | None
+    file: OpenFile | RemoteFile,
+    source: ArraySource,
+    slab: Hyperslab,
+    raw: Array,
+    threads: int,
+    reader: Reader | None,
 ) -> None:
     """Read the bytes of a region, as they are in the file, into a block of native dtype."""
     stored = slab.permute(source.axes)
     forward = ascending(stored)
     # Turned and then retyped, the block is still the caller's memory.
     block = raw.transpose(source.axes)[turns(stored)].view(source.stored)
+    chunks = source.chunks
+    if isinstance(file, RemoteFile):
+        assert chunks is not None
+        if not is_covered(chunks.overlapping(forward), forward):
+            block[...] = source.fill
+        rangeio.fill(file, source, forward, block, threads)
+        return
     if gzipindex.is_entered(source):
         file.nbytes += gzipindex.fill(file.fd, source, forward, block, threads)
         return
@@ -253,7 +278,6 @@ def _fill(
     if taken is not None:
         file.nbytes += taken
         return
-    chunks = source.chunks
     assert chunks is not None
     table = chunks.overlapping(forward)
     if not is_covered(table, forward):

@@ -86,9 +86,10 @@ def is_covered(overlapping: ChunkTable, slab: Hyperslab) -> bool:
     return len(overlapping) == math.prod(cells)
 
 
-def plan_spans(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> SpanPlan:
+def plan_spans(shape: Sequence[int], slab: Hyperslab, itemsize: int, cost_nbytes: int = PREAD_COST_NBYTES) -> SpanPlan:
     """The cheapest way to read a region that is not empty: few long spans, or many short ones without the gaps.
 
+    `cost_nbytes` could be read in the time that one more span takes.
     Spans with gaps are limited to BUFFER_NBYTES; spans without may be of any length.
     """
     row = row_nbytes(shape, itemsize)
@@ -96,7 +97,7 @@ def plan_spans(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> SpanPlan
     plans = (
         _plan_level(slab.count, step, itemsize, level, group) for level, group in _choices(slab.count, step, itemsize)
     )
-    return min(plans, key=lambda plan: plan.spans * PREAD_COST_NBYTES + plan.nbytes)
+    return min(plans, key=lambda plan: plan.spans * cost_nbytes + plan.nbytes)
 
 
 def span_offsets(

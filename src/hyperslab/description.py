@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,10 +13,9 @@ from hyperslab.function import digest_of
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.partition import Partition, Rule
 from hyperslab.pipeline import Pipeline, Reduce, Write
+from hyperslab.redaction import is_private
 from hyperslab.sources import SourceSet
 from hyperslab.units import show_count
-
-SECRET = re.compile(r"pass(word|phrase|wd)|secret|token|credential|api_?key", re.IGNORECASE)
 
 
 def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -> dict[str, Any]:
@@ -44,12 +42,12 @@ def _describe_write(end: Write) -> dict[str, Any]:
 
 def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
     first = inputs.sources[0]
-    return {"kind": inputs.kind, "files": len(inputs.sources), "first": first.url, "shape": inputs.wholes[0].shape}
+    return {"kind": inputs.kind, "files": len(inputs.sources), "first": str(first.url), "shape": inputs.wholes[0].shape}
 
 
 def _shown(name: str, value: Any) -> str:
     """A parameter as records show it; those whose name says that they are secret are left out."""
-    return "(not shown)" if SECRET.search(name) else str(value)[:200]
+    return "(not shown)" if is_private(name) else str(value)[:200]
 
 
 def _describe_function(ref: Any) -> dict[str, Any]:

@@ -19,6 +19,10 @@ class SourceChanged(HyperslabError):
     """A file that was written to after the plan had been made from it."""
 
 
+class Unavailable(HyperslabError):
+    """A remote store that gave no answer, or none but excuses, however often it was asked; it may give one later."""
+
+
 class BlockError(HyperslabError):
     """A function returned a block of the wrong shape or dtype."""
 

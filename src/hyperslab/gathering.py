@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -15,6 +15,8 @@ import numpy as np
 from hyperslab import formats
 from hyperslab.array import ArraySource, Header
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.location import is_remote
+from hyperslab.redaction import redact
 from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
@@ -26,6 +28,7 @@ def gather(
     kind: Kind = "independent",
     axis: int = 0,
     origins: Sequence[Sequence[int]] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> SourceSet:
     """Open everything that is named and see it as independent arrays, one concatenated array or one mosaic.
 
@@ -33,15 +36,16 @@ def gather(
     (block_2 before block_10); a text file holds lines of `path`, `path,dataset` or `path,dataset,origin`. The blocks of
     a mosaic lie at `origins`, one per source, at those of the list ("0 64 0"), or where their affines say. Among
     independent files, one that cannot be understood becomes a broken source: the task that reads it fails, the others
-    go on. Raises UsageError when nothing is found, FormatError when all files are broken or when they are to make one
-    array and one is.
+    go on. A URL (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are what fsspec
+    is given with URLs. Raises UsageError when nothing is found, FormatError when all files are broken or when they are
+    to make one array and one is, Unavailable for a store that does not answer.
     """
     if isinstance(named, SourceSet):
         return named
     if kind not in get_args(Kind):
         raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(Kind))}")
     items: Sequence[Named] = [named] if isinstance(named, (str, os.PathLike, np.ndarray, ArraySource)) else named
-    opened = [found for item in items for found in _open(item)]
+    opened = [found for item in items for found in _open(item, storage_options)]
     sound = [found for found in opened if isinstance(found, ArraySource)]
     if kind == "independent" and (sound or not opened):
         return independent([f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened])
@@ -63,12 +67,12 @@ class _Broken(NamedTuple):
 def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
     """A source of one voxel in place of a broken file, whose every read says what is wrong with it."""
     path, name = formats.split_url(broken.url)
-    why = str(broken.error)
-    one = replace(like, url=os.path.abspath(path), name=name, shape=(1,) * like.ndim, chunks=None, chunk_shape=())
+    where, why = redact(path) if is_remote(path) else os.path.abspath(path), str(broken.error)
+    one = replace(like, url=where, name=name, shape=(1,) * like.ndim, chunks=None, chunk_shape=())
     return replace(one, codecs=(), header=Header(), nbytes_stored=0, reason=why, version=why, broken=why)
 
 
-def _open(item: Named) -> Iterator[ArraySource | _Broken]:
+def _open(item: Named, storage_options: Mapping[str, Any] | None) -> Iterator[ArraySource | _Broken]:
     if isinstance(item, ArraySource):
         yield item
     elif isinstance(item, np.ndarray):
@@ -76,16 +80,18 @@ def _open(item: Named) -> Iterator[ArraySource | _Broken]:
     else:
         for url in expand(os.fspath(item)):
             try:
-                yield formats.open_source(url)
+                yield formats.open_source(url, storage_options)
             except FormatError as error:
                 yield _Broken(url, error)
 
 
 def expand(text: str) -> list[str]:
-    """The files, or PATH::DATASET, that one argument stands for, in natural order.
+    """The files, or PATH::DATASET, that one argument stands for, in natural order; of a URL itself.
 
     Raises UsageError when nothing is there.
     """
+    if is_remote(text):
+        return [text]
     path, dataset = formats.split_url(os.path.expanduser(text))
     try:
         if os.path.isdir(path):
@@ -131,7 +137,7 @@ def _lines_of(listing: Path) -> list[str]:
     """The sources that a list names; relative paths start at the list's folder; '#' begins a comment."""
     urls = []
     for entry in _entries_of(listing):
-        if not os.path.lexists(entry.path):
+        if not is_remote(entry.path) and not os.path.lexists(entry.path):
             raise UsageError(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
         urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
     if not urls:
@@ -159,10 +165,14 @@ def _entries_of(listing: Path) -> Iterator[_Entry]:
 
 
 def _entry(folder: Path, number: int, text: str) -> _Entry:
-    """`path`, `path,dataset` or `path,dataset,origin`; a path that exists with commas in it is a path."""
+    """`path`, `path,dataset` or `path,dataset,origin`; a path that exists with commas in it is a path.
+
+    The dataset of a URL, in which commas may be anything, is written behind '::'.
+    """
     placed = None if os.path.lexists(folder / text) else re.fullmatch(r"(.*),\s*(\d+(?:\s+\d+)*)", text)
     rest, origin = (placed[1], tuple(map(int, placed[2].split()))) if placed else (text, ())
-    path, dataset = formats.split_url(str(folder / os.path.expanduser(rest)))
-    if not dataset and not os.path.lexists(path) and "," in rest:
+    named = rest if is_remote(rest) else str(folder / os.path.expanduser(rest))
+    path, dataset = formats.split_url(named)
+    if not dataset and not is_remote(path) and not os.path.lexists(path) and "," in rest:
         path, _, dataset = path.rpartition(",")
     return _Entry(number, path, dataset.strip(), origin)

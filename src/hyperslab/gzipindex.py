@@ -28,6 +28,7 @@ import xxhash
 from hyperslab import native
 from hyperslab.array import LEAST_INDEXED_NBYTES, Array, ArraySource, GzipIndex
 from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.location import Remote
 from hyperslab.slab import Hyperslab
 
 SPACING_NBYTES = 1024**2
@@ -45,8 +46,10 @@ Watch = Callable[[int], None]
 
 
 def can_be_indexed(source: ArraySource) -> bool:
-    """Whether a source is one gzip stream, large enough, that nobody has indexed yet, and the core is there."""
+    """Whether a source is one gzip stream of this machine, large enough, not indexed yet, and the core is there."""
     is_gzip = source.chunks is None and source.data is None and [c.name for c in source.codecs] == ["gzip"]
+    if isinstance(source.url, Remote):
+        return False
     return is_gzip and source.gzip is None and native.core is not None and _is_large(source) and not source.broken
 
 

@@ -112,11 +112,15 @@ class Pipeline:
         *,
         values: Values = "real",
         boundary: Boundary = "reflect",
+        storage_options: Mapping[str, Any] | None = None,
         **others: Named | Sequence[Named] | SourceSet,
     ) -> None:
-        """`others` are further inputs of the same shape, such as `mask="mask.nii"`, passed to functions by name."""
+        """`others` are further inputs of the same shape, such as `mask="mask.nii"`, passed to functions by name.
+
+        `storage_options` are what fsspec is given with URLs.
+        """
         given = {PRIMARY: source, **others}
-        object.__setattr__(self, "inputs", {name: gather(value) for name, value in given.items()})
+        object.__setattr__(self, "inputs", _gathered(given, storage_options))
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "boundary", boundary)
         object.__setattr__(self, "steps", ())
@@ -200,6 +204,12 @@ class Pipeline:
     def _must_be_open(self, verb: str) -> None:
         if self.end is not None:
             raise UsageError(f"{verb}() after write() or reduce(): the pipeline has ended")
+
+
+def _gathered(
+    given: Mapping[str, Named | Sequence[Named] | SourceSet], storage_options: Mapping[str, Any] | None
+) -> dict[str, SourceSet]:
+    return {name: gather(value, storage_options=storage_options) for name, value in given.items()}
 
 
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import numpy as np
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine import describe
 from hyperslab.pipeline import Fold
+from hyperslab.redaction import redact, redact_command
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import Summary, summarise
@@ -30,8 +29,6 @@ KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
 LIBRARIES = {"dask": ("dask", "distributed"), "spark": ("pyspark",)}
 "What the engines whose names begin so run on."
-_PRIVATE = r"[\w-]*(?:password|passwd|secret|token|credential|api[-_]?key|access[-_]?key|signature)[\w-]*"
-PRIVATE = re.compile(rf"(?i)(://)[^/@\s]+(?=@)|({_PRIVATE}=|--{_PRIVATE}\s)[^\s&]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +123,7 @@ def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     libraries = next((names for start, names in LIBRARIES.items() if engine.startswith(start)), ())
     versions = {name: version(name) for name in ("hyperslab", "numpy", "nibabel", "h5py", *libraries)}
     return {
-        "command": redact(shlex.join(sys.argv)),
+        "command": redact_command(sys.argv),
         "engine": engine,
         "plan fingerprint": plan["fingerprint"],
         "code fingerprint": plan["code"],
@@ -161,11 +158,6 @@ def _function_words(step: Mapping[str, Any]) -> str:
 
 def _by(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape))
-
-
-def redact(text: str) -> str:
-    """The text without what only its owner should know: user:password@ in URLs, values of options named for secrets."""
-    return PRIVATE.sub(lambda match: f"{match[1] or match[2]}***", text)
 
 
 def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from hyperslab.array import Array, ArraySource, Header
 from hyperslab.errors import UsageError
+from hyperslab.location import parts
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.slab import Hyperslab
 from hyperslab.units import show_bytes, show_count
@@ -239,7 +240,7 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
 
 
 def _stem_parts(source: ArraySource) -> tuple[str, ...]:
-    *folders, name = (part for part in source.url.split("/") if part)
+    *folders, name = parts(source.url)
     for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc"):
         name = name.removesuffix(suffix)
     dataset = source.name.strip("/").replace("/", "-")

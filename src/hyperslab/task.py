@@ -21,9 +21,10 @@ import numpy as np
 
 from hyperslab import blockio, formats, sinkio
 from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, ArraySource, Encoding, Header, Scaling, Values
-from hyperslab.errors import BlockError, HyperslabError
+from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.function import FunctionRef
 from hyperslab.pipeline import PRIMARY, Boundary, Fold, Step
+from hyperslab.redaction import redact
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import Piece, Whole
@@ -216,7 +217,8 @@ def describe_failure(error: BaseException, where: str) -> Failure:
     else:
         message = f"{name}: {said}" if said else name
     text = "".join(traceback.format_exception(error))
-    return Failure(name, message, where, isinstance(error, HyperslabError), text)
+    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    return Failure(name, redact(message), where, permanent, redact(text))
 
 
 def _message(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,17 +35,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-def open(url: str | Array, values: Values = "real") -> ArrayView:  # noqa: A001  # the public name of the verb
-    """Open PATH, PATH::DATASET or an array in memory; nothing but metadata is read now.
+def open(  # noqa: A001  # the public name of the verb
+    url: str | Array, values: Values = "real", storage_options: Mapping[str, Any] | None = None
+) -> ArrayView:
+    """Open PATH, PATH::DATASET, URL::DATASET or an array in memory; nothing but metadata is read now.
 
     `values` is 'real' for values as meant (slope and intercept applied, NaN where they are missing) or 'stored' for
     those in the file. A view is of the file as it was when it was opened: where it changes, reads raise SourceChanged;
-    what this process writes through h5py is seen by views opened after that. Raises FormatError for a file that cannot
-    be read, UsageError for a dataset that is not there.
+    what this process writes through h5py is seen by views opened after that. `storage_options` are what fsspec is given
+    with a URL (s3://, https:// ...). Raises FormatError for a file that cannot be read, UsageError for a dataset that
+    is not there, Unavailable for a store that does not answer.
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
-    return ArrayView(open_array(url) if isinstance(url, np.ndarray) else open_source(str(url)), values)
+    source = open_array(url) if isinstance(url, np.ndarray) else open_source(str(url), storage_options)
+    return ArrayView(source, values)
 
 
 class ArrayView:

@@ -25,6 +25,7 @@ from hyperslab.cli.status import status
 from hyperslab.cli.synth import synth
 from hyperslab.cli.verify import verify
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.redaction import redact
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if DEBUG in given:
             traceback.print_exc()
         sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
-        print("\n".join([f"hyperslab: {sentence}", *getattr(error, "__notes__", [])]), file=sys.stderr)
+        print("\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     else:
         sys.exit(code)
     sys.exit(TROUBLE if verb == ["diff"] and code == FAILED else code)  # of diff, 1 says that two sources differ

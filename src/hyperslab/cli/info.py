@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,45 +11,51 @@ import typer
 from hyperslab import formats, gzipindex
 from hyperslab.admission import MEMORY_SHARE
 from hyperslab.array import ArraySource, Scaling, Values
+from hyperslab.cli.parse import OPTION_HELP, parse_storage_options
 from hyperslab.errors import HyperslabError
 from hyperslab.gathering import expand
+from hyperslab.location import Remote
 from hyperslab.machine import Host
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.plan import Budget, preview
+from hyperslab.redaction import OPTION, redact
 from hyperslab.units import show_bytes, show_count
 
 
 def info(
-    path: Annotated[str, typer.Argument(help="PATH or PATH::DATASET; a directory or a glob stands for its files.")],
+    path: Annotated[
+        str, typer.Argument(help="PATH, PATH::DATASET or URL::DATASET; a directory or a glob stands for its files.")
+    ],
+    storage_option: Annotated[list[str], typer.Option(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
 ) -> int:
     """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is used and why.
 
     Exit status 1 when a file among several cannot be read; the others are shown all the same.
     """
-    urls = expand(path)
+    urls, options = expand(path), parse_storage_options(storage_option)
     if len(urls) == 1:
-        _show_file(urls[0])
+        _show_file(urls[0], options)
         return 0
-    return 1 if [url for url in urls if not _is_shown(url)] else 0
+    return 1 if [url for url in urls if not _is_shown(url, options)] else 0
 
 
-def _is_shown(url: str) -> bool:
+def _is_shown(url: str, options: Mapping[str, Any]) -> bool:
     try:
-        _show_file(url)
+        _show_file(url, options)
     except HyperslabError as error:
         typer.echo(f"hyperslab: {error}", err=True)
         return False
     return True
 
 
-def _show_file(url: str) -> None:
+def _show_file(url: str, options: Mapping[str, Any]) -> None:
     """One array in full, or the table of contents of a file of several."""
-    found = formats.arrays(url)
+    found = formats.arrays(url, options)
     if len(found) == 1 or formats.split_url(url)[1]:
-        _show(formats.open_source(url))
+        _show(formats.open_source(url, options))
         return
-    typer.echo(f"{url}: {show_count(len(found), 'array')}" + ("; add ::NAME to see one" if found else ""))
+    typer.echo(f"{redact(url)}: {show_count(len(found), 'array')}" + ("; add ::NAME to see one" if found else ""))
     for entry in found:
         typer.echo(f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}")
 
@@ -83,7 +90,8 @@ def _rows(source: ArraySource) -> dict[str, str]:
 def _reader(source: ArraySource) -> str:
     if gzipindex.can_be_indexed(source):
         return "an index"
-    return "positioned reads" if source.chunks is not None else "the reference library"
+    reads = "range requests" if isinstance(source.url, Remote) else "positioned reads"
+    return reads if source.chunks is not None else "the reference library"
 
 
 def _byte_order(source: ArraySource) -> str:

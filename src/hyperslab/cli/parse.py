@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from hyperslab.errors import UsageError
 from hyperslab.partition import Rule
+from hyperslab.redaction import OPTION, is_private
 
+OPTION_HELP = "What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded."
 UNITS = {"": 1, "B": 1} | {
     f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1) for n, prefix in enumerate("KMGTP") for i in ("", "i")
 }
@@ -71,6 +75,31 @@ def parse_inputs(given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--with {name} is given twice")
         inputs[name] = path
     return inputs
+
+
+def parse_storage_options(given: Sequence[str]) -> dict[str, Any]:
+    """Options of a store from 'anon=true', 'endpoint_url=https://host' or 'client_kwargs={"region_name": "eu"}'.
+
+    What is JSON is taken as such; but a key or a secret of digits alone remains a text.
+    """
+    options: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"{OPTION}: give NAME=VALUE, such as endpoint_url=https://host")
+        if name in options:
+            raise UsageError(f"{OPTION} {name} is given twice")
+        options[name] = _json_or_text(value, numbers=not is_private(name) and name != "key")
+    return options
+
+
+def _json_or_text(text: str, numbers: bool) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text if is_number and not numbers else value
 
 
 def parse_compression(text: str | None) -> tuple[str | None, int | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,11 +14,20 @@ from hyperslab import driver
 from hyperslab.array import DEFAULT_ENCODING, Encoding
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
-from hyperslab.cli.parse import parse_compression, parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.cli.parse import (
+    OPTION_HELP,
+    parse_compression,
+    parse_inputs,
+    parse_numbers,
+    parse_rule,
+    parse_size,
+    parse_storage_options,
+)
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
 from hyperslab.prepared import Options, prepare
+from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
 from hyperslab.sources import SourceSet
 
@@ -29,7 +39,7 @@ def run(
         str, typer.Argument(help="A built-in (see 'hyperslab doctor'), module:function or file.py:function.")
     ],
     source: Annotated[
-        list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
+        list[str], typer.Argument(help="Files, PATH::DATASET, URLs, directories, globs, or a list in a .txt file.")
     ],
     out: Annotated[Path, Opt("--out", "-o", help="Directory for the outputs and the run's records.")],
     param: Annotated[list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")] = [],  # noqa: B006
@@ -37,6 +47,7 @@ def run(
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
+    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
     engine: Annotated[
         str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
@@ -96,8 +107,9 @@ def run(
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
     _require_writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
-    inputs = {name: _gather_input(name, path, sources, axis or 0) for name, path in parse_inputs(other).items()}
-    primary = gather(source, sources, axis or 0)  # type: ignore[arg-type]  # gather refuses other words itself
+    stores, others = parse_storage_options(storage_option), parse_inputs(other)
+    inputs = {name: _gather_input(name, path, sources, axis or 0, stores) for name, path in others.items()}
+    primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]  # it refuses other words
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
     pipeline = _with_end(
@@ -138,9 +150,9 @@ def _require_writable(out: Path) -> None:
         raise UsageError(f"-o {out}: you may not write to {place}; choose another directory")
 
 
-def _gather_input(name: str, path: str, sources: str, axis: int) -> SourceSet:
+def _gather_input(name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]) -> SourceSet:
     try:
-        return gather(path, sources, axis)  # type: ignore[arg-type]  # gather refuses other words itself
+        return gather(path, sources, axis, None, stores)  # type: ignore[arg-type]  # gather refuses other words itself
     except HyperslabError as error:
         raise UsageError(f"--with {name}={path}: {error}") from error
 

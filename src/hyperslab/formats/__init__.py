@@ -13,15 +13,17 @@ import importlib
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Encoding, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.location import Remote, is_remote, local_path, split_dataset
+from hyperslab.remotefile import describe, open_binary
 from hyperslab.slab import Hyperslab
 
 FORMATS: dict[str, str] = {
@@ -54,7 +56,7 @@ _LISTED = 20
 
 
 class Format(Protocol):
-    """What a module of `hyperslab.formats` offers."""
+    """What a module of `hyperslab.formats` offers. A path may be a hyperslab.location.Remote."""
 
     def arrays(self, path: str) -> list[ArrayInfo]:
         """Everything array-like in the file."""
@@ -118,6 +120,9 @@ def is_array_file(path: str) -> bool:
 
 def split_url(url: str) -> tuple[str, str]:
     """Split 'PATH::DATASET' into (path, dataset); a path that exists with '::' in it is a path."""
+    if is_remote(url):
+        return split_dataset(url)
+    url = local_path(url)
     if "::" not in url or os.path.lexists(url):
         return url, ""
     parts = url.split("::")
@@ -125,25 +130,35 @@ def split_url(url: str) -> tuple[str, str]:
     return next((split for split in splits if Path(split[0]).exists()), splits[0])
 
 
-def arrays(url: str) -> list[ArrayInfo]:
-    """The table of contents of a file; of 'PATH::DATASET' the one entry. Raises FormatError."""
+def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """Split 'PATH::DATASET' or 'URL::DATASET' into (path, or a Remote as it is now, dataset).
+
+    `storage_options` are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for what cannot be looked at.
+    """
     path, name = split_url(url)
+    return describe(path, storage_options) if is_remote(path) else path, name
+
+
+def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[ArrayInfo]:
+    """The table of contents of a file; of 'PATH::DATASET' the one entry. Raises FormatError."""
+    path, name = find(url, storage_options)
     found = module(detect(path)).arrays(path)
     return [info for info in found if not name or info.name.strip("/") == name.strip("/")]
 
 
-def open_source(url: str) -> ArraySource:
-    """Describe the array at PATH or PATH::DATASET.
+def open_source(url: str, storage_options: Mapping[str, Any] | None = None) -> ArraySource:
+    """Describe the array at PATH, PATH::DATASET or URL::DATASET.
 
-    Raises FormatError for a file that cannot be read, UsageError for a dataset that is not there or not chosen.
+    Raises FormatError for a file that cannot be read, UsageError for a dataset that is not there or not chosen,
+    Unavailable for a store that does not answer.
     """
-    path, name = split_url(url)
+    path, name = find(url, storage_options)
     kind = detect(path)
     if kind == "nifti" and name:
         raise UsageError(f"{path}: a NIfTI file holds one array; leave out '::{name}'")
     if kind != "nifti" and not name:
         name = _only_dataset(path, kind)
-    return module(kind).open(str(Path(path).absolute()), name)
+    return module(kind).open(path if isinstance(path, Remote) else str(Path(path).absolute()), name)
 
 
 def open_array(data: Array) -> ArraySource:
@@ -155,9 +170,10 @@ def open_array(data: Array) -> ArraySource:
 
 def detect(path: str) -> str:
     """Name of the format of a file, by its first bytes. Raises FormatError that says what is there instead."""
-    _check_is_file(path)
+    if not isinstance(path, Remote):
+        _check_is_file(path)
     try:
-        with Path(path).open("rb") as file:
+        with open_binary(path) as file:
             kind = _by_magic(path, file)
     except OSError as error:
         remedy = "raise the limit of ulimit -n" if error.errno == errno.EMFILE else "check its permissions"

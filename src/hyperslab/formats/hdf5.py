@@ -14,11 +14,7 @@ netCDF-4 and MINC2 files are HDF5 files: `packing` and `minc` say what their val
 from __future__ import annotations
 
 import os
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,15 +22,18 @@ import numpy as np
 from hyperslab.array import Array, ArrayInfo, ArraySource, Header, Omitted
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
+from hyperslab.formats.hdf5_file import errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5_heap import check_attributes, readable
 from hyperslab.formats.hdf5_sink import assemble, encode, sink
-from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
-from hyperslab.formats.hdf5_tree import datasets, flush, is_written_here
+from hyperslab.formats.hdf5_storage import Storage, locate, require_filters
+from hyperslab.formats.hdf5_tree import datasets, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
 from hyperslab.formats.hdf5_virtual import part_sink, write_index
-from hyperslab.formats.identity import identify
+from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.location import Remote
+from hyperslab.remotefile import size_of
 from hyperslab.slab import Hyperslab
 
 __all__ = ["arrays", "assemble", "candidates", "encode", "open", "part_sink", "read_reference", "sink", "write_index"]
@@ -46,13 +45,13 @@ _SHOWN_ELEMENTS = 1024
 
 def arrays(path: str) -> list[ArrayInfo]:
     """Every dataset that has elements, by its path in the file, but for netCDF's dimensions without values."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return [_info(dataset) for dataset in datasets(file) if dataset.shape is not None and not is_dimension(dataset)]
 
 
 def candidates(path: str) -> list[str]:
     """Names of the numeric datasets of one or more dimensions that are not dimension scales; of MINC2 its image."""
-    with _opened(path) as file:
+    with opened(path) as file:
         if minc.IMAGE2 in file:
             return [minc.IMAGE2]
         return [str(dataset.name) for dataset in datasets(file) if _is_numeric_array(dataset)]
@@ -60,20 +59,20 @@ def candidates(path: str) -> list[str]:
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name
     """Describe one dataset. Raises UsageError if it is not there, FormatError if it is corrupt or holds no numbers."""
-    before = os.stat(path)
-    with _opened(path) as file, _errors(path, name):
+    before = None if isinstance(path, Remote) else os.stat(path)
+    with opened(path) as file, errors(path, name):
         dataset = _dataset(file, path, name)
-        if (linked := str(Path(dataset.file.filename).absolute())) != path and not Path(linked).samefile(path):
+        if (linked := file_of(dataset, path)) != path:
             return open(linked, str(dataset.name))
         before = os.stat(path) if is_written_here(file.id) else before
-        check_attributes(_described_by(dataset, path))
+        require_inside(path, file, described := _described_by(dataset, path))
+        check_attributes(described, path)
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
-        storage, (meant, dims, header) = locate(dataset), _meaning(dataset, dtype)
+        storage, (meant, dims, header) = locate(dataset, size_of(path)), _meaning(dataset, dtype)
         stored_shape = (*dataset.chunks, *inner) if dataset.chunks else ()
-        with Path(path).open("rb") as plain:
-            metadata = _metadata(str(dataset.name), shape, dtype, storage, header, meant)
-            state = identify(plain.fileno(), metadata, before=before)
+        metadata = _metadata(str(dataset.name), shape, dtype, storage, header, meant)
+        state = identify_path(path, metadata, before=before)
         return ArraySource(
             url=path,
             name=str(dataset.name),
@@ -105,59 +104,13 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
     low, high = slab.bounds
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
     turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
-    with _opened(source.url) as file, _errors(source.url, source.name):
+    with opened(source.url) as file, errors(source.url, source.name):
         dataset = file[source.name]
         require_filters(dataset)
         within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
-        with readable(dataset) as elements:
+        with readable(dataset, source.url) as elements:
             block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
     return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
-
-
-@contextmanager
-def _errors(path: str, name: str) -> Iterator[None]:
-    """Turn what h5py raises about a corrupt or unreadable object into a FormatError; what this code raises is a bug."""
-    where = f"{path}::{name}" if name else path
-    wrong = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
-    try:
-        yield
-    except (*wrong, MemoryError) as error:
-        if not isinstance(error, OSError | MemoryError | RecursionError) and not _is_of_library(error):
-            raise
-        text = str(error).strip("'\"") or type(error).__name__
-        raise FormatError(f"{where}: HDF5 cannot read it: {text}; check it with 'h5dump -H {path}'") from error
-
-
-def _is_of_library(error: BaseException) -> bool:
-    """Whether the last of the frames that are h5py's or this package's is h5py's; those of others are passed over."""
-    frames = traceback.walk_tb(error.__traceback__)
-    packages = [str(frame.f_globals.get("__name__", "")).partition(".")[0] for frame, _ in frames]
-    return [package for package in packages if package in ("h5py", "hyperslab")][-1:] == ["h5py"]
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    """A file for reading; what this process has written to it, and libhdf5 kept in memory, is in the file from now."""
-    register_plugins()
-    with _errors(path, ""), _unlocked(path) as file:
-        flush(file.id)
-        yield file
-
-
-def _unlocked(path: str) -> Any:
-    """A file without a lock on it, which network file systems may refuse; or as this process has opened it already, or
-    as another writes it for readers meanwhile (SWMR)."""
-    import h5py
-
-    refusals: list[OSError] = []
-    for locking, swmr in ((False, False), ("best-effort", False), (True, False), (False, True)):
-        try:
-            return h5py.File(path, "r", locking=locking, swmr=swmr)
-        except OSError as error:
-            refusals.append(error)
-            if not any(words in str(refusals[0]) for words in ("flag values don't match", "already open for write")):
-                raise
-    raise refusals[0]
 
 
 def _info(dataset: Any) -> ArrayInfo:

@@ -16,10 +16,12 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, BinaryIO
 
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5_tree import is_written_here
+from hyperslab.location import Remote
+from hyperslab.remotefile import open_binary
 
 _SIGNATURE = b"GCOL"
 _VERSION = 1
@@ -30,19 +32,19 @@ _KIND_OF_LIST = 3
 H5Tencode and the class come before it."""
 
 
-def check_attributes(items: Iterable[Any]) -> None:
-    """Raise FormatError if an attribute of these h5py objects lies in a collection that is wrong.
+def check_attributes(items: Iterable[Any], path: str) -> None:
+    """Raise FormatError if an attribute of these h5py objects of a file lies in a collection that is wrong.
 
     Raises what h5py does for one that cannot be read: a wrong length takes time and memory, once is enough.
     """
     for item in items:
         if names := _in_heap(item):
-            with _watched(item) as found:
+            with _watched(item, path) as found:
                 for name in names:
                     found.attrs[name]
 
 
-def readable(dataset: Any) -> AbstractContextManager[Any]:
+def readable(dataset: Any, path: str) -> AbstractContextManager[Any]:
     """An h5py dataset to read elements from: where they lie in the heap, a collection that is wrong is FormatError.
 
     Those that lie in other files, of a virtual dataset or of external storage, are left to libhdf5: the second handle
@@ -55,7 +57,7 @@ def readable(dataset: Any) -> AbstractContextManager[Any]:
     creation = dataset.id.get_create_plist()
     if creation.get_layout() == h5d.VIRTUAL or creation.get_external_count() > 0:
         return contextlib.nullcontext(dataset)
-    return _watched(dataset)
+    return _watched(dataset, path)
 
 
 def _in_heap(item: Any) -> list[bytes]:
@@ -101,7 +103,7 @@ def _where(item: Any) -> str:
 
 
 @contextlib.contextmanager
-def _watched(item: Any) -> Iterator[Any]:
+def _watched(item: Any, path: str) -> Iterator[Any]:
     """An h5py object by a handle through which libhdf5 reads no collection that is wrong; FormatError if it wanted to.
 
     A file that this process has open for writing is in libhdf5's own memory: its object is given back as it is.
@@ -113,12 +115,13 @@ def _watched(item: Any) -> Iterator[Any]:
     if is_written_here(own):
         yield item
         return
-    path, length = os.fsdecode(own.name), own.get_create_plist().get_sizes()[1]
-    with _Watched(path, length) as watched:
+    length = own.get_create_plist().get_sizes()[1]
+    with open_binary(path if isinstance(path, Remote) else os.fsdecode(own.name)) as file:
+        watched = _Watched(file, length)
         try:
-            with h5py.File(watched, "r") as file:
+            with h5py.File(watched, "r") as other:
                 reference = h5r.create(item.id, b".", h5r.OBJECT)
-                yield type(item)(h5r.dereference(reference, file.id))
+                yield type(item)(h5r.dereference(reference, other.id))
         finally:
             if watched.wrong:
                 raise FormatError(f"{_where(item)}: {watched.wrong}; copy it again") from None
@@ -127,20 +130,14 @@ def _watched(item: Any) -> Iterator[Any]:
 class _Watched:
     """A file as h5py's driver for Python's files reads it."""
 
-    def __init__(self, path: str, length_nbytes: int) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._size = os.fstat(self._fd).st_size
+    def __init__(self, file: BinaryIO, length_nbytes: int) -> None:
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
         self._length_nbytes = length_nbytes
         self._position = 0
         self._seen: set[int] = set()
         self.wrong = ""
         "What is wrong with a collection that libhdf5 wanted to read; '' if nothing is."
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._position = offset if whence == os.SEEK_SET else self._size + offset
@@ -162,10 +159,14 @@ class _Watched:
         if start + nbytes > self._size:
             return b""
         before = min(start, len(_SIGNATURE) - 1)
-        around = os.pread(self._fd, before + nbytes + len(_SIGNATURE) - 1, start - before)
+        around = self._pread(before + nbytes + len(_SIGNATURE) - 1, start - before)
         self._look(around, start - before)
         found = around[before : before + nbytes]
         return bytes(len(found)) if self.wrong else found
+
+    def _pread(self, nbytes: int, offset: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(nbytes)
 
     def _look(self, raw: bytes, start: int) -> None:
         """Check every collection of which a part of the signature may be in these bytes of the file."""
@@ -178,11 +179,11 @@ class _Watched:
 
     def _wrong(self, place: int) -> str:
         """What libhdf5 must not see; what it refuses itself, and what only looks like a signature, is not wrong."""
-        head = os.pread(self._fd, 8 + self._length_nbytes, place)
+        head = self._pread(8 + self._length_nbytes, place)
         nbytes = int.from_bytes(head[8:], "little")
         if head[4:5] != bytes([_VERSION]) or not _SMALLEST <= nbytes <= self._size - place:
             return ""
-        at = _broken_object(os.pread(self._fd, nbytes, place), self._length_nbytes)
+        at = _broken_object(self._pread(nbytes, place), self._length_nbytes)
         return f"corrupt: the global heap at byte {place} is wrong at byte {place + at}" if at else ""
 
 

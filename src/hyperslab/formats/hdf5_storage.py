@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,8 +99,11 @@ def require_filters(dataset: Any) -> None:
     raise FormatError(f"{_where(dataset)}: stored with a filter that is not installed, {', '.join(missing)}: {remedy}")
 
 
-def locate(dataset: Any) -> Storage:
-    """Describe where an h5py dataset lies. Raises FormatError for chunks that cannot be there or so."""
+def locate(dataset: Any, file_size: int) -> Storage:
+    """Describe where a dataset of h5py lies in a file of so many bytes.
+
+    Raises FormatError for chunks that cannot be there or so.
+    """
     creation = dataset.id.get_create_plist()
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
     codecs = tuple(Codec(codec_name(code, name), options) for code, _, options, name in filters)
@@ -109,10 +111,10 @@ def locate(dataset: Any) -> Storage:
     if why_not is not None:
         return Storage(None, f"read through h5py: {why_not}", codecs)
     fill = _fill(dataset, creation)
-    found = _contiguous(dataset) if dataset.chunks is None else _chunked(dataset, codecs)
+    found = _contiguous(dataset) if dataset.chunks is None else _chunked(dataset, codecs, file_size)
     if isinstance(found, str):
         return Storage(None, f"read through h5py: {found}", codecs, fill)
-    _check_places(dataset, found.table)
+    _check_places(dataset, found.table, file_size)
     _check_sizes(dataset, found.table, codecs)
     if not found.is_whole and not _is_filled(creation):
         why_not = "parts were never written and its fill value is not used"
@@ -176,12 +178,12 @@ def _contiguous(dataset: Any) -> _Found | str:
     return _Found(table, rows == 1 or nbytes == 0)
 
 
-def _chunked(dataset: Any, codecs: Sequence[Codec]) -> _Found | str:
+def _chunked(dataset: Any, codecs: Sequence[Codec], file_size: int) -> _Found | str:
     """The table of the chunks that were written, or the reason why there is none."""
     if 0 in dataset.chunks or max(dataset.chunks) >= _LARGEST:
         return "its chunks have an impossible shape"
     cells = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-    stored = _index(dataset, cells)
+    stored = _index(dataset, cells, file_size)
     if len(stored) > cells or (stored >= _LARGEST).any():
         return "its chunk index names more chunks than there can be, or impossible ones"
     columns = stored.astype(np.int64)
@@ -190,13 +192,13 @@ def _chunked(dataset: Any, codecs: Sequence[Codec]) -> _Found | str:
     return _odd_index(dataset, table, codecs) or _Found(table, len(table) == cells)
 
 
-def _index(dataset: Any, cells: int) -> Array:
+def _index(dataset: Any, cells: int, file_size: int) -> Array:
     """What HDF5 says of every chunk: (rows, ndim + 3) uint64, first element, filter mask, place and size.
 
     Ends after one row too many, or an index that goes in circles would never end.
     """
     rows, width = array("Q"), dataset.ndim + 3
-    most = width * min(cells, Path(dataset.file.filename).stat().st_size)
+    most = width * min(cells, file_size)
 
     def take(chunk: Any) -> bool | None:
         rows.extend((*chunk[0], *chunk[1:]))
@@ -263,12 +265,11 @@ def _counts_user_blocks() -> bool:
     return int(chunk.byte_offset) >= size
 
 
-def _check_places(dataset: Any, table: ChunkTable) -> None:
-    size = Path(dataset.file.filename).stat().st_size
-    beyond = np.flatnonzero(table.offset + table.nbytes > size)
+def _check_places(dataset: Any, table: ChunkTable, file_size: int) -> None:
+    beyond = np.flatnonzero(table.offset + table.nbytes > file_size)
     if beyond.size:
         place, nbytes = int(table.offset[beyond[0]]), int(table.nbytes[beyond[0]])
-        what = f"the chunk at byte {place} ({nbytes} bytes) lies beyond the end of the file ({size} bytes)"
+        what = f"the chunk at byte {place} ({nbytes} bytes) lies beyond the end of the file ({file_size} bytes)"
         raise FormatError(f"{_where(dataset)}: truncated: {what}; copy it again")
 
 

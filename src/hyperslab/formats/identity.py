@@ -8,6 +8,7 @@ from typing import NamedTuple
 import xxhash
 
 from hyperslab.errors import SourceChanged
+from hyperslab.location import Remote
 
 PAGE_NBYTES = 4096
 PAGES = 8
@@ -20,6 +21,23 @@ class Identity(NamedTuple):
     mtime_ns: int
     version: str
     "Equal for an untouched copy: depends on the bytes only."
+
+
+def identify_path(path: str, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
+    """Identify a file as `identify` does, or a remote object as `identify_remote` does."""
+    if isinstance(path, Remote):
+        return identify_remote(path, metadata)
+    with open(path, "rb") as file:
+        return identify(file.fileno(), metadata, data_start, before)
+
+
+def identify_remote(remote: Remote, metadata: bytes) -> Identity:
+    """Identify a remote object by its size, what its store calls its state, and its metadata bytes.
+
+    Where the store says nothing of the state, a change of nothing but values is not seen.
+    """
+    digest = xxhash.xxh3_128(remote.size.to_bytes(8, "little") + remote.tag.encode() + b"\0" + metadata)
+    return Identity(remote.size, 0, digest.hexdigest())
 
 
 def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:

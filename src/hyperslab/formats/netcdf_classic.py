@@ -12,7 +12,6 @@ Source: NetCDF User's Guide, "The NetCDF Classic Format Specification".
 
 from __future__ import annotations
 
-import builtins
 import math
 import os
 from typing import Any
@@ -32,8 +31,10 @@ from hyperslab.array import (
 )
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc, packing
-from hyperslab.formats.identity import identify
+from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf_header import LARGEST_NBYTES, LARGEST_NDIM, ClassicHeader, Variable, read_header
+from hyperslab.location import Remote
+from hyperslab.remotefile import open_binary
 from hyperslab.slab import Hyperslab
 
 __all__ = ["arrays", "candidates", "open", "read_reference", "sink"]
@@ -63,14 +64,13 @@ def candidates(path: str) -> list[str]:
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name
     """Describe one variable. Raises UsageError if it is not there, FormatError if the file is corrupt or too short."""
-    before = os.stat(path)
+    before = None if isinstance(path, Remote) else os.stat(path)
     header = read_header(path)
     variable = _variable(path, header, name)
     meant, stored, dims, affine, attributes = _meaning(path, header, variable)
     chunks, reason = _table(header, variable)
     key = repr((variable.name, meant.scaling and meant.scaling.key)).encode()
-    with builtins.open(path, "rb") as file:
-        state = identify(file.fileno(), header.raw + key, len(header.raw), before)
+    state = identify_path(path, header.raw + key, len(header.raw), before)
     return ArraySource(
         url=path,
         name=variable.name,
@@ -196,7 +196,7 @@ def _rows(path: str, header: ClassicHeader, variable: Variable, steps: range) ->
     """Consecutive steps along the first axis, through one read; one step where there are no axes."""
     row, item, stride = variable.shape[1:], variable.dtype.itemsize, _stride(header, variable)
     nbytes = (len(steps) - 1) * stride + math.prod(row) * item
-    with builtins.open(path, "rb") as file:
+    with open_binary(path) as file:
         file.seek(variable.begin + steps.start * stride)
         data = file.read(nbytes)
     if len(data) < nbytes:

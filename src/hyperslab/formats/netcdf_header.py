@@ -10,12 +10,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from hyperslab.errors import FormatError
+from hyperslab.remotefile import open_binary
 
 TYPES = {1: "i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8", 7: "u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8"}
 "dtype of each nc_type; those above 6 exist in CDF-5 only."
@@ -76,15 +76,16 @@ class ClassicHeader:
 
 def read_header(path: str) -> ClassicHeader:
     """Parse the header of a file. Raises FormatError that says at which byte it goes wrong."""
-    with Path(path).open("rb", buffering=0) as file:
-        return _Parser(path, file.fileno()).header()
+    with open_binary(path) as file:
+        return _Parser(path, file).header()
 
 
 class _Parser:
     """A position in the header, and what has been read of it."""
 
-    def __init__(self, path: str, fd: int) -> None:
-        self.path, self.fd, self.size = path, fd, os.fstat(fd).st_size
+    def __init__(self, path: str, file: BinaryIO) -> None:
+        self.path, self.file, self.size = path, file, file.seek(0, os.SEEK_END)
+        file.seek(0)
         self.raw, self.position, self.listed = bytearray(), 0, 0
         self.wide = 4
         "Bytes of counts: 8 in CDF-5."
@@ -185,7 +186,7 @@ class _Parser:
         if end > min(self.size, _LARGEST_HEADER):
             raise self.wrong(f"{nbytes} bytes are to follow; the file has {self.size}")
         while len(self.raw) < end:
-            piece = os.pread(self.fd, max(_PIECE_NBYTES, end - len(self.raw)), len(self.raw))
+            piece = self.file.read(max(_PIECE_NBYTES, end - len(self.raw)))
             if not piece:
                 raise self.wrong("the file ends within the header")
             self.raw += piece

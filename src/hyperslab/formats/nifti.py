@@ -16,16 +16,18 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from pathlib import Path
+from io import BufferedReader
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from hyperslab.array import LEAST_INDEXED_NBYTES, Array, ArrayInfo, ArraySource, ChunkTable, Codec, Header, Scaling
 from hyperslab.errors import FormatError
-from hyperslab.formats.identity import Identity, identify
+from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti_header import DIMS, NiftiHeader, header_errors, parse
 from hyperslab.formats.nifti_sink import assemble, encode, sink
+from hyperslab.location import Remote
+from hyperslab.remotefile import open_binary
 from hyperslab.slab import Hyperslab
 
 __all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
@@ -76,7 +78,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         stored=stored,
         real=real,
         chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
-        reason=_reason(compressed, nbytes),
+        reason=_reason(path, compressed, nbytes),
         codecs=(Codec("gzip"),) if compressed else (),
         scaling=scaling,
         unscalable=unscalable,
@@ -114,7 +116,7 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
 
 def _read_head(path: str) -> tuple[bytes, bool, Identity]:
     """The bytes before the data (at least), whether the file is compressed, and its identity."""
-    with Path(path).open("rb") as file:
+    with cast(BufferedReader, open_binary(path)) as file:
         compressed = file.peek(2)[:2] == _GZIP_MAGIC
         stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
         raw = stream.read(_HEAD_NBYTES)
@@ -124,13 +126,17 @@ def _read_head(path: str) -> tuple[bytes, bool, Identity]:
         if offset > len(raw):
             raw += stream.read(offset - len(raw))
         raw = raw[:offset]
+        if isinstance(path, Remote):
+            return raw, compressed, identify_remote(path, raw)
         return raw, compressed, identify(file.fileno(), raw, 0 if compressed else offset)
 
 
 def _stream(path: str) -> BinaryIO:
-    file = Path(path).open("rb")  # noqa: SIM115  # the caller closes what is returned
+    file = cast(BufferedReader, open_binary(path))  # the caller closes what is returned
     if file.peek(2)[:2] != _GZIP_MAGIC:
         return file
+    if isinstance(path, Remote):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
     file.close()
     return cast(BinaryIO, gzip.open(path, "rb"))
 
@@ -168,9 +174,11 @@ def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> Chun
     )
 
 
-def _reason(compressed: bool, nbytes: int) -> str:
+def _reason(path: str, compressed: bool, nbytes: int) -> str:
     if not compressed:
         return "contiguous: a task reads its byte ranges directly"
+    if isinstance(path, Remote):
+        return "one gzip stream in a remote store: every task fetches and inflates all of it; a copy here is indexed"
     if nbytes < LEAST_INDEXED_NBYTES:
         return "one gzip stream, small enough for every task to inflate all of it"
     return "one gzip stream: indexed once by whoever reads several parts of it, each of which is then entered directly"

@@ -1,0 +1,88 @@
+"""Texts without what only its owner should know: passwords and signatures in URLs, values of options named for secrets.
+
+`redact` is applied where records are written and where errors are shown; `hide` knows the very values of the storage
+options that a request was made with, and is applied to what libraries say of it (`tests/remote/test_secrets.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+OPTION = "--storage-option"
+"The flag of the command line whose values are hidden, but for those named below."
+HARMLESS = frozenset(
+    [
+        "anon",
+        "endpoint_url",
+        "region_name",
+        "use_ssl",
+        "requester_pays",
+        "version_aware",
+        "hyperslab_timeout_s",
+        "hyperslab_attempts",
+    ]
+)
+"Storage options whose values are no secret; all others may be."
+_WORDS = r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"
+_NAME = rf"[\w-]*(?:{_WORDS})[\w-]*"
+_SIGNED = r"sig|key|auth|jwt|code"
+"Short names that mean a secret in the query of a URL."
+_PRIVATE = re.compile(
+    rf"""(?ix) (://) [^/\s]+ (?=@)
+    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) [^\s&\#]+
+    | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+"""
+)
+_LEAST_LENGTH = 4
+"A shorter text is no secret worth the name, and may be part of any word."
+
+
+def redact(text: str) -> str:
+    """The text without user:password@ in URLs, signatures in their queries, and values of names that mean a secret."""
+    return _PRIVATE.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
+
+
+def redact_command(arguments: Sequence[str]) -> str:
+    """A command as one line, without the values of storage options and without all that `redact` leaves out."""
+    shown: list[str] = []
+    for argument in arguments:
+        if shown and shown[-1] == OPTION:
+            shown.append(_without_value(argument))
+        elif argument.startswith(f"{OPTION}="):
+            shown.append(f"{OPTION}={_without_value(argument.removeprefix(f'{OPTION}='))}")
+        else:
+            shown.append(argument)
+    return redact(shlex.join(shown))
+
+
+def is_private(name: str) -> bool:
+    """Whether a name means a secret."""
+    return re.fullmatch(f"(?i:{_NAME})", name) is not None
+
+
+def hide(text: str, options: Mapping[str, Any]) -> str:
+    """The text without any value of these storage options that may be a secret."""
+    for value in sorted(set(_values(options)), key=len, reverse=True):
+        text = text.replace(value, "***")
+    return redact(text)
+
+
+def _values(options: Any) -> Iterator[str]:
+    """The texts among options that may be secret, however deep they lie."""
+    if isinstance(options, Mapping):
+        for name, value in options.items():
+            if name not in HARMLESS:
+                yield from _values(value)
+    elif isinstance(options, str):
+        if len(options) >= _LEAST_LENGTH:
+            yield options
+    elif isinstance(options, list | tuple):
+        for value in options:
+            yield from _values(value)
+
+
+def _without_value(option: str) -> str:
+    name, equals, _ = option.partition("=")
+    return option if name in HARMLESS else f"{name if equals else ''}{equals}***"
