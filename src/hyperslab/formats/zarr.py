@@ -55,7 +55,7 @@ def candidates(path: str) -> list[str]:
     return [
         name
         for name, found in _walk(path)
-        if found.is_number and found.shape and (not name or found.dims != (name.rpartition("/")[2],))
+        if not name or (found.is_number and found.shape and found.dims != (name.rpartition("/")[2],))
     ]
 
 
@@ -143,9 +143,12 @@ def _understood(found: Node) -> tuple[tuple[int, ...], bytes, Any]:
         raise FormatError(f"{where}: its elements are {found.dtype}, not numbers; read it with zarr-python")
     if len(found.shape) > _LARGEST_NDIM:
         raise FormatError(f"{where}: has {len(found.shape)} axes; arrays here have up to {_LARGEST_NDIM}")
+    for refused in _FROM_CODE.intersection(str(one.get("name")) for one in zarr_metadata.codecs(found.said)):
+        raise FormatError(f"{where}: its codec {refused} runs code from the file, which is not done here")
     # An empty list of filters is wrong in version 2, but not unclear.
     filters = {"filters": None} if found.said.get("filters") == [] else {}
     metadata = json.dumps({**found.said, **filters, "attributes": {}}).encode()
+    chunk_files()  # so that what is raised below is zarr's
     try:
         array = _reading(found.folder, "", metadata, ())
         axes = zarr_metadata.axes(found.said, len(found.shape))
@@ -155,8 +158,6 @@ def _understood(found: Node) -> tuple[tuple[int, ...], bytes, Any]:
         raise FormatError(f"{where}: zarr cannot understand it: {text}; copy the store again") from error
     if array.shape != found.shape or min(chunks, default=1) < 1:
         raise FormatError(f"{where}: its chunks of {tuple(chunks)} are impossible; copy the store again")
-    for refused in _FROM_CODE.intersection(str(one.get("name")) for one in zarr_metadata.codecs(found.said)):
-        raise FormatError(f"{where}: its codec {refused} runs code from the file, which is not done here")
     return axes, metadata, array
 
 

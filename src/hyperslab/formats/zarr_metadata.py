@@ -71,11 +71,16 @@ class Node(NamedTuple):
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the axes; those that have none are numbered."""
+        return self.named or tuple(f"dim_{axis}" for axis in range(len(self.shape)))
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Names of the axes, () where none has one."""
         ndim = len(self.shape)
         for names in (self.said.get("dimension_names"), self.attributes.get(DIMENSIONS2)):
             if isinstance(names, list) and len(names) == ndim and all(isinstance(n, str | None) for n in names):
-                return tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
-        return tuple(f"dim_{axis}" for axis in range(ndim))
+                return tuple(name or f"dim_{axis}" for axis, name in enumerate(names)) if any(names) else ()
+        return ()
 
 
 def chunk_files() -> ModuleType:
@@ -148,14 +153,18 @@ def codecs(said: dict[str, Any]) -> list[dict[str, Any]]:
     Version 2 has an id for each, version 3 a name and a configuration.
     """
     if "codecs" not in said:
-        found = [*(said.get("filters") or ()), said.get("compressor")]
+        found = [*_listed(said.get("filters")), said.get("compressor")]
         return [{"name": str(codec.get("id"))} for codec in found if isinstance(codec, dict)]
     every: list[dict[str, Any]] = []
-    for codec in said["codecs"] if isinstance(said["codecs"], list) else ():
+    for codec in _listed(said["codecs"]):
         one = {"name": codec} if isinstance(codec, str) else codec if isinstance(codec, dict) else {}
         inner = one.get("configuration")
         every += [*(codecs(inner) if isinstance(inner, dict) and "codecs" in inner else ()), one]
     return every
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def shown_codecs(said: dict[str, Any]) -> tuple[Codec, ...]:
@@ -206,7 +215,7 @@ def _decoded(value: Any, stored: np.dtype[Any]) -> Any:
 def header(array: Node) -> Header:
     """Attributes, and the place in an attribute 'affine' (4, 4); without it a place is counted in voxels."""
     shown = {name: _shown(value) for name, value in array.attributes.items() if name != DIMENSIONS2}
-    return Header(base_affine=_affine(array.attributes.get("affine")), attributes=shown)
+    return Header(base_affine=_affine(array.attributes.get("affine")), attributes=shown, dims=array.named)
 
 
 def _affine(said: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

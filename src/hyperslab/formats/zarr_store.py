@@ -39,6 +39,7 @@ from zarr.storage import LocalStore, StorePath
 
 from hyperslab.array import Array
 from hyperslab.errors import FormatError
+from hyperslab.formats import zarr_codecs
 from hyperslab.slab import Hyperslab
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ LEAST_NBYTES = 4 * 1024**2
 "Decoded chunks that are held at a time, or one chunk, however large it is."
 MOST_NBYTES = 32 * 1024**2
 _PIPELINE = ("codec_pipeline.path", "zarr.core.codec_pipeline.BatchedCodecPipeline")
+_CODECS = ("codecs", "compressor", "filters")
 _lock = threading.Lock()
 "Held while zarr's configuration and the filters of warnings are others than the user's."
 # A child has the lock as it was, but not the thread that held it.
@@ -199,9 +201,10 @@ def _array(said: dict[str, Any], store: LocalStore, order: str) -> Any:
     with _lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", zarr.errors.ZarrUserWarning)
         is_set = zarr.config.get(_PIPELINE[0]) == _PIPELINE[1]
+        looking = {name: zarr_codecs.looking(said[name]) for name in _CODECS if name in said}
         with nullcontext() if is_set else zarr.config.set(dict([_PIPELINE])):
             make: Any = zarr.AsyncArray  # whose types differ by version
-            return make(said, StorePath(store), {"order": order, "write_empty_chunks": True})
+            return make({**said, **looking}, StorePath(store), {"order": order, "write_empty_chunks": True})
 
 
 def read(array: Any, slab: Hyperslab, block: Array, chunk: Sequence[int], axes: Sequence[int], threads: int) -> None:
