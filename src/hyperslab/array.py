@@ -205,7 +205,7 @@ class ArraySource:
     """An array in a file: what it is and where its bytes are. Data, not behaviour."""
 
     url: str
-    "Absolute path of the file, or a `location.Remote`; 'memory:' for an array in memory."
+    "Absolute path of the file, or of the directory of one array's files; a `Remote`; 'memory:' for one in memory."
     name: str
     "Path of the dataset within the file; '' where a file is one array."
     format: str
@@ -243,8 +243,17 @@ class ArraySource:
     "Of a file that is one gzip stream, once somebody has indexed it; its region is then read through that."
     data: Array | None = None
     "The values themselves, for an array in memory."
+    document: str = ""
+    "Where url is a directory: path in it of the file that file_size and mtime_ns are of; '' where it is a file."
+    metadata: bytes = b""
+    "What the format's library has to know of the array in order to read it without looking at its metadata again."
     broken: str = ""
     "Why the file cannot be understood: every read of it says so. Its shape and dtype then mean nothing."
+
+    @property
+    def watched(self) -> str:
+        """Path of the file whose size and time of change tell that the array is another one now."""
+        return os.path.join(self.url, self.document) if self.document else self.url
 
     @property
     def ndim(self) -> int:

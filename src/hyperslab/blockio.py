@@ -55,7 +55,7 @@ def read(
     if slab.size == 0:
         return block if block is not None else _empty(source, slab, source.dtype(values))
     if _is_left_to_library(source):
-        return _read_by_library(source, slab, block, values)
+        return _read_by_library(source, slab, block, values, threads or native.threads())
     if block is None:
         block = _empty(source, slab, source.dtype(values))
     with _opened(source, reader) as file, span("read") as mark:
@@ -157,6 +157,20 @@ def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenF
             os.close(kept.fd)
 
 
+@contextmanager
+def _watched(source: ArraySource) -> Iterator[None]:
+    """A directory for a read by a library, before and after which its metadata document is the one described."""
+    with span("open"):
+        _check_unchanged(source, None)
+    try:
+        yield
+    except FormatError:
+        _check_unchanged(source, None)
+        raise
+    else:
+        _check_unchanged(source, None)
+
+
 def _open(source: ArraySource) -> OpenFile:
     with span("open"):
         try:
@@ -180,8 +194,8 @@ def _descriptor(path: str) -> int:
 def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
     """Look at an open file, or at the one that has the source's name now."""
     try:
-        now = os.stat(source.url) if file is None else os.fstat(file.fd)
-    except FileNotFoundError as error:
+        now = os.stat(source.watched) if file is None else os.fstat(file.fd)
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise _changed(source, "is no longer there") from error
     if now.st_size != source.file_size:
         raise _changed(source, f"was {source.file_size} bytes when the run was planned and is {now.st_size} now")
@@ -222,14 +236,14 @@ def _fits_raw(source: ArraySource, values: Values) -> bool:
     return source.dtype(values) == source.dtype("stored")
 
 
-def _read_by_library(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values) -> Array:
+def _read_by_library(source: ArraySource, slab: Hyperslab, out: Array | None, values: Values, threads: int) -> Array:
     if source.data is not None:
         with span("read") as mark:
             block = memory.read_reference(source, slab)
             mark.nbytes = block.nbytes
             return _deliver(source, slab, block.copy(order="K") if out is None else block, out, values)
-    with _opened(source), span("read") as mark:
-        block = module(source.format).read_reference(source, slab)
+    with _watched(source) if source.document else _opened(source), span("read") as mark:
+        block = module(source.format).read_reference(source, slab, threads)
         mark.nbytes = read_nbytes(source, slab)
         return _deliver(source, slab, block, out, values)
 
@@ -247,8 +261,14 @@ def _deliver(source: ArraySource, slab: Hyperslab, stored: Array, out: Array | N
 
 
 def _share_read(source: ArraySource, slab: Hyperslab) -> float:
-    """The part of the file that a library reads: all of a gzip stream, the slab's share otherwise."""
-    return 1.0 if source.format == "nifti" else slab.size / source.size
+    """The part of the file that a library reads: all of a gzip stream, the chunks that the slab's bounds touch, or the
+    slab's share of what is one piece."""
+    if source.format == "nifti":
+        return 1.0
+    if not source.chunk_shape:
+        return slab.size / source.size
+    axes = zip(*slab.bounds, source.own_chunk_shape, source.shape, strict=True)
+    return math.prod((-(-high // n) - low // n) / -(-extent // n) for low, high, n, extent in axes)
 
 
 def _fill(

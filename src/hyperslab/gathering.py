@@ -32,13 +32,13 @@ def gather(
 ) -> SourceSet:
     """Open everything that is named and see it as independent arrays, one concatenated array or one mosaic.
 
-    A directory stands for its array files (not those in folders below), a glob for its matches, both in natural order
-    (block_2 before block_10); a text file holds lines of `path`, `path,dataset` or `path,dataset,origin`. The blocks of
-    a mosaic lie at `origins`, one per source, at those of the list ("0 64 0"), or where their affines say. Among
-    independent files, one that cannot be understood becomes a broken source: the task that reads it fails, the others
-    go on. A URL (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are what fsspec
-    is given with URLs. Raises UsageError when nothing is found, FormatError when all files are broken or when they are
-    to make one array and one is, Unavailable for a store that does not answer.
+    A directory stands for its array files and Zarr stores (not those in folders below), a glob for its matches, both in
+    natural order (block_2 before block_10); a text file holds lines of `path`, `path,dataset` or `path,dataset,origin`.
+    The blocks of a mosaic lie at `origins`, one per source, at those of the list ("0 64 0"), or where their affines
+    say. Among independent files, one that cannot be understood becomes a broken source: the task that reads it fails,
+    the others go on. A URL (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are
+    what fsspec is given with URLs. Raises UsageError when nothing is found, FormatError when all files are broken or
+    when they are to make one array and one is, Unavailable for a store that does not answer.
     """
     if isinstance(named, SourceSet):
         return named
@@ -94,7 +94,7 @@ def expand(text: str) -> list[str]:
         return [text]
     path, dataset = formats.split_url(os.path.expanduser(text))
     try:
-        if os.path.isdir(path):
+        if os.path.isdir(path) and not formats.is_store(path):
             return _files_of(path)
         if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
             return _lines_of(Path(path))
@@ -126,7 +126,7 @@ def natural(text: str) -> list[tuple[bool, int, str]]:
 
 
 def _files_of(folder: str) -> list[str]:
-    names = (entry.path for entry in os.scandir(folder) if not entry.name.startswith(".") and not entry.is_dir())
+    names = (entry.path for entry in os.scandir(folder) if not entry.is_dir() or formats.is_store(entry.path))
     files = sorted((name for name in names if formats.is_array_file(name)), key=natural)
     if not files:
         raise UsageError(f"SOURCE '{folder}': the directory holds no array file ({' '.join(formats.SUFFIXES)})")

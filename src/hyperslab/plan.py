@@ -225,10 +225,10 @@ def _multiples(pipeline: Pipeline) -> float:
 def _layout(pipeline: Pipeline, index: int) -> Layout:
     whole = pipeline.source.wholes[index]
     source = pipeline.source.first(whole)
-    chunk = None
-    if source.chunks is not None and len(whole.members) == 1 and source.chunks.chunk_shape != source.stored_shape:
-        stored = dict(zip(source.axes, source.chunks.chunk_shape, strict=True))
-        chunk = tuple(min(stored[axis], extent) for axis, extent in enumerate(source.shape))
+    chunk, stored = None, source.chunk_shape if source.chunks is None else source.chunks.chunk_shape
+    if stored and len(whole.members) == 1 and stored != source.stored_shape:
+        by_axis = dict(zip(source.axes, stored, strict=True))
+        chunk = tuple(min(by_axis[axis], extent) for axis, extent in enumerate(source.shape))
     itemsize = sum(dtype.itemsize for dtype in _dtypes(pipeline, index))
     return Layout(whole.shape, source.axes, itemsize, chunk, pipeline.halo)
 

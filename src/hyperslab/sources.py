@@ -241,7 +241,7 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
 
 def _stem_parts(source: ArraySource) -> tuple[str, ...]:
     *folders, name = parts(source.url)
-    for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc"):
+    for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc", ".zarr"):
         name = name.removesuffix(suffix)
     dataset = source.name.strip("/").replace("/", "-")
     return (*folders, f"{name}_{dataset}" if dataset else name)

@@ -14,16 +14,17 @@ from typing import Literal
 from hyperslab import formats, gzipindex
 from hyperslab.array import Array, ArraySource, Values
 
-Way = Literal["chunk table", "index", "spans", "h5py", "nibabel", "refused"]
+Way = Literal["chunk table", "index", "spans", "h5py", "nibabel", "zarr", "refused"]
 WAYS: dict[Way, str] = {
     "chunk table": "tasks read and decode the stored bytes themselves, by a table of where they lie",
     "index": "tasks enter a gzip file at the nearest of many points, which one pass over the file has found",
     "spans": "tasks read whole spans of a file, in which the values lie among others",
     "h5py": "tasks read through h5py, for the reason given",
     "nibabel": "tasks inflate the whole of a gzip file, through nibabel, for the reason given",
+    "zarr": "tasks read and decode chunk files through zarr-python's codecs, without its metadata",
     "refused": "cannot be read; the reason is the error message",
 }
-_LIBRARIES: dict[str, Way] = {"hdf5": "h5py", "netcdf": "spans", "nifti": "nibabel"}
+_LIBRARIES: dict[str, Way] = {"hdf5": "h5py", "netcdf": "spans", "nifti": "nibabel", "zarr": "zarr"}
 
 Expected = Callable[[str, Values], Array]
 "All values at PATH::DATASET as the format's own library reads them."

@@ -11,8 +11,9 @@ from tests.formats.matrix import WAYS, Matrix, Row
 from tests.formats.minc_rows import MINC
 from tests.formats.netcdf_rows import NETCDF
 from tests.formats.nifti_rows import NIFTI
+from tests.formats.zarr_rows import ZARR
 
-MATRICES = [HDF5, NETCDF, MINC, NIFTI]
+MATRICES = [HDF5, NETCDF, MINC, NIFTI, ZARR]
 PAGE = ROOT / "docs" / "formats.md"
 COMMAND = "python -m tests.formats.page"
 

@@ -30,6 +30,7 @@ FORMATS: dict[str, str] = {
     "nifti": "hyperslab.formats.nifti",
     "hdf5": "hyperslab.formats.hdf5",
     "netcdf": "hyperslab.formats.netcdf_classic",
+    "zarr": "hyperslab.formats.zarr",
 }
 "Name of every file format and the module that holds it, imported at first use."
 
@@ -42,13 +43,20 @@ SUFFIXES: dict[str, str] = {
     ".nc": "hdf5",
     ".nc4": "hdf5",
     ".mnc": "hdf5",
+    ".zarr": "zarr",
 }
 "Suffixes of array files and the format in which such a file is written; a longer one wins."
 
-SUPPORTED = "NIfTI-1 and NIfTI-2 (.nii, .nii.gz), HDF5 (.h5, .hdf5), netCDF (classic, 64-bit, netCDF-4) and MINC (1, 2)"
+SUPPORTED = (
+    "NIfTI-1 and NIfTI-2 (.nii, .nii.gz), HDF5 (.h5, .hdf5), netCDF (classic, 64-bit, netCDF-4), MINC (1, 2) "
+    "and Zarr (2, 3; directories)"
+)
+_STORE_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
+"Of these, one is in every directory that is a Zarr array or group (Zarr 3 core specification; Zarr 2, 'Storage')."
 _CLASSIC_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ANNEX_POINTER = b"/annex/objects/"
+_ZIP_MAGIC = b"PK\x03\x04"
 _HEAD_NBYTES = 544
 _GZIP_HEAD_NBYTES = 2**16
 "Stored bytes in which the head of a compressed file has to begin."
@@ -67,8 +75,11 @@ class Format(Protocol):
     def open(self, path: str, name: str) -> ArraySource:
         """Describe one array; `name` is '' where a file is one array."""
 
-    def read_reference(self, source: ArraySource, slab: Hyperslab) -> Array:
-        """Read stored values through the format's own library: native byte order, the array's own axis order."""
+    def read_reference(self, source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
+        """Read stored values through the format's own library: native byte order, the array's own axis order.
+
+        A library that can decodes with up to `threads` threads.
+        """
 
     def sink(
         self, path: str, shape: tuple[int, ...], dtype: np.dtype, header: Header, scaling: Scaling | None = None,
@@ -116,6 +127,11 @@ def format_of_name(path: str) -> str:
 def is_array_file(path: str) -> bool:
     """True when a file of this name in a directory is an array: a known suffix, and not hidden."""
     return not Path(path).name.startswith(".") and _suffix(path) is not None
+
+
+def is_store(path: str) -> bool:
+    """True for a directory that is a source itself, not a folder of sources: a Zarr store, or named like one."""
+    return os.path.isdir(path) and (_suffix(path.rstrip("/")) == ".zarr" or _holds_document(path))
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -169,8 +185,13 @@ def open_array(data: Array) -> ArraySource:
 
 
 def detect(path: str) -> str:
-    """Name of the format of a file, by its first bytes. Raises FormatError that says what is there instead."""
+    """Name of the format of a file, by its first bytes, or of a directory, by what is in it.
+
+    Raises FormatError that says what is there instead.
+    """
     if not isinstance(path, Remote):
+        if _holds_document(path):
+            return "zarr"
         _check_is_file(path)
     try:
         with open_binary(path) as file:
@@ -197,6 +218,10 @@ def _suffix(path: str) -> str | None:
     return max(matches, key=len, default=None)
 
 
+def _holds_document(folder: str) -> bool:
+    return os.path.isdir(folder) and any(os.path.isfile(os.path.join(folder, name)) for name in _STORE_DOCUMENTS)
+
+
 def _check_is_file(path: str) -> None:
     file = Path(path)
     try:
@@ -208,6 +233,9 @@ def _check_is_file(path: str) -> None:
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}") from error
     if stat.S_ISDIR(mode):
+        if is_store(path):
+            documents = ", ".join(_STORE_DOCUMENTS[:-1]) + f" or {_STORE_DOCUMENTS[-1]}"
+            raise FormatError(f"{path}: is named like a Zarr store but holds no {documents}; fetch or copy it again")
         raise FormatError(f"{path}: is a directory, not an array file; name a file in it")
     if not stat.S_ISREG(mode):
         raise FormatError(f"{path}: is not a regular file; arrays are read at positions, which a pipe or device lacks")
@@ -234,6 +262,8 @@ def _by_magic(path: str, file: BinaryIO) -> str:
         return "nifti"
     if _is_hdf5(head, file):
         return "hdf5"
+    if head.startswith(_ZIP_MAGIC):
+        raise FormatError(f"{path}: is a ZIP file, which is not read; unpack it first, also if it is a Zarr store")
     if _suffix(path) in {".nii", ".nii.gz"}:
         raise FormatError(f"{path}: is not a NIfTI file although its name says so; supported are {SUPPORTED}")
     raise FormatError(f"{path}: its format is unknown; supported are {SUPPORTED}")

@@ -97,7 +97,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         )
 
 
-def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
+def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
     """Stored values of a region through h5py; it cannot walk backwards, so a flipped region is read and turned."""
     if slab.size == 0:
         return np.empty(slab.count, source.dtype("stored"))

@@ -93,7 +93,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     )
 
 
-def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
+def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
     """Stored values of a region by spans of whole records, the other variables' values between them included."""
     header = read_header(source.url)
     variable = _variable(source.url, header, source.name)

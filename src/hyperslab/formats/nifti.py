@@ -90,7 +90,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     )
 
 
-def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
+def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
     """Stored values of a region through nibabel.fileslice; a .nii.gz is inflated from its start to its end.
 
     gzip's checksum covers the whole stream, header included, and is compared at its end only.
