@@ -74,7 +74,7 @@ def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
         creation.set_obj_track_times(False)
         space = h5py.h5s.create_simple((extent,))
         scale = h5py.Dataset(h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation))
-        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable{extent:10d}")
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
         scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
         dataset.dims[number].attach_scale(scale)
     file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
