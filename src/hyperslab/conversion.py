@@ -61,7 +61,8 @@ def conversion(
         raise UsageError(f"{path}: a split array becomes several files: name a directory, and say --format")
     if not name and grid is None and not format and _looks_like_file(path):
         raise UsageError(
-            f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of that name, say --format"
+            f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of that name, say "
+            "--format"
         )
     sources = gather(source, kind or _kind(bool(name), axis), axis or 0)
     _require_elsewhere(sources, source, path)
