@@ -175,6 +175,9 @@ class Header:
     "Units, names and whatever else the format holds, for people to read."
     dims: tuple[str, ...] = ()
     "Names of the axes; (): unknown."
+    corner: tuple[float, ...] = ()
+    """Position of the uncut array's first voxel along the axes after the third, which no affine places, in the array
+    that it was itself cut from; as far as its file says so."""
 
     @property
     def affine(self) -> Array | None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -30,7 +30,11 @@ from hyperslab.workloads.cast import cast
 CARRIED_CHUNK_NBYTES = 64 * 1024
 "Stored chunks that are smaller are not asked for again where many files become one."
 _CONVERSION = frozenset(("format", "grid", "kind", "axis", "values", "dtype", "encoding", "overwrite"))
+_NUMBERS = "biufc"
+"Kinds of NumPy's dtypes."
 _IN_CHUNKS = ("h5", "nc", "zarr")
+_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {".hdf5": "h5", ".he5": "h5", ".nc4": "nc"}
+"Ends of the names of files that can be written, and their formats as --format names them."
 
 
 def conversion(
@@ -55,8 +59,15 @@ def conversion(
     """
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
+    if values not in get_args(Values):
+        raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
     if name and grid is not None:
         raise UsageError(f"{path}: a split array becomes several files: name a directory, and say --format")
+    if not name and grid is None and not format and _looks_like_file(path):
+        raise UsageError(
+            f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of that name, say "
+            "--format"
+        )
     sources = gather(source, kind or _kind(bool(name), axis), axis or 0)
     _require_elsewhere(sources, source, path)
     if name and len(sources.wholes) > 1:
@@ -66,7 +77,8 @@ def conversion(
     written = _format(path, name, format, sources)
     pipeline = Pipeline(sources, values=values if dtype is None else "real")
     if dtype is not None:
-        pipeline = pipeline.map(cast, {"dtype": _dtype_name(dtype)}, dtype=dtype)
+        named = _dtype_name(dtype, sources)
+        pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
     carried = _carried(encoding, written, sources)
     return pipeline.write(folder, written, "volume", carried, grid=grid, name=name, overwrite=overwrite)
@@ -93,6 +105,11 @@ def _is_file_name(path: str) -> bool:
     return not path.endswith(os.sep) and formats.is_array_file(path) and not _is_plain_directory(path)
 
 
+def _looks_like_file(path: str) -> bool:
+    """A name with a suffix that no format has, where nothing is yet: a slip, not a wish for a directory."""
+    return bool(Path(path).suffix) and not path.endswith(os.sep) and not os.path.isdir(path)
+
+
 def _is_plain_directory(path: str) -> bool:
     return os.path.isdir(path) and not path.lower().endswith(".zarr")
 
@@ -106,29 +123,32 @@ def _kind(one_file: bool, axis: int | None) -> Kind:
 def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
     """The name of the output format: that of the file's name, the one asked for, or the source's own."""
     if name:
-        ending = max((f for f, suffix in SUFFIXES.items() if name.lower().endswith(suffix)), key=len, default="")
+        ending = _ending(name)
         if format and format != ending:
             raise UsageError(f"--format {format}: {path} says another format by its name; leave one of them out")
         if not ending:
-            raise UsageError(f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}")
+            raise UsageError(f"{path}: such files are not written; give a name that ends in {', '.join(_ENDINGS)}")
         return ending
-    if format:
-        return format
-    first = sources.sources[0].url.lower()
-    same = max((f for f, suffix in SUFFIXES.items() if first.endswith(suffix)), key=len, default="")
+    same = format or _ending(sources.sources[0].url)
     if not same:
         raise UsageError(f"{path}: say --format, one of {', '.join(SUFFIXES)}, or name a file")
     return same
 
 
+def _ending(name: str) -> str:
+    """The output format of a file of this name; '' for none."""
+    return max(((len(end), kind) for end, kind in _ENDINGS.items() if name.lower().endswith(end)), default=(0, ""))[1]
+
+
 def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
-    """Raise UsageError where the result would replace, or lie among, what it is made from."""
-    dest = Path(path).absolute()
+    """Raise UsageError where the result would replace, or lie among, what it is made from, links followed."""
+    dest = Path(path).resolve()
     for source in sources.sources:
-        if dest in (Path(source.url), *Path(source.url).parents) and dest.exists() and not _is_plain_directory(path):
+        origin = Path(source.url).resolve()
+        if dest in (origin, *origin.parents) and dest.exists() and not _is_plain_directory(path):
             raise UsageError(f"{path}: is the source itself: give another name, and rename it when it is done")
     folders = [Path(n) for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
-    for folder in (f.absolute() for f in folders if f.is_dir()):
+    for folder in (f.resolve() for f in folders if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
 
@@ -151,8 +171,13 @@ def _is_worth_carrying(source: ArraySource, sources: SourceSet) -> bool:
     return len(source.own_chunk_shape) == source.ndim and (len(sources.sources) == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
 
 
-def _dtype_name(dtype: str) -> str:
+def _dtype_name(dtype: str, sources: SourceSet) -> str:
     try:
-        return np.dtype(dtype).name
+        wanted = np.dtype(dtype)
     except TypeError:
         raise UsageError(f"--dtype {dtype}: not a NumPy dtype such as uint8, int16 or float32") from None
+    odd = next((source for source in sources.sources if source.real.kind not in _NUMBERS), None)
+    if wanted.kind not in _NUMBERS or odd is not None:
+        what = f"{odd.url}: holds {odd.real}, which is" if odd and wanted.kind in _NUMBERS else "that is"
+        raise UsageError(f"--dtype {dtype}: {what} no number; values are converted from numbers to numbers only")
+    return wanted.name

@@ -8,6 +8,7 @@ members, so that everything above deals with one kind of thing.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -149,7 +150,8 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
 
 
 def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None) -> SourceSet:
-    """One array tiled by the sources; `origins` in voxels, or taken from the affines.
+    """One array tiled by the sources; `origins` in voxels, or as their headers place them: by the affines, and along
+    further axes by what the files say of the array that they were cut from.
 
     Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
     """
@@ -166,7 +168,8 @@ def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[i
     if kind == "mosaic":
         _require_exact_cover(shape, boxes, sources)
     first = sources[0]
-    header = _header(first).moved(tuple(-o for o in origins[0]), (1,) * first.ndim)
+    corner = min(range(len(sources)), key=lambda i: origins[i])  # its header is the whole's, without rounding
+    header = _header(sources[corner]).moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
     axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}))
     members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
@@ -193,9 +196,19 @@ def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...
                 f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
                 "a mosaic needs blocks cut from one array; give them as independent sources instead"
             )
-        placed = [int(n) for n in nearest[: source.ndim]]
-        origins.append((*placed, *(0,) * (source.ndim - len(placed))))
+        further = _origin_beyond_affine(source, sources[0])
+        origins.append((*(int(n) for n in nearest[: source.ndim]), *further))
     return origins
+
+
+def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
+    """Voxel origin along the axes after the third, 0 where the headers say nothing."""
+    places = itertools.zip_longest(source.header.corner, first.header.corner, fillvalue=0.0)
+    exact = [a - b for a, b in places][: max(0, source.ndim - 3)]
+    nearest = [round(place) for place in exact]
+    if any(abs(place - n) > ORIGIN_TOLERANCE_VOXELS for place, n in zip(exact, nearest, strict=True)):
+        raise UsageError(f"{source.url} lies between the steps of {first.url} along its fourth axis or further ones")
+    return nearest + [0] * (max(0, source.ndim - 3) - len(nearest))
 
 
 def _affine_of(source: ArraySource) -> Array:
@@ -211,7 +224,10 @@ def _require_exact_cover(shape: tuple[int, ...], boxes: Sequence[Hyperslab], sou
         touching = ((low[i] < high[i + 1 :]) & (low[i + 1 :] < high[i])).all(axis=1)
         if touching.any():
             other = i + 1 + int(np.argmax(touching))
-            raise UsageError(f"the blocks {sources[i].url} and {sources[other].url} overlap: each voxel must come once")
+            raise UsageError(
+                f"the blocks {sources[i].url} and {sources[other].url} overlap: each voxel must come once (where "
+                "headers do not say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
+            )
     missing = math.prod(shape) - sum(box.size for box in boxes)
     if missing:
         raise UsageError(

@@ -26,7 +26,7 @@ def convert(
         list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
     ],
     dest: Annotated[
-        Path, typer.Argument(help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), or a directory for several.")
+        str, typer.Argument(help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), or a directory for several.")
     ],
     block_shape: Annotated[
         str | None, Opt(help="Split every array into files of this shape, such as 64,64,64.")
@@ -112,11 +112,11 @@ def convert(
         _forget_earlier(pipeline)
     prepared = prepare(pipeline, options)
     if dry_run or not quiet:
-        show_plan(prepared, dest)
+        show_plan(prepared, Path(dest))
     if dry_run:
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet))
-    return show_result(result, dest, quiet)
+    return show_result(result, Path(dest), quiet)
 
 
 def _forget_earlier(pipeline: Pipeline) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from hyperslab.array import Array, ArrayInfo, ArraySource, Header, Omitted
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
+from hyperslab.formats.hdf5_attributes import CORNER
 from hyperslab.formats.hdf5_file import errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5_heap import check_attributes, readable
 from hyperslab.formats.hdf5_sink import assemble, encode, sink
@@ -200,7 +201,12 @@ def _header(dataset: Any) -> Header:
     affine = attributes.get("affine")
     placed = isinstance(affine, np.ndarray) and affine.shape in ((4, 4), (16,)) and affine.dtype.kind in "iuf"
     base = np.array(affine if placed else np.eye(4), dtype=np.float64).reshape(4, 4)  # netCDF's have one axis
-    return Header(base_affine=base, attributes=attributes)
+    return Header(base_affine=base, attributes=attributes, corner=_corner(attributes.get(CORNER)))
+
+
+def _corner(value: Any) -> tuple[float, ...]:
+    numbers = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "f"
+    return tuple(value.tolist()) if numbers and np.isfinite(value).all() else ()
 
 
 def _shown(value: Any) -> Any:

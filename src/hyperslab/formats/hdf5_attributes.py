@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import ArraySink, Omitted, Scaling
+from hyperslab.array import ArraySink, Header, Omitted, Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.packing import ATTRIBUTES, pack
 
 DATASET = "data"
 "Name of the dataset in files that are written, unless another is chosen."
 
-_OF_OTHERS = {"affine", "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
+CORNER = "corner"
+"Attribute of blocks: Header.corner, and the block's own origin along those axes."
+
+_OF_OTHERS = {"affine", CORNER, "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
 _OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 _NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
 _NETCDF_NAME_LENGTH = 256
@@ -44,10 +47,18 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
     kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
     unfilled = is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
     missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
-    said = {**kept, "affine": affine, **missing, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
+    place = {"affine": affine, **_corner(header, len(sink.shape))}
+    said = {**kept, **place, **missing, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
     if not is_netcdf(sink.path):
         return said
     return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
+
+
+def _corner(header: Header, ndim: int) -> dict[str, Any]:
+    corner = np.zeros(max(0, ndim - 3))
+    corner[: len(header.corner)] = header.corner[: len(corner)]
+    corner += header.origin[3:] if len(header.origin) == ndim else 0
+    return {CORNER: corner} if corner.any() else {}
 
 
 def _is_plain(name: str, value: Any) -> bool:
@@ -74,7 +85,7 @@ def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
         creation.set_obj_track_times(False)
         space = h5py.h5s.create_simple((extent,))
         scale = h5py.Dataset(h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation))
-        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable{extent:10d}")
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
         scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
         dataset.dims[number].attach_scale(scale)
     file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")

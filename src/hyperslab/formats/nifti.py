@@ -82,7 +82,9 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         codecs=(Codec("gzip"),) if compressed else (),
         scaling=scaling,
         unscalable=unscalable,
-        header=Header(base_affine=base_affine, native=raw[:offset], attributes=_attributes(header)),
+        header=Header(
+            base_affine=base_affine, native=raw[:offset], attributes=_attributes(header), corner=_corner(header)
+        ),
         nbytes_stored=identity.file_size if compressed else nbytes,
         file_size=identity.file_size,
         mtime_ns=identity.mtime_ns,
@@ -201,6 +203,13 @@ def _real_dtype(stored: np.dtype[Any], scaling: Scaling | None) -> np.dtype[Any]
         return np.result_type(stored, np.float64)
     wide = int_scinter_ftype(stored, np.float64(scaling.slope), np.float64(scaling.inter), np.float64)
     return np.result_type(stored, wide)
+
+
+def _corner(header: NiftiHeader) -> tuple[float, ...]:
+    """The time of the first volume, in volumes: where a block along the fourth axis begins."""
+    step, first = float(header["pixdim"][4]), float(header["toffset"])
+    known = int(header["dim"][0]) > 3 and step > 0 and math.isfinite(first / step)
+    return (first / step,) if known else ()
 
 
 def _attributes(header: NiftiHeader) -> dict[str, Any]:

@@ -99,8 +99,10 @@ def _place_samples(
         known = min(ndim, int(parent["dim"][0]))
         sizes[: known + 1] = parent["pixdim"][: known + 1]
         built["toffset"] = float(parent["toffset"]) + (origin[3] * sizes[4] if ndim > 3 else 0.0)
-    elif header.base_affine is not None:
-        sizes[1:4] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
+    else:
+        if header.base_affine is not None:
+            sizes[1:4] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
+        built["toffset"] = sum(header.corner[:1]) + origin[3] if ndim > 3 else 0.0
     sizes[1 : ndim + 1] *= np.abs(step[:ndim])
     built["pixdim"] = sizes
 

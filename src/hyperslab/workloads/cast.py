@@ -16,18 +16,35 @@ def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
     with an imaginary part for a real one.
     """
     wanted = np.dtype(dtype)
+    loses_half = block.dtype.kind == "c" and wanted.kind != "c"
     with np.errstate(all="ignore"):
-        made = block.astype(wanted) if wanted.kind == "c" or block.dtype.kind != "c" else block.real.astype(wanted)
-        same = made.astype(block.dtype) == block if wanted.kind in "biu" else np.isfinite(made) | ~np.isfinite(block)
-    if block.dtype.kind == "c" and wanted.kind != "c":
-        same &= block.imag == 0
-    if block.dtype.kind in "iu" and wanted.kind in "iu":
-        limits = np.iinfo(wanted)
-        same &= (block >= limits.min) & (block <= limits.max)
-    if not same.all():
-        first = np.unravel_index(int(np.argmin(same)), block.shape)
+        made = (block.real if loses_half else block).astype(wanted)
+        odd = _odd(block.real if loses_half else block, made)
+    if loses_half:
+        odd |= block.imag != 0
+    if odd.any():
+        first = np.unravel_index(int(np.argmax(odd)), block.shape)
         where = tuple(int(a + i) for a, i in zip(slab.start, first, strict=True))
         raise BlockError(
             f"--dtype {dtype}: the value {block[first]!s} at {where} has no equal there: choose another dtype"
         )
     return made
+
+
+def _odd(block: Array, made: Array) -> Array:
+    """Where values are not what they were.
+
+    What becomes of a float beyond the range of whole numbers is undefined (C standard, 6.3.1.4) and may be equal when
+    it is converted back, so that the range is looked at by itself; the number after its last is a power of 2, which
+    floats have.
+    """
+    if made.dtype.kind not in "biu":
+        return np.isinf(made) & np.isfinite(block)
+    odd: Array = made.astype(block.dtype) != block
+    if made.dtype.kind in "iu" and block.dtype.kind != "b":
+        limits = np.iinfo(made.dtype)
+        odd |= block < limits.min
+        odd |= block >= int(limits.max) + 1 if block.dtype.kind == "f" else block > limits.max
+    if block.dtype.kind == "f":
+        odd |= np.isinf(block)  # equal to a whole number that is infinite as a float16
+    return odd
