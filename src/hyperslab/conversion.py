@@ -6,8 +6,10 @@ by all tasks together. So it runs on every engine, resumes, verifies and reports
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,17 +21,23 @@ from hyperslab.array import DEFAULT_ENCODING, ArraySource, Encoding, Values
 from hyperslab.driver import Result, run
 from hyperslab.errors import UsageError
 from hyperslab.gathering import Named, gather
+from hyperslab.location import is_remote, local_path
 from hyperslab.outputs import SUFFIXES
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.prepared import Options
+from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
+from hyperslab.sinkio import remove
 from hyperslab.sources import Kind, SourceSet
+from hyperslab.upload import require_absent, upload
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
 "Stored chunks that are smaller are not asked for again where many files become one."
-_CONVERSION = frozenset(("format", "grid", "kind", "axis", "values", "dtype", "encoding", "overwrite"))
+_CONVERSION = frozenset(
+    ("format", "grid", "kind", "axis", "values", "dtype", "encoding", "overwrite", "storage_options")
+)
 _NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
 _IN_CHUNKS = ("h5", "nc", "zarr")
@@ -49,13 +57,15 @@ def conversion(
     dtype: str | None = None,
     encoding: Encoding = DEFAULT_ENCODING,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Pipeline:
     """The pipeline that writes the arrays of `source` to `dest`, a file if its name ends as one, else a directory.
 
     `grid` splits every array into the files of a directory. Several files become one (`kind`): 'mosaic' by their
     affines, which is taken if nothing is said, or 'concatenated' along `axis`; in a directory they stay as many
     ('independent'). `values` 'stored' keeps the stored numbers and what they mean; `dtype` asks for real values of
-    another type. Chunks and compression are those of the source where `encoding` leaves them out. Raises UsageError.
+    another type. Chunks and compression are those of the source where `encoding` leaves them out. `storage_options` are
+    what fsspec is given with URLs among the sources. Raises UsageError.
     """
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
@@ -68,7 +78,7 @@ def conversion(
             f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of that name, say "
             "--format"
         )
-    sources = gather(source, kind or _kind(bool(name), axis), axis or 0)
+    sources = gather(source, kind or _kind(bool(name), axis), axis or 0, None, storage_options)
     _require_elsewhere(sources, source, path)
     if name and len(sources.wholes) > 1:
         raise UsageError(
@@ -95,10 +105,40 @@ def convert(
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
     `settings` are arguments of `hyperslab.conversion.conversion` (format, grid, kind, axis, values, dtype, encoding,
-    overwrite), and fields of Options where that is left out. Raises what `hyperslab.run` raises.
+    overwrite, storage_options), and fields of Options where that is left out. What goes to a URL is made in the
+    directory for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload.upload` raise.
     """
     named = {name: settings.pop(name) for name in list(settings) if name in _CONVERSION}
-    return run(conversion(source, dest, **named), options, progress=progress, **settings)
+    allowed, stores = named.get("overwrite", False), named.get("storage_options")
+    place = staged(os.fspath(dest), stores, allowed)
+    result = run(conversion(source, place, **named), options, progress=progress, **settings)
+    publish(result, os.fspath(dest), stores, allowed)
+    return result
+
+
+def staged(dest: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> str:
+    """Where a destination is written: itself, or for a URL a path in the directory for temporary files.
+
+    Raises OutputBusy for a URL that is there already, unless it may be overwritten.
+    """
+    if not is_remote(dest):
+        return local_path(dest)
+    require_absent(dest, storage_options, overwrite)
+    url = redact(dest).rstrip("/")
+    folder = Path(tempfile.gettempdir()) / f"hyperslab-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder / url.rpartition("/")[2])
+
+
+def publish(result: Result, dest: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> None:
+    """Upload what was made for a URL, each file when all of it is there, and remove it here; the records stay."""
+    if not is_remote(dest) or not result.ok:
+        return
+    one = [str(path) for path in result.outputs] == [staged(dest, storage_options, True)]
+    for path in result.outputs:
+        upload(path, dest if one else f"{dest.rstrip('/')}/{path.name}", storage_options, overwrite)
+    for path in result.outputs:
+        remove(path)
 
 
 def _is_file_name(path: str) -> bool:
@@ -144,6 +184,8 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     """Raise UsageError where the result would replace, or lie among, what it is made from, links followed."""
     dest = Path(path).resolve()
     for source in sources.sources:
+        if is_remote(source.url):
+            continue
         origin = Path(source.url).resolve()
         if dest in (origin, *origin.parents) and dest.exists() and not _is_plain_directory(path):
             raise UsageError(f"{path}: is the source itself: give another name, and rename it when it is done")

@@ -74,6 +74,13 @@ def upload(
     return Uploaded(str(target), len(files), sum(path.stat().st_size for path in files))
 
 
+def require_absent(url: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> None:
+    """Raise OutputBusy for a destination that exists, unless it may be overwritten; UsageError for a wrong one."""
+    target = _destination(url, storage_options)
+    if not overwrite and _there(target):
+        raise OutputBusy(f"{target}: exists; choose another name, or say that it may be overwritten")
+
+
 def _destination(url: str, storage_options: Mapping[str, Any] | None) -> Remote:
     """The object or directory to make, in a store whose requests for writing insist by themselves: see `_put`."""
     target = Remote(url.rstrip("/"), storage_options)

@@ -10,11 +10,19 @@ import typer
 from hyperslab import driver, products
 from hyperslab.array import Encoding
 from hyperslab.cli.outcome import show_plan, show_result
-from hyperslab.cli.parse import parse_compression, parse_numbers, parse_rule, parse_size
-from hyperslab.conversion import conversion
+from hyperslab.cli.parse import (
+    OPTION_HELP,
+    parse_compression,
+    parse_numbers,
+    parse_rule,
+    parse_size,
+    parse_storage_options,
+)
+from hyperslab.conversion import conversion, publish, staged
 from hyperslab.errors import UsageError
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.prepared import Options, prepare
+from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
 from hyperslab.rundir import RunDirectory
 
@@ -26,7 +34,10 @@ def convert(
         list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
     ],
     dest: Annotated[
-        str, typer.Argument(help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), or a directory for several.")
+        str,
+        typer.Argument(
+            help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), a directory for several, or a URL (s3://...)."
+        ),
     ],
     block_shape: Annotated[
         str | None, Opt(help="Split every array into files of this shape, such as 64,64,64.")
@@ -60,6 +71,7 @@ def convert(
     ] = False,
     zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
     name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
+    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     memory: Annotated[
         str | None, Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available.")
     ] = None,
@@ -95,9 +107,11 @@ def convert(
         name,
         virtual,
     )
+    stores = parse_storage_options(storage_option)
+    place = staged(dest, stores, overwrite or resume or dry_run)
     pipeline = conversion(
-        source, dest, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself
-        axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite,  # type: ignore[arg-type]  # read refuses
+        source, place, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself
+        axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,  # type: ignore[arg-type]  # read refuses
     )  # fmt: skip
     options = Options(
         engine=engine,
@@ -112,11 +126,12 @@ def convert(
         _forget_earlier(pipeline)
     prepared = prepare(pipeline, options)
     if dry_run or not quiet:
-        show_plan(prepared, Path(dest))
+        show_plan(prepared, Path(place))
     if dry_run:
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet))
-    return show_result(result, Path(dest), quiet)
+    publish(result, dest, stores, overwrite)
+    return show_result(result, redact(dest), quiet)
 
 
 def _forget_earlier(pipeline: Pipeline) -> None:

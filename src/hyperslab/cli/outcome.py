@@ -44,7 +44,7 @@ def show_plan(prepared: Prepared, out: Path) -> int:
     return 0
 
 
-def show_result(result: Result, out: Path, quiet: bool) -> int:
+def show_result(result: Result, out: Path | str, quiet: bool) -> int:
     """What a run has done, and where its records are; exit status 0, or 1 when tasks failed."""
     if result.failures:
         _show_failures(result, quiet)
