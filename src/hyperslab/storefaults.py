@@ -35,7 +35,10 @@ _WORDS: dict[str, tuple[type[HyperslabError], str]] = {
     "changed": (SourceChanged, "{said}; when it is right again, run again with --resume"),
     "denied": (FormatError, f"access is denied ({{said}}); {_CREDENTIALS}"),
     "anonymous": (UsageError, f"there are no credentials ({{said}}); {_CREDENTIALS}"),
-    "elsewhere": (UsageError, "it lies in another region ({said}); give client_kwargs with region_name, or endpoint_url"),
+    "elsewhere": (
+        UsageError,
+        "it lies in another region ({said}); give client_kwargs with region_name, or endpoint_url",
+    ),
     "untrusted": (UsageError, "the certificate of the server is not trusted ({said}); check the URL or the endpoint"),
     "unreached": (Unavailable, "the server cannot be reached ({said}){after}; check host and endpoint_url"),
     "silent": (Unavailable, "no answer within {limit}{after}; check host and endpoint_url, or try again later"),
