@@ -55,6 +55,7 @@ def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, byt
     sought = Remote(url, options)
     store, kind = store_of(sought), scheme(url)
     ask = _ASK.get(kind, _ask_about)
+    nbytes = nbytes if kind in _ASK else 0
     answer = wait(sought, nbytes, insist(sought, nbytes, lambda: ask(store, sought, 0, nbytes)))
     found = Remote(url, options, answer.size or 0, answer.tag)
     if kind in _ASK and answer.first is None and found.size > 1:  # can the server give parts, too?

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 OPTION = "--storage-option"
@@ -32,7 +33,7 @@ _SIGNED = r"sig|key|auth|jwt|code"
 "Short names that mean a secret in the query of a URL."
 _PRIVATE = re.compile(
     rf"""(?ix) (://) [^/\s]+ (?=@)
-    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) [^\s&\#]+
+    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) (?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )
     | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+"""
 )
 _LEAST_LENGTH = 4
@@ -46,15 +47,7 @@ def redact(text: str) -> str:
 
 def redact_command(arguments: Sequence[str]) -> str:
     """A command as one line, without the values of storage options and without all that `redact` leaves out."""
-    shown: list[str] = []
-    for argument in arguments:
-        if shown and shown[-1] == OPTION:
-            shown.append(_without_value(argument))
-        elif argument.startswith(f"{OPTION}="):
-            shown.append(f"{OPTION}={_without_value(argument.removeprefix(f'{OPTION}='))}")
-        else:
-            shown.append(argument)
-    return redact(shlex.join(shown))
+    return shlex.join(_argument(before, argument) for before, argument in pairwise(["", *arguments]))
 
 
 def is_private(name: str) -> bool:
@@ -83,6 +76,18 @@ def _values(options: Any) -> Iterator[str]:
             yield from _values(value)
 
 
+def _argument(before: str, argument: str) -> str:
+    """What is shown of an argument, which may be the value of the one before it."""
+    if before == OPTION:
+        return _without_value(argument)
+    if argument.startswith(f"{OPTION}="):
+        return f"{OPTION}={_without_value(argument.removeprefix(f'{OPTION}='))}"
+    if re.fullmatch(f"(?i)--{_NAME}", before):
+        return "***"
+    named = re.match(f"(?i)-*{_NAME}=", argument)
+    return f"{named[0]}***" if named else redact(argument)
+
+
 def _without_value(option: str) -> str:
     name, equals, _ = option.partition("=")
-    return option if name in HARMLESS else f"{name if equals else ''}{equals}***"
+    return redact(option) if name in HARMLESS else f"{name if equals else ''}{equals}***"

@@ -67,7 +67,7 @@ def moto() -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def _s3(moto: int) -> Iterator[S3]:
+def lasting_s3(moto: int) -> Iterator[S3]:
     secrets = {"key": "AKIAEXAMPLE", "secret": "wJalrXUtnFEMI"}
     with serving(("127.0.0.1", moto)) as server:
         direct = fsspec.filesystem(
@@ -78,22 +78,22 @@ def _s3(moto: int) -> Iterator[S3]:
 
 
 @pytest.fixture
-def s3(_s3: S3) -> S3:
-    _s3.server.forget()
-    return _s3
+def s3(lasting_s3: S3) -> S3:
+    lasting_s3.server.forget()
+    return lasting_s3
 
 
 @pytest.fixture(scope="session")
-def _web() -> Iterator[Server]:
+def lasting_web() -> Iterator[Server]:
     with serving() as server:
         yield server
 
 
 @pytest.fixture
-def web(_web: Server) -> Server:
-    _web.forget()
-    _web.objects.clear()
-    return _web
+def web(lasting_web: Server) -> Server:
+    lasting_web.forget()
+    lasting_web.objects.clear()
+    return lasting_web
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A small web server for tests: objects with ranges, or a way to another server; it counts, and misbehaves when told to.
+"""A small web server: objects with ranges, or a way to another server; it counts, and misbehaves when told to.
 
 A fault is the name of one of `FAULTS`; `faults` are met by the requests that follow, one each, `always` by all.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import h5py
@@ -88,16 +89,16 @@ def test_several_requests_are_under_way_at_a_time(web: Server, monkeypatch: pyte
 @pytest.mark.parametrize("array", ["made.h5::contiguous", "made.h5::gzip", "made.h5::raw", "classic.nc::packed"])
 @given(data=st.data())
 @settings(max_examples=12)
-def test_as_much_is_fetched_as_was_planned(array: str, data: st.DataObject, folder: Path, _web: Server) -> None:
+def test_as_much_is_fetched_as_was_planned(array: str, data: st.DataObject, folder: Path, lasting_web: Server) -> None:
     file = array.partition("::")[0]
-    _web.objects[f"/planned/{file}"] = (folder / file).read_bytes()
-    source = formats.open_source(f"{_web.url}/planned/{array}")
+    lasting_web.objects[f"/planned/{file}"] = (folder / file).read_bytes()
+    source = formats.open_source(f"{lasting_web.url}/planned/{array}")
     slab = data.draw(slabs(source.shape))
-    _web.seen.clear()
+    lasting_web.seen.clear()
     with recording() as phases, traced_memory() as peak:
         blockio.read(source, slab)
     planned = blockio.read_nbytes(source, slab)
-    assert fetched(_web) == planned == sum(phase.nbytes for phase in phases)
+    assert fetched(lasting_web) == planned == sum(phase.nbytes for phase in phases)
     assert {phase.kind for phase in phases} == ({"read"} if slab.size else set())
     assert peak[0] <= blockio.read_peak(source, slab) + 2**16
 
@@ -118,8 +119,8 @@ def test_joining(steps: list[tuple[int, int]]) -> None:
     assert [found for held in joined for found in held] == ranges
     for held in joined:
         assert len(held) == 1 or sum(held[-1]) - held[0][0] <= LARGEST_NBYTES
-        assert all(later[0] - sum(before) <= GAP_NBYTES for before, later in zip(held, held[1:], strict=False))
-    for one, other in zip(joined, joined[1:], strict=False):
+        assert all(later[0] - sum(before) <= GAP_NBYTES for before, later in pairwise(held))
+    for one, other in pairwise(joined):
         fits = other[0][0] - sum(one[-1]) <= GAP_NBYTES and sum(other[0]) - one[0][0] <= LARGEST_NBYTES
         assert not fits, "these could have been one request"
     assert joined_nbytes(ranges) == sum(sum(held[-1]) - held[0][0] for held in joined)
@@ -134,10 +135,10 @@ def test_ranges_in_another_order_are_all_there(web: Server) -> None:
 
 @given(data=st.data())
 @settings(max_examples=40)
-def test_the_file_like_object_is_a_file(data: st.DataObject, _web: Server) -> None:
+def test_the_file_like_object_is_a_file(data: st.DataObject, lasting_web: Server) -> None:
     raw = np.random.default_rng(0).bytes(3 * BLOCK_NBYTES + 77)
-    _web.objects["/like"] = raw
-    file, plain = RemoteIO(describe(f"{_web.url}/like")), io.BytesIO(raw)
+    lasting_web.objects["/like"] = raw
+    file, plain = RemoteIO(describe(f"{lasting_web.url}/like")), io.BytesIO(raw)
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, len(raw) + 5) | st.sampled_from([0, BLOCK_NBYTES - 1, 2 * BLOCK_NBYTES]))
         assert file.seek(place) == plain.seek(place) == file.tell()

@@ -107,9 +107,9 @@ def _kept(array: str, folder: Path, server: Server) -> tuple[ArraySource, Array]
 
 @given(data=st.data())
 @settings(max_examples=60)
-def test_regions(data: st.DataObject, folder: Path, _web: Server) -> None:
+def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None:
     """Any region of any array, into memory of any layout."""
-    source, expected = _kept(data.draw(st.sampled_from(ARRAYS)), folder, _web)
+    source, expected = _kept(data.draw(st.sampled_from(ARRAYS)), folder, lasting_web)
     slab = data.draw(slabs(source.shape))
     block = blockio.read(source, slab, values="stored", threads=data.draw(st.integers(1, 3)))
     low, high = slab.bounds
