@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hyperslab.connectors.dask import to_dask
     from hyperslab.driver import Result, run
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "connectors.dask": ("to_dask",),
     "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
@@ -49,6 +51,7 @@ __all__ = [
     "run",
     "status",
     "synth",
+    "to_dask",
     "verify",
 ]
 

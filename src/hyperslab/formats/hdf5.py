@@ -48,13 +48,13 @@ _LARGEST_NDIM = 32
 
 def arrays(path: str) -> list[ArrayInfo]:
     """Every dataset that has elements, by its path in the file, but for netCDF's dimensions without values."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return [_info(dataset) for dataset in datasets(file) if dataset.shape is not None and not is_dimension(dataset)]
 
 
 def candidates(path: str) -> list[str]:
     """Names of the numeric datasets of one or more dimensions that are not dimension scales; of MINC2 its image."""
-    with _opened(path) as file:
+    with opened(path) as file:
         if minc.IMAGE2 in file:
             return [minc.IMAGE2]
         return [str(dataset.name) for dataset in datasets(file) if _is_numeric_array(dataset)]
@@ -63,7 +63,7 @@ def candidates(path: str) -> list[str]:
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name
     """Describe one dataset. Raises UsageError if it is not there, FormatError if it is corrupt or holds no numbers."""
     before = os.stat(path)
-    with _opened(path) as file, _errors(path, name):
+    with opened(path) as file, errors(path, name):
         dataset = _dataset(file, path, name)
         if (linked := str(Path(dataset.file.filename).absolute())) != path and not Path(linked).samefile(path):
             return open(linked, str(dataset.name))
@@ -107,7 +107,7 @@ def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
     low, high = slab.bounds
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
     turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
-    with _opened(source.url) as file, _errors(source.url, source.name):
+    with opened(source.url) as file, errors(source.url, source.name):
         dataset = file[source.name]
         require_filters(dataset)
         within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
@@ -153,7 +153,7 @@ def _packed(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[st
 
 
 @contextmanager
-def _errors(path: str, name: str) -> Iterator[None]:
+def errors(path: str, name: str) -> Iterator[None]:
     """Turn what h5py raises about a corrupt or unreadable object into a FormatError; what this code raises is a bug."""
     where = f"{path}::{name}" if name else path
     wrong = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
@@ -174,10 +174,10 @@ def _is_of_library(error: BaseException) -> bool:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def opened(path: str) -> Iterator[Any]:
     """A file for reading; what this process has written to it, and libhdf5 kept in memory, is in the file from now."""
     register_plugins()
-    with _errors(path, ""), _unlocked(path) as file:
+    with errors(path, ""), _unlocked(path) as file:
         flush(file.id)
         yield file
 
