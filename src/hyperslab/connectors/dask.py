@@ -160,14 +160,16 @@ def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
 
 def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], ...]:
     """Chunks of at most so many bytes, unless a stored one is larger, that end where stored chunks and files do."""
-    whole = stored.whole
-    number, box = whole.members[0]
-    block = list(_block(stored.sources[number], box.count, _itemsize(stored.dtype), limit_nbytes))
-    if len(whole.members) > 1 and tuple(block) == box.count:
-        block[whole.axis] *= max(1, limit_nbytes // max(1, math.prod(block) * _itemsize(stored.dtype)))
-    bounds = [box.bounds for _, box in whole.members]
-    edges = [sorted({end[axis] for ends in bounds for end in ends}) for axis in range(stored.ndim)]
-    return tuple(_extents(*axis) for axis in zip(edges, block, strict=True))
+    members, axis, itemsize = stored.whole.members, stored.whole.axis, max(1, stored.dtype.itemsize)
+    first, bounds = stored.sources[members[0].source], [box.bounds for _, box in members]
+    largest = tuple(max(extents) for extents in zip(*(box.count for _, box in members), strict=True))
+    block = list(_block(first, largest, itemsize, limit_nbytes))
+    if len(members) > 1 and tuple(block) == largest:  # small files: several to a chunk
+        unit = first.own_chunk_shape[axis] if first.own_chunk_shape else 1
+        fitting = limit_nbytes * block[axis] // max(1, math.prod(block) * itemsize)
+        block[axis] = max(block[axis], fitting // unit * unit)
+    edges = [sorted({end[a] for ends in bounds for end in ends}) for a in range(stored.ndim)]
+    return tuple(_extents(*along) for along in zip(edges, block, strict=True))
 
 
 def _block(source: ArraySource, shape: tuple[int, ...], itemsize: int, limit_nbytes: int) -> tuple[int, ...]:
@@ -195,7 +197,3 @@ def _extents(edges: Sequence[int], longest: int) -> tuple[int, ...]:
         reached = edge
     cuts += [reached] if reached > cuts[-1] else []
     return tuple(high - low for low, high in itertools.pairwise(cuts)) or (0,)
-
-
-def _itemsize(dtype: np.dtype[Any]) -> int:
-    return dtype.itemsize or 1

@@ -59,6 +59,11 @@ class HyperslabBackend(BackendEntrypoint):
     )
     url = "docs/xarray-and-dask.md"
     supports_groups = True
+    open_dataset_parameters = (
+        *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
+        *("use_cftime", "decode_timedelta", "group"),
+    )
+    "Said here for those who pass the class itself as engine=, which xarray then does not look at."
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether the first bytes of a file are those of a format that is read here.
@@ -177,8 +182,8 @@ class LazyArray(BackendArray):
         listing, variable = self.listing, self.variable
         assert listing is not None
         source = formats.module(listing.format).open(listing.path, variable.path)
-        state = (source.file_size, source.mtime_ns, source.shape)
-        if source.url == listing.path and state != (listing.file_size, listing.mtime_ns, variable.stored_shape):
+        is_linked, state = source.url != listing.path, (source.file_size, source.mtime_ns)
+        if source.shape != variable.stored_shape or not (is_linked or state == (listing.file_size, listing.mtime_ns)):
             raise SourceChanged(f"{listing.path}: was written to after it had been opened; open it again")
         return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
 

@@ -83,7 +83,7 @@ def read_groups(path: str, group: str = "", tree: bool = False, without: Collect
     kind = formats.detect(path)
     state = os.stat(path)
     if kind == "hdf5":
-        found = _hdf5(path, wanted, tree, without)
+        found, state = _hdf5(path, wanted, tree, without)
     elif wanted != "/":
         raise UsageError(f"{path}: holds no group '{group}': only HDF5 files have groups")
     else:
@@ -91,13 +91,14 @@ def read_groups(path: str, group: str = "", tree: bool = False, without: Collect
     return Listing(path, kind, found, state.st_size, state.st_mtime_ns)
 
 
-def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> Mapping[str, Group]:
+def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> tuple[dict[str, Group], os.stat_result]:
     """Of a MINC2 file the image, and the groups as they are where one is named."""
     from hyperslab.formats import hdf5_groups
 
-    if wanted == "/" and hdf5_groups.has_image(path):
-        return {"/": _image(path, "hdf5", minc.IMAGE2)}
-    return hdf5_groups.read(path, wanted, tree, without)
+    has_image, state = hdf5_groups.look(path)
+    if has_image and wanted == "/":
+        return {"/": _image(path, "hdf5", minc.IMAGE2)}, state
+    return hdf5_groups.read(path, wanted, tree, without), state
 
 
 def _image(path: str, kind: str, name: str) -> Group:

@@ -11,6 +11,7 @@ enough of it they are named phony_dim_0, phony_dim_1, ..., counted from the root
 from __future__ import annotations
 
 import itertools
+import os
 from collections import ChainMap, Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ from hyperslab.formats.packing import DEFAULT_FILL
 
 _FILTERS = {1: "zlib", 4: "szip", 307: "bzip2", 32001: "blosc", 32015: "zstd", 2: "shuffle", 3: "fletcher32"}
 "Filters that netCDF knows, by their numbers (The HDF Group's registry of filters), in netCDF4-python's words."
-_WITH_LEVEL = ("zlib", "bzip2", "zstd")
+_WITH_LEVEL = (1, 307, 32015)
+"Those whose first parameter is the level."
+_SZIP, _ENTROPY_CODING = 4, 4
+_BLOSC, _BLOSC_CODECS = 32001, ("blosc_lz", "blosc_lz4", "blosc_lz4hc", "blosc_snappy", "blosc_zlib", "blosc_zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +64,26 @@ class _Members:
     left_out: Mapping[str, str]
     dimensions: ChainMap[str, _Dimension]
     "Its own first, in the order in which h5netcdf finds them."
+    types: ChainMap[str, Any]
+    "Datatypes that have a name."
 
 
-def has_image(path: str) -> bool:
-    """Whether a file is a MINC2 volume."""
+def look(path: str) -> tuple[bool, os.stat_result]:
+    """Whether a file is a MINC2 volume, and its state once what this process has written to it is in it."""
     with opened(path) as file:
-        return minc.IMAGE2 in file
+        return minc.IMAGE2 in file, os.stat(path)
 
 
 def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
     """The group '/' or '/a/b', and for a `tree` all groups below it; none of the variables named in `without`."""
     numbers = itertools.count()
     with opened(path) as file, errors(path, wanted):
-        members = _members(path, file["/"], ChainMap(), numbers)
+        members = _members(path, file["/"], ChainMap(), ChainMap(), numbers)
         for name in filter(None, wanted.split("/")):
             if name not in members.groups:
                 held = ", ".join(members.groups) or "none"
                 raise UsageError(f"{path}: holds no group '{wanted}'; those in '{members.group.name}' are: {held}")
-            members = _members(path, members.groups[name], members.dimensions, numbers)
+            members = _members(path, members.groups[name], members.dimensions, members.types, numbers)
         if not tree:
             return {wanted: _group(members, without)}
         return dict(_tree(path, wanted, members, numbers, without, ()))
@@ -91,18 +97,23 @@ def _tree(
     line = (*above, members.group)
     for child, group in members.groups.items():
         if group not in line:
-            inside = _members(path, group, members.dimensions, numbers)
+            inside = _members(path, group, members.dimensions, members.types, numbers)
             yield from _tree(path, f"{name.rstrip('/')}/{child}", inside, numbers, without, line)
 
 
-def _members(path: str, group: Any, above: ChainMap[str, _Dimension], numbers: Iterator[int]) -> _Members:
-    """Look at everything in a group once; `above` are the dimensions that are known where it lies."""
+def _members(
+    path: str, group: Any, above: ChainMap[str, _Dimension], types: ChainMap[str, Any], numbers: Iterator[int]
+) -> _Members:
+    """Look at everything in a group once; `above` are the dimensions, and `types` the types, known where it lies."""
     import h5py
 
     items: dict[str, Any] = {}
     found: dict[str, _Found] = {}
     left_out: dict[str, str] = {}
     for name in group:
+        if isinstance(name, bytes):
+            left_out[name.decode("utf-8", "backslashreplace")] = "its name is not UTF-8"
+            continue
         try:
             with errors(path, name):
                 items[name] = group[name]
@@ -118,7 +129,9 @@ def _members(path: str, group: Any, above: ChainMap[str, _Dimension], numbers: I
         except FormatError as error:
             left_out[name] = str(error)
     groups = {name: item for name, item in items.items() if isinstance(item, h5py.Group)}
-    return _Members(group, found, groups, left_out, above.new_child(_dimensions(found, numbers)))
+    kinds = {name: item.id for name, item in items.items() if isinstance(item, h5py.Datatype)}
+    known_here = above.new_child(_dimensions(found, numbers))
+    return _Members(group, found, groups, left_out, known_here, types.new_child(kinds))
 
 
 def _look(dataset: Any, known: dict[Any, str]) -> _Found:
@@ -152,7 +165,7 @@ def _dimension(scale: Any) -> _Dimension:
 def _group(members: _Members, without: Collection[str]) -> Group:
     own = members.dimensions.maps[0]
     variables = [
-        _variable(name.removeprefix(NOT_COORDINATE), one, members.dimensions)
+        _variable(name.removeprefix(NOT_COORDINATE), one, members)
         for name, one in members.found.items()
         if not is_dimension(one.dataset) and name.removeprefix(NOT_COORDINATE) not in without
     ]
@@ -161,9 +174,10 @@ def _group(members: _Members, without: Collection[str]) -> Group:
     return Group(tuple(variables), attributes(members.group), unlimited, left_out)
 
 
-def _variable(name: str, one: _Found, known: ChainMap[str, _Dimension]) -> Variable:
+def _variable(name: str, one: _Found, members: _Members) -> Variable:
     import h5py
 
+    known = members.dimensions
     dims = _named(one, known)
     grown = ((known[dim].extent if dim in known and known[dim].is_unlimited else 0) for dim in dims)
     shape = tuple(max(pair) for pair in zip(one.shape, grown, strict=True))
@@ -171,7 +185,7 @@ def _variable(name: str, one: _Found, known: ChainMap[str, _Dimension]) -> Varia
     is_text = text is not None and text.length is None
     native = one.dtype.newbyteorder("=")
     said = attributes(one.dataset)
-    encoding = {"dtype": str if is_text else _kept_dtype(one), **_encoding(one, dims)}
+    encoding = {"dtype": str if is_text else _kept_dtype(one, members.types), **_encoding(one, dims)}
     if "least_significant_digit" in said:
         encoding["least_significant_digit"] = said.pop("least_significant_digit")
     fill = _fill(one.dataset, native) if shape != one.shape else 0
@@ -188,16 +202,16 @@ def _named(one: _Found, known: ChainMap[str, _Dimension]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _kept_dtype(one: _Found) -> np.dtype[Any]:
+def _kept_dtype(one: _Found, types: Mapping[str, Any]) -> np.dtype[Any]:
     """The stored dtype; that of an enumeration with a name has the names of its values beside it, as in xarray."""
     import h5py
-    from h5py import h5i
 
-    kind, names = one.dataset.id.get_type(), h5py.check_enum_dtype(one.dataset.dtype)
-    if names is None or not kind.committed():
+    names = h5py.check_enum_dtype(one.dataset.dtype)
+    if names is None:
         return one.dtype
-    own = h5i.get_name(kind).decode("utf-8", "replace").rsplit("/", 1)[-1]
-    return np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": own})
+    own = one.dataset.id.get_type()
+    called = next((name for name, kind in types.items() if kind.equal(own)), None)
+    return one.dtype if called is None else np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": called})
 
 
 def _encoding(one: _Found, dims: tuple[str, ...]) -> dict[str, Any]:
@@ -205,9 +219,14 @@ def _encoding(one: _Found, dims: tuple[str, ...]) -> dict[str, Any]:
     creation = one.dataset.id.get_create_plist()
     filters = [creation.get_filter(number) for number in range(creation.get_nfilters())]
     codes = {code: options for code, _, options, _ in filters}
-    levels = [codes[code][0] for code, word in _FILTERS.items() if word in _WITH_LEVEL and codes.get(code)]
     encoding: dict[str, Any] = {word: code in codes for code, word in _FILTERS.items()}
-    encoding["complevel"] = levels[0] if levels else 0
+    encoding["complevel"] = next((codes[code][0] for code in _WITH_LEVEL if codes.get(code)), 0)
+    match codes.get(_SZIP):
+        case mask, pixels, *_:
+            encoding["szip"] = {"coding": "ec" if mask & _ENTROPY_CODING else "nn", "pixels_per_block": pixels}
+    match codes.get(_BLOSC):
+        case _, _, _, _, level, shuffle, codec, *_ if codec < len(_BLOSC_CODECS):
+            encoding |= {"complevel": level, "blosc": {"compressor": _BLOSC_CODECS[codec], "shuffle": shuffle}}
     if not one.dataset.chunks:
         return {**encoding, "contiguous": True, "chunksizes": None}
     chunks = (*one.dataset.chunks, *one.shape[one.dataset.ndim :])

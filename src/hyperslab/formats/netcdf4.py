@@ -185,9 +185,13 @@ def attributes(item: Any) -> dict[str, Any]:
     """
     from h5py import h5a
 
-    names = [name for name in item.attrs if name not in _OF_THE_FILE]
-    kinds = {name: h5a.open(item.id, name.encode()).get_type() for name in names}
-    return {name: _value(item.attrs[name], kind, name) for name, kind in kinds.items() if not _refers(kind)}
+    names = [_encoded(name) for name in item.attrs if name not in _OF_THE_FILE]
+    kinds = {name: h5a.open(item.id, name).get_type() for name in names}
+    return {
+        (word := name.decode("utf-8", "backslashreplace")): _value(item.attrs[name], kind, word)
+        for name, kind in kinds.items()
+        if not _refers(kind)
+    }
 
 
 def _refers(kind: Any) -> bool:
@@ -218,7 +222,7 @@ def _value(value: Any, kind: Any, name: str) -> Any:
 
 def _words(value: Any, kind: Any, name: str) -> Any:
     """Text; that of many characters one by one is one piece."""
-    pieces = [piece if isinstance(piece, bytes) else _encoded(piece) for piece in np.ravel(np.asarray(value, object))]
+    pieces = [_encoded(piece) for piece in np.ravel(np.asarray(value, object))]
     if kind.is_variable_str() or kind.get_size() > 1:
         words = [piece.decode("utf-8", "replace").replace("\0", "") for piece in pieces]
         return words[0] if len(words) == 1 else words
@@ -227,5 +231,5 @@ def _words(value: Any, kind: Any, name: str) -> Any:
 
 
 def _encoded(text: Any) -> bytes:
-    """What h5py has made text of."""
-    return str(text).encode("utf-8", "surrogateescape")
+    """What h5py has made text of; it leaves some as it is."""
+    return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
