@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hyperslab.array import Encoding
+    from hyperslab.connectors.dask import to_dask
     from hyperslab.conversion import convert
     from hyperslab.difference import diff
     from hyperslab.driver import Result, run
@@ -26,6 +27,7 @@ _PLACES = {
     "array": ("Encoding",),
     "conversion": ("convert",),
     "difference": ("diff",),
+    "connectors.dask": ("to_dask",),
     "driver": ("Result", "run"),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
@@ -58,6 +60,7 @@ __all__ = [
     "run",
     "status",
     "synth",
+    "to_dask",
     "verify",
 ]
 

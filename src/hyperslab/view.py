@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,17 @@ class ArrayView:
 
     __slots__ = ("_reader", "_threads", "source", "values")
 
-    def __init__(self, source: ArraySource, values: Values = "real") -> None:
+    def __init__(
+        self, source: ArraySource, values: Values = "real", threads: Callable[[], int] = native.all_threads
+    ) -> None:
+        """`threads` is asked before each read how many threads it decodes with."""
         self.source = source
         self.values: Values = values
         self._reader = Reader(source)
-        self._threads = native.all_threads()
+        self._threads = threads
 
-    def __reduce__(self) -> tuple[type[ArrayView], tuple[ArraySource, Values]]:
-        return ArrayView, (self.source, self.values)
+    def __reduce__(self) -> tuple[type[ArrayView], tuple[ArraySource, Values, Callable[[], int]]]:
+        return ArrayView, (self.source, self.values, self._threads)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,7 +123,7 @@ class ArrayView:
         """Read a region; the first of a large gzip file has the whole file checked and indexed, in memory."""
         if slab.size and gzipindex.can_be_indexed(self.source):
             self._index()
-        return blockio.read(self.source, slab, out, self.values, self._threads, self._reader)
+        return blockio.read(self.source, slab, out, self.values, self._threads(), self._reader)
 
     def _index(self) -> None:
         with _INDEXING:

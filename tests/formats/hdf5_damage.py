@@ -23,6 +23,7 @@ import numpy as np
 
 from hyperslab import blockio, formats
 from hyperslab.array import Array
+from hyperslab.formats.groups import read_groups
 from hyperslab.formats.hdf5_storage import register_plugins
 from hyperslab.slab import Hyperslab
 from tests.formats.files import ROOT
@@ -104,6 +105,7 @@ def stages(path: str, sound: str) -> Iterator[tuple[str, Any]]:
     """
     found: list[Any] = []
     yield "list", lambda: found.extend(formats.arrays(path))
+    yield "list groups", lambda: bool(read_groups(path, tree=True))
     for info in found[:ARRAYS]:
         yield from _of_array(path, info.name, sound)
 

@@ -11,16 +11,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab import blockio, chunkio, formats, native
+from hyperslab import blockio, chunkio, formats, gzipindex, native
 from hyperslab.array import ArraySource, ChunkTable
 from hyperslab.errors import FormatError
+from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab
 from hyperslab.span import recording
 from hyperslab.testing.formats import assert_same
@@ -53,6 +56,35 @@ def test_any_number_of_threads_gives_the_same(source: ArraySource, threads: int)
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
     assert_same(blockio.read(source, FULL, threads=threads), VALUES)
     assert_same(blockio.read(source, slab, threads=threads), VALUES[slab.slices()])
+
+
+def unaligned(column: Any) -> Any:
+    """As an array can come over a network: its first element at an odd place of the memory."""
+    raw = np.empty(column.nbytes + 9, np.uint8)
+    first = 1 if raw.ctypes.data % 2 == 0 else 2
+    moved = raw[first : first + column.nbytes].view(column.dtype).reshape(column.shape)
+    moved[...] = column
+    assert not moved.flags.aligned
+    return moved
+
+
+def test_a_table_may_come_unaligned(source: ArraySource) -> None:
+    table = source.chunks
+    assert table is not None
+    columns = (unaligned(column) for column in (table.start, table.offset, table.nbytes, table.mask))
+    moved = replace(source, chunks=ChunkTable(table.chunk_shape, *columns))
+    assert_same(blockio.read(moved, FULL), VALUES)
+    assert_same(blockio.read(moved, FULL, reader=Reader(moved)), VALUES)
+
+
+def test_an_index_of_a_gzip_file_may_come_unaligned(tmp_path: Path) -> None:
+    path, values = tmp_path / "a.nii.gz", np.tile(VALUES.astype(np.int16), (4, 4, 8))
+    nib.save(nib.Nifti1Image(values, np.eye(4)), path)  # type: ignore[no-untyped-call]
+    source = gzipindex.index(formats.open_source(str(path)))
+    assert source.gzip is not None
+    assert len(source.gzip) > 2
+    moved = replace(source, gzip=replace(source.gzip, points=unaligned(source.gzip.points)))
+    assert_same(blockio.read(moved, Hyperslab.full(values.shape)), values)
 
 
 def test_a_task_is_one_open_one_fstat_and_a_read_per_chunk(source: ArraySource, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ The second handle follows no links, which would lead it to the same file whateve
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
@@ -37,9 +38,12 @@ def check_attributes(items: Iterable[Any], path: str) -> None:
 
     Raises what h5py does for one that cannot be read: a wrong length takes time and memory, once is enough.
     """
-    for item in items:
-        if names := _in_heap(item):
-            with _watched(item, path) as found:
+    waiting = [(item, names) for item in items if (names := _in_heap(item))]
+    for _, together in itertools.groupby(waiting, lambda pair: pair[0].file.id.name):
+        pairs = list(together)
+        with _second_handle(pairs[0][0], path) as by_it:
+            for item, names in pairs:
+                found = by_it(item)
                 for name in names:
                     found.attrs[name]
 
@@ -104,27 +108,40 @@ def _where(item: Any) -> str:
 
 @contextlib.contextmanager
 def _watched(item: Any, path: str) -> Iterator[Any]:
-    """An h5py object by a handle through which libhdf5 reads no collection that is wrong; FormatError if it wanted to.
+    """An h5py object by a handle through which libhdf5 reads no wrong collection; FormatError if it wanted to."""
+    with _second_handle(item, path) as by_it:
+        yield by_it(item)
 
-    A file that this process has open for writing is in libhdf5's own memory: its object is given back as it is.
+
+@contextlib.contextmanager
+def _second_handle(first: Any, path: str) -> Iterator[Callable[[Any], Any]]:
+    """What gives h5py objects of one file, `first` and others, by such a handle.
+
+    A file that this process has open for writing is in libhdf5's own memory: its objects are given back as they are.
     """
     import h5py
     from h5py import h5i, h5r
 
-    own = h5i.get_file_id(item.id)
+    own = h5i.get_file_id(first.id)
     if is_written_here(own):
-        yield item
+        yield lambda item: item
         return
     length = own.get_create_plist().get_sizes()[1]
+    last = first
+
+    def again(item: Any) -> Any:
+        nonlocal last
+        last = item
+        return type(item)(h5r.dereference(h5r.create(item.id, b".", h5r.OBJECT), other.id))
+
     with open_binary(path if isinstance(path, Remote) else os.fsdecode(own.name)) as file:
         watched = _Watched(file, length)
         try:
             with h5py.File(watched, "r") as other:
-                reference = h5r.create(item.id, b".", h5r.OBJECT)
-                yield type(item)(h5r.dereference(reference, other.id))
+                yield again
         finally:
             if watched.wrong:
-                raise FormatError(f"{_where(item)}: {watched.wrong}; copy it again") from None
+                raise FormatError(f"{_where(last)}: {watched.wrong}; copy it again") from None
 
 
 class _Watched:

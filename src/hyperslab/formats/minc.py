@@ -127,7 +127,7 @@ def of_hdf5(dataset: Any) -> Image:
 def of_classic(variables: Mapping[str, Variable], read: Callable[[Variable], Array]) -> Image | None:
     """The image of a MINC1 file, or None if the file is not MINC; `read` gives all values of a small variable."""
     image = variables.get(IMAGE1)
-    if image is None or not _is_minc1(image, variables):
+    if image is None or not is_minc1(image, variables):
         return None
     found = {name: variables[name].attributes for name in image.dims if name in variables}
     stored, odd = _signed(image)
@@ -138,7 +138,8 @@ def of_classic(variables: Mapping[str, Variable], read: Callable[[Variable], Arr
     return Image(image.dims, image.shape, stored, image.attributes, found, low, high, odd)
 
 
-def _is_minc1(image: Variable, variables: Mapping[str, Variable]) -> bool:
+def is_minc1(image: Variable, variables: Mapping[str, Variable]) -> bool:
+    """Whether a variable named 'image' is that of a MINC1 file with these variables."""
     said = str(image.attributes.get("varid", ""))
     return said.startswith("MINC standard variable") or "image-max" in variables or "rootvariable" in variables
 

@@ -16,6 +16,13 @@ import numpy as np
 NOT_COORDINATE = "_nc4_non_coord_"
 "How the name of a variable begins that has the name of a dimension and is not its coordinate."
 _MARKS = (b"_Netcdf4Dimid", b"_Netcdf4Coordinates")
+_OF_THE_FILE = frozenset(
+    {
+        "CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST", "_NCProperties", "_Netcdf4Coordinates", "_Netcdf4Dimid",
+        "_nc3_strict",
+    }
+)  # fmt: skip
+"Attributes by which netCDF-4 and HDF5 keep dimensions and the like; they say nothing of the values."
 _DIMENSION_ONLY = b"This is a netCDF dimension but not a netCDF variable"
 _NEIGHBOURS = 100
 
@@ -72,8 +79,17 @@ def _text(dataset: Any, name: bytes) -> bytes:
 
 def dimension_names(dataset: Any) -> tuple[str, ...]:
     """Names of the dimensions: their label, or their scale's name, or their number."""
-    labels, scales = _labels(dataset), _scales(dataset)
-    names = tuple(labels[axis] or _name_of(dataset, scales[axis]) or f"dim_{axis}" for axis in range(dataset.ndim))
+    labels, names = [""] * dataset.ndim if is_scale(dataset) else _labels(dataset), scale_names(dataset)
+    return tuple(labels[axis] or names[axis] or f"dim_{axis}" for axis in range(dataset.ndim))
+
+
+def scale_names(dataset: Any, known: dict[Any, str] | None = None) -> tuple[str, ...]:
+    """Names of the dimensions' scales; '' where a dimension has none.
+
+    `known` keeps names from one dataset of a file to the next: HDF5 searches a file for the name of a reference.
+    """
+    known = {} if known is None else known
+    names = tuple(_name_of(dataset, scales, known) for scales in _scales(dataset))
     if not is_scale(dataset) or not names:
         return names
     # A coordinate has no scales: its first dimension bears its own name, others are known by netCDF's numbers.
@@ -94,6 +110,17 @@ def _dim_of_number(dataset: Any, axis: int) -> str:
             break
         group = group.parent
     return ""
+
+
+def grown_extent(scale: Any) -> int:
+    """The extent of an unlimited dimension: that of its scale or, if it is longer, of a dataset that has the scale."""
+    from h5py import h5a, h5t
+
+    extent, name = int(scale.shape[0]), b"REFERENCE_LIST"
+    if not h5a.exists(scale.id, name) or h5a.open(scale.id, name).get_type().get_class() != h5t.COMPOUND:
+        return extent
+    users = [(scale.file[user[0]], int(user[1])) for user in np.ravel(scale.attrs["REFERENCE_LIST"]) if user[0]]
+    return max([extent, *(int(user.shape[axis]) for user, axis in users if 0 <= axis < len(user.shape or ()))])
 
 
 def _whole_numbers(dataset: Any, name: bytes) -> tuple[int, ...]:
@@ -137,6 +164,72 @@ def _is_for_every_dimension(dataset: Any, name: bytes, kind: int) -> bool:
     return bool(found.get_class() == kind and refers and attribute.shape == (dataset.ndim,))
 
 
-def _name_of(dataset: Any, scales: list[Any]) -> str:
-    """Name of the first of the scales; '' where there is none or it has none."""
-    return str(dataset.file[scales[0]].name or "").rsplit("/", 1)[-1] if scales else ""
+def _name_of(dataset: Any, scales: list[Any], known: dict[Any, str]) -> str:
+    """Name of the last of the scales, as NetCDF-C has it; '' where there is none or it has none."""
+    from h5py import h5g
+
+    if not scales:
+        return ""
+    scale = dataset.file[scales[-1]]
+    about = h5g.get_objinfo(scale.id)
+    place = (tuple(about.fileno), tuple(about.objno))
+    if place not in known:
+        known[place] = str(scale.name or "").rsplit("/", 1)[-1]
+    return known[place]
+
+
+def attributes(item: Any) -> dict[str, Any]:
+    """The attributes of an h5py dataset or group as netCDF4-python gives them, but for references.
+
+    One element is a scalar, several pieces of text are a list, numbers are in native byte order.
+    """
+    from h5py import h5a
+
+    names = [_encoded(name) for name in item.attrs if name not in _OF_THE_FILE]
+    kinds = {name: h5a.open(item.id, name).get_type() for name in names}
+    return {
+        (word := name.decode("utf-8", "backslashreplace")): _value(item.attrs[name], kind, word)
+        for name, kind in kinds.items()
+        if not _refers(kind)
+    }
+
+
+def _refers(kind: Any) -> bool:
+    from h5py import h5t
+
+    while kind.get_class() in (h5t.ARRAY, h5t.VLEN):
+        kind = kind.get_super()
+    if kind.get_class() == h5t.COMPOUND:
+        return any(_refers(kind.get_member_type(number)) for number in range(kind.get_nmembers()))
+    return bool(kind.get_class() == h5t.REFERENCE)
+
+
+def _value(value: Any, kind: Any, name: str) -> Any:
+    """An attribute as h5py reads it, of an h5py datatype, as netCDF4-python reads it."""
+    import h5py
+    from h5py import h5t
+
+    if isinstance(value, h5py.Empty):
+        return "" if kind.get_class() == h5t.STRING else np.array([], value.dtype)
+    if kind.get_class() == h5t.STRING:
+        return _words(value, kind, name)
+    numbers = np.array(value)
+    numbers.flags.writeable = False  # a compound scalar can only then be hashed, which xarray does with fill values
+    if numbers.dtype.kind in "iufc":
+        numbers = numbers.astype(numbers.dtype.newbyteorder("="))
+    return numbers.reshape(-1)[0] if numbers.size == 1 else numbers
+
+
+def _words(value: Any, kind: Any, name: str) -> Any:
+    """Text; that of many characters one by one is one piece."""
+    pieces = [_encoded(piece) for piece in np.ravel(np.asarray(value, object))]
+    if kind.is_variable_str() or kind.get_size() > 1:
+        words = [piece.decode("utf-8", "replace").replace("\0", "") for piece in pieces]
+        return words[0] if len(words) == 1 else words
+    characters = b"".join(piece or b"\0" for piece in pieces)
+    return characters if name == "_FillValue" else characters.decode("utf-8", "replace").replace("\0", "")
+
+
+def _encoded(text: Any) -> bytes:
+    """What h5py has made text of; it leaves some as it is."""
+    return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")

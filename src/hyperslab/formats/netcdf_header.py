@@ -65,6 +65,8 @@ class ClassicHeader:
     raw: bytes
     "The header itself."
     file_size: int
+    record_dimension: str = ""
+    "Name of the dimension that may grow; '' where there is none."
 
     def missing_nbytes(self, variable: Variable) -> int:
         """Bytes that the file lacks to hold all values of a variable."""
@@ -74,17 +76,21 @@ class ClassicHeader:
         return max(0, variable.begin + records * self.record_nbytes + variable.row_nbytes - self.file_size)
 
 
-def read_header(path: str) -> ClassicHeader:
-    """Parse the header of a file. Raises FormatError that says at which byte it goes wrong."""
+def read_header(path: str, longest_nbytes: int = _SHOWN_NBYTES) -> ClassicHeader:
+    """Parse the header of a file. Raises FormatError that says at which byte it goes wrong.
+
+    Of an attribute of more numbers than so many bytes hold only their count is kept, in words.
+    """
     with open_binary(path) as file:
-        return _Parser(path, file).header()
+        return _Parser(path, file, longest_nbytes).header()
 
 
 class _Parser:
     """A position in the header, and what has been read of it."""
 
-    def __init__(self, path: str, file: BinaryIO) -> None:
+    def __init__(self, path: str, file: BinaryIO, longest_nbytes: int) -> None:
         self.path, self.file, self.size = path, file, file.seek(0, os.SEEK_END)
+        self.longest_nbytes = longest_nbytes
         file.seek(0)
         self.raw, self.position, self.listed = bytearray(), 0, 0
         self.wide = 4
@@ -109,7 +115,8 @@ class _Parser:
         if len(variables) < len(found):
             raise self.wrong("two of its variables have the same name")
         self.check_places(found)
-        return ClassicHeader(version, variables, attributes, stride, bytes(self.raw[: self.position]), self.size)
+        raw, growing = bytes(self.raw[: self.position]), next((name for name, length in dims if length == 0), "")
+        return ClassicHeader(version, variables, attributes, stride, raw, self.size, growing)
 
     def dimension(self) -> tuple[str, int]:
         return self.name(), self.count()
@@ -142,7 +149,7 @@ class _Parser:
         data = self.take(nbytes + -nbytes % 4)[:nbytes]
         if dtype.kind == "S":
             return name, data.rstrip(b"\0").decode("utf-8", "replace")
-        if nbytes > _SHOWN_NBYTES:
+        if nbytes > self.longest_nbytes:
             return name, f"{count} numbers"
         numbers = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
         return name, numbers[0] if count == 1 else numbers

@@ -1,0 +1,199 @@
+"""Dask arrays whose tasks read byte ranges: no library's lock, no metadata, one open file per worker process.
+
+- a task carries a region; what says where the bytes are is one key of the graph, whatever the number of tasks
+  (`tests/connectors/test_dask.py`)
+- slicing the array makes its tasks read less, since Dask joins slices with the reads before them
+- a file that was written to after `to_dask` is SourceChanged where it is read
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyperslab import gzipindex
+from hyperslab.array import Array, ArraySource, Values
+from hyperslab.connectors.views import shared
+from hyperslab.errors import FormatError, MissingExtra, UsageError
+from hyperslab.gathering import Named, gather
+from hyperslab.partition import Layout, Rule, cut
+from hyperslab.slab import Hyperslab, from_index
+from hyperslab.sources import SourceSet, Whole
+from hyperslab.view import ArrayView
+
+if TYPE_CHECKING:
+    import dask.array
+
+    Chunks = str | int | tuple[Any, ...] | dict[int, Any]
+
+
+def to_dask(
+    source: Named | ArrayView | Sequence[Named] | SourceSet,
+    chunks: Chunks = "auto",
+    values: Values | None = None,
+    axis: int | None = None,
+) -> dask.array.Array:
+    """Make a Dask array of an array in a file, or of several one after the other along `axis`.
+
+    `source` is PATH, PATH::DATASET, what `hyperslab.open` or `hyperslab.gather` returned, or several paths. `chunks` is
+    what Dask's arrays take; "auto", or a size as "64MiB", is whole stored chunks up to Dask's `array.chunk-size`, or
+    that size, and long runs of storage where an array is stored in one piece. `values` is 'real' (the default, unless a
+    view says else) or 'stored', as in `hyperslab.open`.
+
+    Nothing but metadata is read now, save for a .nii.gz of more than 4 MiB, which is inflated once and indexed. Raises
+    FormatError for a file that cannot be read, UsageError for arrays that do not fit together or chunks that Dask does
+    not take, MissingExtra without Dask.
+    """
+    try:
+        import dask.array as da
+        from dask.base import tokenize
+    except ImportError as error:
+        raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
+    if isinstance(source, ArrayView):
+        values, source = values or source.values, source.source
+    stored = _stored(source, values or "real", axis)
+    cuts = _normal(chunks, stored)
+    states = [(s.url, s.name, s.version, s.file_size, s.mtime_ns) for s in stored.sources]
+    name = "hyperslab-" + tokenize(states, stored.shape, [box for _, box in stored.whole.members], stored.values, cuts)
+    # The array is a key of its own (inline_array=False), so that a task names it instead of bringing it along; and may
+    # be given lists (fancy=True), without which Dask 2026.8 does not join slices with reads.
+    return da.from_array(stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """What Dask's tasks index: one array, or several that make one."""
+
+    sources: tuple[ArraySource, ...]
+    whole: Whole
+    values: Values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.whole.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.sources[0].dtype(self.values)
+
+    def __getitem__(self, index: Any) -> Array:
+        """A block by integers and slices, and by lists, each along its own axis."""
+        parts = index if isinstance(index, tuple) else (index,)
+        lists = {axis: part for axis, part in enumerate(parts) if isinstance(part, list | np.ndarray)}
+        if lists:
+            return self._listed(parts, lists)
+        slab, dropped = from_index(parts, self.shape)
+        block: Array = self._read(slab)[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
+        return block
+
+    def _listed(self, parts: tuple[Any, ...], lists: dict[int, Any]) -> Array:
+        """Through the smallest region with all that is listed, integers last, so that no axis changes its place."""
+        full = (*parts, *(slice(None),) * (self.ndim - len(parts)))
+        kept = [axis for axis, part in enumerate(full) if axis in lists or isinstance(part, slice)]
+        block = self[tuple(slice(None) if axis in lists else part for axis, part in enumerate(full))]
+        for axis, part in lists.items():
+            block = block[(slice(None),) * kept.index(axis) + (np.asarray(part),)]
+        return block
+
+    def _read(self, slab: Hyperslab) -> Array:
+        pieces = tuple(self.whole.pieces(slab))
+        if len(pieces) == 1:
+            return self._view(pieces[0].source).read(pieces[0].slab)  # type: ignore[no-any-return]
+        axes = self.sources[0].axes
+        block = np.empty([slab.count[axis] for axis in axes], self.dtype).transpose(np.argsort(axes))
+        for piece in pieces:
+            self._view(piece.source).read(piece.slab, out=block[piece.place.slices()])
+        return block
+
+    def _view(self, number: int) -> ArrayView:
+        return shared(self.sources[number], self.values)
+
+
+def _stored(source: Named | Sequence[Named] | SourceSet, values: Values, axis: int | None) -> StoredArray:
+    """The one array that is named, with an index of every gzip file that can be entered in the middle."""
+    found = gather(source) if axis is None else gather(source, "concatenated", axis)
+    if len(found.wholes) > 1:
+        raise UsageError(
+            f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other, "
+            "or place them with hyperslab.gather(..., 'mosaic')"
+        )
+    for part in found.sources:
+        if part.broken:
+            raise FormatError(part.broken)
+    first = found.sources[0]
+    odd = next((part for part in found.sources if part.dtype(values) != first.dtype(values)), None)
+    if odd is not None:
+        raise UsageError(
+            f"to_dask: {odd.url} holds {odd.dtype(values)}, {first.url} {first.dtype(values)}: convert one of them"
+        )
+    sources = (gzipindex.index(part) if gzipindex.can_be_indexed(part) else part for part in found.sources)
+    return StoredArray(tuple(sources), found.wholes[0], values)
+
+
+def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
+    """What the user says of chunks, as their extents along every axis."""
+    from dask import config
+    from dask.array.core import normalize_chunks
+    from dask.utils import parse_bytes
+
+    try:
+        if isinstance(chunks, str):
+            limit = parse_bytes(config.get("array.chunk-size") if chunks == "auto" else chunks)
+            return _aligned(stored, limit)
+        before = stored.sources[0].own_chunk_shape or None
+        extents: tuple[tuple[int, ...], ...] = normalize_chunks(
+            chunks, stored.shape, dtype=stored.dtype, previous_chunks=before
+        )
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise UsageError(f"to_dask: chunks={chunks!r} does not fit the shape {stored.shape}: {error}") from error
+    return extents
+
+
+def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], ...]:
+    """Chunks of at most so many bytes, unless a stored one is larger, that end where stored chunks and files do."""
+    members, axis, itemsize = stored.whole.members, stored.whole.axis, max(1, stored.dtype.itemsize)
+    first, bounds = stored.sources[members[0].source], [box.bounds for _, box in members]
+    largest = tuple(max(extents) for extents in zip(*(box.count for _, box in members), strict=True))
+    block = list(_block(first, largest, itemsize, limit_nbytes))
+    if len(members) > 1 and tuple(block) == largest:  # small files: several to a chunk
+        unit = first.own_chunk_shape[axis] if first.own_chunk_shape else 1
+        fitting = limit_nbytes * block[axis] // max(1, math.prod(block) * itemsize)
+        block[axis] = max(block[axis], fitting // unit * unit)
+    edges = [sorted({end[a] for ends in bounds for end in ends}) for a in range(stored.ndim)]
+    return tuple(_extents(*along) for along in zip(edges, block, strict=True))
+
+
+def _block(source: ArraySource, shape: tuple[int, ...], itemsize: int, limit_nbytes: int) -> tuple[int, ...]:
+    """The longest run of storage, or several stored chunks together as Dask would have them, within so many bytes."""
+    from dask.array.core import normalize_chunks
+
+    unit = tuple(min(pair) for pair in zip(source.own_chunk_shape, shape, strict=False))
+    if not unit:
+        return cut(Layout(shape, source.axes, itemsize, None), Rule("bytes", (limit_nbytes,)), limit_nbytes).largest
+    if 0 in shape or math.prod(unit) * itemsize >= limit_nbytes:
+        return unit
+    found = normalize_chunks("auto", shape, limit_nbytes, np.dtype((np.void, itemsize)), previous_chunks=unit)
+    return tuple(
+        extent if n >= extent else max(u, n // u * u) for (n, *_), u, extent in zip(found, unit, shape, strict=True)
+    )
+
+
+def _extents(edges: Sequence[int], longest: int) -> tuple[int, ...]:
+    """Intervals of at most `longest` that end at these positions, or cut up what lies between two of them."""
+    cuts, reached = [0], 0
+    for edge in edges[1:]:
+        if edge - cuts[-1] > longest and reached > cuts[-1]:
+            cuts.append(reached)
+        cuts += range(cuts[-1] + longest, edge, longest)
+        reached = edge
+    cuts += [reached] if reached > cuts[-1] else []
+    return tuple(high - low for low, high in itertools.pairwise(cuts)) or (0,)

@@ -1,0 +1,281 @@
+"""The engine `hyperslab` of `xarray.open_dataset`: lazy variables that are read without a library's lock.
+
+- xarray decodes: variables are as stored, with the attributes and encodings that its engine netcdf4 gives them
+  (`tests/connectors/test_xarray.py`); its own tests of that engine run against this one
+  (`tests/connectors/test_xarray_suite.py`)
+- a file is described when it is opened, a variable at its first read or when it is pickled: what is sent to a worker
+  says where the bytes are
+- a file that was written to after it had been opened is SourceChanged where it is read
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hyperslab import formats, gzipindex
+from hyperslab.array import Array, ArraySource
+from hyperslab.connectors.views import shared, threads
+from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.formats.groups import Group, Listing, Variable, read_groups
+from hyperslab.partition import Layout, Rule, cut
+from hyperslab.view import ArrayView
+
+try:
+    import xarray
+    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+    from xarray.coding.strings import create_vlen_dtype
+    from xarray.core import indexing
+except ImportError as error:
+    raise MissingExtra(f"the engine of xarray needs {error.name}: pip install 'hyperslab[xarray]'") from error
+
+BLOCK_NBYTES = 128 * 1024**2
+"Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's `array.chunk-size`."
+_opening = threading.Lock()
+"Held while a variable is described: threads that share it wait for the one description."
+
+
+def _renew_lock() -> None:
+    """In a forked process: the thread that held the lock is not there to give it back."""
+    global _opening  # noqa: PLW0603  # a lock that may be held can only be replaced
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+class HyperslabBackend(BackendEntrypoint):
+    """The engine: netCDF (classic, netCDF-4), HDF5, MINC and NIfTI files."""
+
+    description = (
+        "Open netCDF, HDF5, MINC and NIfTI files; their chunks are read and decoded in parallel, without a lock"
+    )
+    url = "docs/xarray-and-dask.md"
+    supports_groups = True
+    open_dataset_parameters = (
+        *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
+        *("use_cftime", "decode_timedelta", "group"),
+    )
+    "Said here for those who pass the class itself as engine=, which xarray then does not look at."
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether the first bytes of a file are those of a format that is read here.
+
+        xarray asks its own engines netcdf4, h5netcdf and scipy first, whichever of them are installed: this one is
+        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be.
+        """
+        try:
+            return isinstance(filename_or_obj, str | os.PathLike) and bool(formats.detect(os.fspath(filename_or_obj)))
+        except HyperslabError:
+            return False
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+    ) -> xarray.Dataset:
+        """Open one group of a file; see `xarray.open_dataset`. Raises FormatError, and UsageError for no such group."""
+        decoders = {
+            "mask_and_scale": mask_and_scale,
+            "decode_times": decode_times,
+            "concat_characters": concat_characters,
+            "decode_coords": decode_coords,
+            "use_cftime": use_cftime,
+            "decode_timedelta": decode_timedelta,
+        }
+        listing = _listing(filename_or_obj, group, False, drop_variables)
+        (found,) = listing.groups.values()
+        return _dataset(listing, found, drop_variables, decoders)
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        group: str | None = None,
+        **decoders: Any,
+    ) -> dict[str, xarray.Dataset]:
+        """Open a group of a file and all below it; see `xarray.open_groups`."""
+        listing = _listing(filename_or_obj, group, True, drop_variables)
+        top = next(iter(listing.groups))
+        names = {path: (path.removeprefix(top).strip("/") or "/") if group else path for path in listing.groups}
+        return {
+            names[path]: _dataset(listing, found, drop_variables, decoders) for path, found in listing.groups.items()
+        }
+
+    def open_datatree(
+        self, filename_or_obj: Any, *, drop_variables: str | Iterable[str] | None = None, **decoders: Any
+    ) -> xarray.DataTree:
+        """Open a group of a file and all below it; see `xarray.open_datatree`."""
+        groups = self.open_groups_as_dict(filename_or_obj, drop_variables=drop_variables, **decoders)
+        tree = xarray.DataTree.from_dict(groups)
+        for path, dataset in groups.items():
+            tree[path].set_close(dataset.close)
+        return tree
+
+
+class LazyArray(BackendArray):
+    """The values of a variable, read as they are indexed. Threads may share it; pickled, it knows where the bytes are."""
+
+    __slots__ = ("_source", "_view", "dtype", "listing", "shape", "variable")
+
+    def __init__(self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None) -> None:
+        self.variable, self.listing, self.shape = variable, listing, variable.shape
+        self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
+        self._source, self._view = source, None if source is None else shared(source, variable.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyArray, (self.variable, None, self._opened().source)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+
+    async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
+        return await asyncio.to_thread(self.__getitem__, key)
+
+    @property
+    def holds_lists(self) -> bool:
+        return self.dtype.kind == "O" and not self.variable.is_text
+
+    def close(self) -> None:
+        """Close the file, until the next read."""
+        self._view = None
+
+    def _read(self, key: tuple[Any, ...]) -> Array:
+        """By integers, slices and at most one array of indices."""
+        view = self._opened()
+        is_padded = self.shape != self.variable.stored_shape
+        found = _padded(view, key, self.shape, self.variable.fill) if is_padded else view[key]
+        if any(isinstance(part, slice | np.ndarray) for part in key):
+            block: Array = found
+        else:  # one element, which may be a list
+            block = np.empty((), view.dtype)
+            block[()] = found
+        return _words(block) if self.variable.is_text else block
+
+    def _opened(self) -> ArrayView:
+        if (view := self._view) is not None:
+            return view
+        with _opening:
+            if self._view is None:
+                self._source = self._source or self._described()
+                self._view = ArrayView(self._source, self.variable.values, threads)
+            return self._view
+
+    def _described(self) -> ArraySource:
+        """What the variable's format says of it; the file has to be the one that was listed."""
+        listing, variable = self.listing, self.variable
+        assert listing is not None
+        source = formats.module(listing.format).open(listing.path, variable.path)
+        is_linked, state = source.url != listing.path, (source.file_size, source.mtime_ns)
+        if source.shape != variable.stored_shape or not (is_linked or state == (listing.file_size, listing.mtime_ns)):
+            raise SourceChanged(f"{listing.path}: was written to after it had been opened; open it again")
+        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+
+
+class _Store(AbstractDataStore):
+    """A group as xarray's decoders take it."""
+
+    __slots__ = ("_arrays", "_group", "_path")
+
+    def __init__(self, listing: Listing, group: Group) -> None:
+        self._group, self._path = group, listing.path
+        self._arrays = [LazyArray(variable, listing) for variable in group.variables]
+
+    def get_variables(self) -> Mapping[Any, xarray.Variable]:
+        return {array.variable.name: self._variable(array) for array in self._arrays if not array.holds_lists}
+
+    def lists(self) -> Mapping[Any, xarray.Variable]:
+        """Variables whose elements are lists, which xarray takes but cannot decode: it looks for times in them."""
+        return {array.variable.name: self._variable(array) for array in self._arrays if array.holds_lists}
+
+    def get_attrs(self) -> Mapping[Any, Any]:
+        return dict(self._group.attributes)
+
+    def get_encoding(self) -> dict[str, Any]:
+        return {"unlimited_dims": set(self._group.unlimited)}
+
+    def close(self) -> None:
+        for array in self._arrays:
+            array.close()
+
+    def _variable(self, array: LazyArray) -> xarray.Variable:
+        about = array.variable
+        encoding = {**about.encoding, "source": self._path, "original_shape": about.shape}
+        if "preferred_chunks" not in encoding and _nbytes(about) > BLOCK_NBYTES:
+            encoding["preferred_chunks"] = dict(zip(about.dims, _long_runs(about), strict=True))
+        return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), dict(about.attributes), encoding)
+
+
+def _listing(file: Any, group: str | None, tree: bool, without: str | Iterable[str] | None) -> Listing:
+    if not isinstance(file, str | os.PathLike):
+        raise UsageError(f"the engine hyperslab opens files by their name, which a {type(file).__name__} is not")
+    if not isinstance(group, str | None):
+        raise UsageError(f"group must be a string, not {group!r}")
+    names = [without] if isinstance(without, str) else list(without or ())
+    return read_groups(os.fspath(file), group or "", tree, names)
+
+
+def _dataset(listing: Listing, group: Group, without: Any, decoders: dict[str, Any]) -> xarray.Dataset:
+    for name, why in group.left_out.items():
+        warnings.warn(f"{name} is left out: {why}; drop_variables={name!r} says so", UserWarning, stacklevel=4)
+    store = _Store(listing, group)
+    dataset = StoreBackendEntrypoint().open_dataset(store, drop_variables=without, **decoders)
+    for name, variable in store.lists().items():
+        dataset[name] = variable
+    return dataset
+
+
+def _nbytes(variable: Variable) -> int:
+    return math.prod(variable.shape) * variable.dtype.itemsize
+
+
+def _long_runs(variable: Variable) -> tuple[int, ...]:
+    """Chunks of a variable that is stored in one piece."""
+    axes = variable.axes or tuple(range(len(variable.shape)))
+    layout = Layout(variable.shape, axes, variable.dtype.itemsize, None)
+    return cut(layout, Rule("bytes", (BLOCK_NBYTES,)), BLOCK_NBYTES).largest
+
+
+def _padded(view: ArrayView, key: tuple[Any, ...], shape: tuple[int, ...], fill: Any) -> Array:
+    """What an index selects of an array that goes on with `fill` where the file's ends, up to `shape`."""
+    parts = [_inside(*axis) for axis in zip(key, shape, view.shape, strict=True)]
+    block = np.full([count for count, _, _ in parts if count is not None], fill, view.dtype)
+    if all(wanted is not None for _, _, wanted in parts):
+        places = tuple(place for count, place, _ in parts if count is not None)
+        block[places] = view[tuple(wanted for _, _, wanted in parts)]
+    return block
+
+
+def _inside(part: Any, extent: int, stored: int) -> tuple[int | None, Any, Any]:
+    """Along one axis: how many are selected (None: an integer), which of them are stored, and their index or None."""
+    positions = np.arange(extent)[part]
+    where = np.flatnonzero(positions < stored)
+    if not where.size:
+        return None if positions.ndim == 0 else len(positions), None, None
+    if not isinstance(part, slice):
+        return (None, None, int(positions)) if positions.ndim == 0 else (len(positions), where, positions[where])
+    place = slice(int(where[0]), int(where[-1]) + 1)
+    taken = range(extent)[part][place]
+    return len(positions), place, slice(taken.start, taken.stop if taken.stop >= 0 else None, taken.step)
+
+
+def _words(block: Array) -> Array:
+    """Text as Python has it, of the bytes in a file."""
+    words = [p.decode("utf-8", "surrogateescape") if isinstance(p, bytes) else p for p in block.ravel()]
+    return np.array(words, object).reshape(block.shape)
