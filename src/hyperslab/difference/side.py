@@ -109,9 +109,8 @@ def side(found: SourceSet, values: Values) -> Side:
     dtypes = {}
     for source in found.sources:
         if source.stored.hasobject:
-            raise UsageError(
-                f"{source.url}::{source.name}: its elements have no fixed size and are not compared here; use hyperslab.open"
-            )
+            where = f"{source.url}::{source.name}"
+            raise UsageError(f"{where}: its elements have no fixed size: compare what hyperslab.open reads")
         dtypes[source.dtype(values)] = source
     if len(dtypes) > 1:
         listed = ", ".join(f"{source.url} {dtype}" for dtype, source in dtypes.items())
