@@ -110,7 +110,7 @@ def side(found: SourceSet, values: Values) -> Side:
     for source in found.sources:
         if source.stored.hasobject:
             where = f"{source.url}::{source.name}"
-            raise UsageError(f"{where}: its elements have no fixed size: compare what hyperslab.open reads")
+            raise UsageError(f"{where}: its elements have no fixed size and are not compared here; use hyperslab.open")
         dtypes[source.dtype(values)] = source
     if len(dtypes) > 1:
         listed = ", ".join(f"{source.url} {dtype}" for dtype, source in dtypes.items())
