@@ -176,6 +176,21 @@ def test_nifti_and_another_format(tmp_path: Path) -> None:
     assert pair.same
     assert [(one.what, one.a, one.b) for one in pair.stored] == [("format", "nifti", "hdf5")]
     assert differing(a, save_h5(tmp_path / "c.h5", VALUES, units="K")) == {"units": ("none", "K")}
+    assert diff(a, save_h5(tmp_path / "d.h5", VALUES, description="from the scanner")).same
+    assert differing(a, save_h5(tmp_path / "e.h5", VALUES, description="by hand", version=2)) == {
+        "attribute description": ("from the scanner", "by hand"),
+        "attribute version": ("1", "2"),
+    }
+
+
+def test_scaling_in_the_words_of_two_formats(tmp_path: Path) -> None:
+    a = save(tmp_path / "a.nii")
+    with a.open("r+b") as file:
+        file.seek(112)
+        file.write(np.array([0.5, 3], "<f4").tobytes())
+    b = save_h5(tmp_path / "b.h5", VALUES, scale_factor=0.5, add_offset=3.0)
+    assert diff(a, b).same
+    assert list(differing(a, save_h5(tmp_path / "c.h5", VALUES, scale_factor=0.5, add_offset=4.0))) == ["scaling"]
 
 
 def test_names_of_axes(tmp_path: Path) -> None:

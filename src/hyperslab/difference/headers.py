@@ -22,8 +22,10 @@ ROUNDINGS = 8 * float(np.finfo(np.float32).eps)
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
 NIFTI = "nifti"
-_APART = {"units", "affine"}
-"Attributes that are compared as fields of their own."
+_APART = {"units", "affine", "corner"}
+"Attributes that are compared as fields of their own, or place a block among others."
+_PACKING = {"scale_factor", "add_offset"}
+"The same, of arrays whose scaling they are."
 _NIFTI_APART = {"units", "zooms", "version", "byte_order"}
 _UNNAMED = {NIFTI, "memory"}
 "Formats that give axes no names."
@@ -40,10 +42,11 @@ def compare_headers(a: SourceSet, b: SourceSet, attributes: bool = True) -> list
         _affine(a, b),
         _zooms(a, b),
         _field("scaling", a, b, lambda source: source.scaling, _say_scaling),
-        _attribute("units", "units", a, b),
+        _units(a, b),
     ]
     if attributes:
-        names = dict.fromkeys(name for side in (a, b) for s in side.sources for name in _own_attributes(s))
+        formats = _formats(a, b)
+        names = dict.fromkeys(name for side in (a, b) for s in side.sources for name in _own_attributes(s, formats))
         found += [_attribute(f"attribute {name}", name, a, b) for name in names]
     return [difference for difference in found if difference is not None]
 
@@ -145,20 +148,28 @@ def _formats(a: SourceSet, b: SourceSet) -> set[str]:
     return {source.format for source in (*a.sources, *b.sources)}
 
 
-def _own_attributes(source: ArraySource) -> list[str]:
-    """The attributes that are compared as such."""
-    apart = _NIFTI_APART if source.format == NIFTI else _APART
-    return [name for name in source.header.attributes if name not in apart]
+def _own_attributes(source: ArraySource, others: set[str]) -> Iterator[str]:
+    """The attributes that are compared as such; those of NIfTI are fields of its header, which no other format has."""
+    if source.format == NIFTI:
+        apart = _NIFTI_APART if others == {NIFTI} else set(source.header.attributes)
+    else:
+        apart = _APART | (_PACKING if source.scaling is not None else set())
+    return (name for name in source.header.attributes if name not in apart)
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
-    """The difference in an attribute. What NIfTI has are fields of its header: other formats are not asked for them."""
-    among = {NIFTI} if _formats(a, b) == {NIFTI} else _formats(a, b) - {NIFTI}
+    """The difference in an attribute."""
+    return _field(what, a, b, lambda source: _plain(source.header.attributes.get(name)), _say)
+
+
+def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """NIfTI's are those of the axes; other formats' are those of the values."""
+    axes = _formats(a, b) == {NIFTI}
 
     def take(source: ArraySource) -> Hashable:
-        return _plain(source.header.attributes.get(name)) if source.format in among else None
+        return _plain(source.header.attributes.get("units")) if axes or source.format != NIFTI else None
 
-    return _field(what, a, b, take, _say)
+    return _field("units", a, b, take, _say)
 
 
 def _plain(value: Any) -> Hashable:

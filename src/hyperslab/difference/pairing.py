@@ -87,8 +87,8 @@ def _whole(source: Source, kind: Kind, axis: int) -> SourceSet:
         if kind != "mosaic":
             raise
         raise UsageError(
-            f"{_say_several(source, files)} are taken for blocks of one array, but {error} (or say --sources "
-            "concatenated, or independent to compare files of equal names)"
+            f"{_say_several(source, files)} are taken for blocks of one array, but {error}; or say --sources "
+            "concatenated, or independent to compare files of equal names"
         ) from error
     if len(found.wholes) > 1:
         raise UsageError(f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them in turn")
