@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import driver, products
+from hyperslab import driver
 from hyperslab.array import Encoding
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import parse_compression, parse_numbers, parse_rule, parse_size
 from hyperslab.conversion import conversion
-from hyperslab.errors import UsageError
-from hyperslab.pipeline import Pipeline, Write
 from hyperslab.prepared import Options, prepare
 from hyperslab.report.progress import progress_for
-from hyperslab.rundir import RunDirectory
 
 Opt = typer.Option
 
@@ -108,22 +105,10 @@ def convert(
         retries=retries,
         resume=resume,
     )
-    if overwrite and not resume and not dry_run:
-        _forget_earlier(pipeline)
     prepared = prepare(pipeline, options)
     if dry_run or not quiet:
         show_plan(prepared, Path(dest))
     if dry_run:
         return 0
-    result = driver.run(pipeline, options, progress=progress_for(quiet))
+    result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
     return show_result(result, Path(dest), quiet)
-
-
-def _forget_earlier(pipeline: Pipeline) -> None:
-    """Remove the records of an earlier conversion to the same place; what it made stays until it is replaced."""
-    assert isinstance(pipeline.end, Write)
-    directory = RunDirectory(Path(pipeline.end.dest), pipeline.end.name)
-    if directory.submissions():
-        if directory.is_owned():
-            raise UsageError(f"{directory.out}: another conversion to the same place is going on: wait for it")
-        products.clean(directory, outputs_too=False)

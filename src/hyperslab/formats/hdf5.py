@@ -32,13 +32,16 @@ from hyperslab.formats.hdf5_sink import assemble, encode, sink
 from hyperslab.formats.hdf5_storage import Storage, locate, register_plugins, require_filters
 from hyperslab.formats.hdf5_tree import datasets, flush, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
-from hyperslab.formats.hdf5_virtual import part_sink, write_index
+from hyperslab.formats.hdf5_virtual import part_sink, parts_folder, require_parts, write_index
 from hyperslab.formats.identity import identify
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "assemble", "candidates", "encode", "open", "part_sink", "read_reference", "sink", "write_index"]
+__all__ = [
+    "arrays", "assemble", "candidates", "encode", "open", "part_sink", "parts_folder", "read_reference", "sink",
+    "write_index",
+]  # fmt: skip
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _DIMENSIONS2 = "/minc-2.0/dimensions"
@@ -67,6 +70,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         if (linked := str(Path(dataset.file.filename).absolute())) != path and not Path(linked).samefile(path):
             return open(linked, str(dataset.name))
         before = os.stat(path) if is_written_here(file.id) else before
+        require_parts(dataset, path)
         check_attributes(_described_by(dataset, path))
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
