@@ -73,12 +73,13 @@ class Result:
 
 def run(
     pipeline: Pipeline, options: Options | None = None, *, out: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None, **settings: Any,
+    progress: Progress | None = None, prepared: Prepared | None = None, **settings: Any,
 ) -> Result:  # fmt: skip
     """Run a pipeline to its end and return outputs, trace and summary.
 
     `settings` are fields of Options: `run(pipeline, engine="threads", workers=2)`. `out` is where a reduction keeps
-    its result and records (a temporary directory if left out). Failed tasks are listed in the result, not raised.
+    its result and records (a temporary directory if left out). `prepared` is what `prepare` has made of the pipeline
+    with these options, so that it is not done twice. Failed tasks are listed in the result, not raised.
     Raises UsageError before anything starts, RunStopped when the run cannot go on, and KeyboardInterrupt on Ctrl-C;
     after both, `resume=True` repeats only what is missing.
     """
@@ -86,7 +87,7 @@ def run(
     place = Path(out) if out is not None else None
     if place is None and not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
-    prepared = prepare(pipeline, options, place)
+    prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
     return _Run(pipeline, prepared, options, progress or Quiet()).execute()
@@ -129,6 +130,8 @@ class _Run:
         """Own the output directory, run every stage, keep the records whatever happens."""
         lock = self.directory.own()
         try:
+            if self.prepared.replaces:
+                Products(self.directory, self.plan).forget_earlier()
             if len(list(self.directory.plans())) != self.prepared.submissions:
                 raise OutputBusy(f"another run has used {self.directory.out} in the meantime: try again with --resume")
             self.folder = self.directory.new_submission(resume.record(self.plan))

@@ -5,12 +5,11 @@ An array goes to one file, or to the files of a grid; either way a task writes w
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +35,13 @@ def output(pipeline: Pipeline, end: Write) -> Output:
     if end.format not in SUFFIXES:
         raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
     folder = os.path.abspath(end.dest)
+    unfinished = _unfinished(folder) if end.keep == "volume" else {}
     volumes: list[Volume] = []
     wholes: list[Whole] = []
     for index in range(len(pipeline.source.wholes)) if end.keep == "volume" else ():
         boxes = list(_grid(pipeline, end, index))
         members = [Member(len(volumes) + number, box) for number, box in enumerate(boxes)]
-        volumes += (_volume(pipeline, end, folder, index, box, boxes) for box in boxes)
+        volumes += (_volume(pipeline, end, folder, index, box, boxes, unfinished) for box in boxes)
         wholes.append(_tiled(output_shape(pipeline, pipeline.source.wholes[index].shape), members))
     return Output(folder, end.format, end.encoding, tuple(volumes), tuple(wholes))
 
@@ -64,8 +64,9 @@ def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
 
 
 def _volume(
-    pipeline: Pipeline, end: Write, folder: str, index: int, box: Hyperslab, boxes: Sequence[Hyperslab]
-) -> Volume:
+    pipeline: Pipeline, end: Write, folder: str, index: int, box: Hyperslab, boxes: Sequence[Hyperslab],
+    unfinished: Mapping[str, str],
+) -> Volume:  # fmt: skip
     whole = pipeline.source.wholes[index]
     shape = output_shape(pipeline, whole.shape)
     name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
@@ -74,7 +75,7 @@ def _volume(
     header = header if len(boxes) == 1 else header.for_slab(box)
     dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
     sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, end.encoding)
-    return Volume(sink, _partial_path(folder, name, sink))
+    return Volume(sink, _partial_path(folder, name, sink, unfinished))
 
 
 def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> str:
@@ -83,14 +84,20 @@ def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> 
     return "_".join([stem, *(corner if blocks > 1 else [])])
 
 
-def _partial_path(folder: str, name: str, sink: ArraySink) -> str:
+def _unfinished(folder: str) -> dict[str, str]:
+    """Files and folders of unfinished volumes in a folder, by what comes before the token in their names."""
+    found = sorted(Path(folder).glob(".*.part"))
+    return {path.name.rpartition("-")[0]: str(path) for path in found}
+
+
+def _partial_path(folder: str, name: str, sink: ArraySink, unfinished: Mapping[str, str]) -> str:
     """The same file, unfinished, as an earlier run left it, or a new name: results are of one allocation."""
     about = (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit, sink.codecs, sink.encoding, sink.head)
     scaling = sink.scaling.key if sink.scaling else None
     digest = hashlib.sha256(repr((about, scaling, _affine(sink))).encode()).hexdigest()[:12]
-    for path in Path(folder).glob(f".{glob.escape(name)}.{digest}-*.part"):
-        if sink.form != "placed" or path.stat().st_size == sink.nbytes:
-            return str(path)
+    path = unfinished.get(f".{name}.{digest}")
+    if path is not None and (sink.form != "placed" or os.stat(path).st_size == sink.nbytes):
+        return path
     return os.path.join(folder, f".{name}.{digest}-{secrets.token_hex(6)}.part")
 
 
@@ -144,11 +151,28 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
     return reads, sum(_writes(job.output.volumes[piece.source].sink, piece.slab) for piece in output_pieces(job, task))
 
 
+def require_runs(job: Job, tasks: Sequence[Task]) -> None:
+    """Raise UsageError for a block that is not one run of a file that takes nothing else."""
+    volumes = job.output.volumes if job.output else ()
+    for task in tasks if any(sink.contiguous for sink, _ in volumes) else ():
+        for sink, slab in ((volumes[piece.source].sink, piece.slab) for piece in output_pieces(job, task)):
+            if _runs(sink, slab) > 1:
+                raise UsageError(
+                    f"{sink.path}: block {task.core} is not one run of it, which could be compressed by itself: leave "
+                    "the cut to hyperslab, or use --partition slabs, --keep blocks, or a format other than nii.gz"
+                )
+
+
 def _writes(sink: ArraySink, slab: Hyperslab) -> int:
     if sink.form in ("pieces", "parts"):
         return 1
     if sink.form == "store":
         return math.prod(math.ceil(n / u) for n, u in zip(slab.count, sink.unit, strict=True))
+    return _runs(sink, slab)
+
+
+def _runs(sink: ArraySink, slab: Hyperslab) -> int:
+    """How many runs of a file a region is."""
     stored = slab.permute(sink.axes)
     return math.prod(stored.count[: dense_level([sink.shape[a] for a in sink.axes], stored)])
 

@@ -18,7 +18,7 @@ from hyperslab.pages import require_whole_pages
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Budget, Plan, compile_plan
-from hyperslab.products import Products
+from hyperslab.products import Products, committed_volumes, leftovers, made
 from hyperslab.resume import Inherited
 from hyperslab.rundir import FOLDER, RunDirectory
 from hyperslab.units import show_bytes, show_count
@@ -63,6 +63,8 @@ class Prepared:
     "The submissions that it goes on with."
     submissions: int = 0
     "How many there were in the directory."
+    replaces: bool = False
+    "Whether it begins anew where others were, and replaces what they made at its end."
 
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -81,7 +83,8 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     budget = Budget(memory, workers * threads)
     folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
     directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
-    earlier = _earlier(directory, options) if directory is not None else []
+    replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
+    earlier = _earlier(directory, options, replaces) if directory is not None else []
     plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
     inherited: list[Inherited] = []
     done: set[int] = set()
@@ -92,7 +95,8 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
         _require_free_names(pipeline, plan, directory)
     require_whole_pages(plan, workers * threads)
     needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    return Prepared(plan, needs, host, workers, threads, directory, frozenset(done), tuple(inherited), len(earlier))
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces)
+    return Prepared(plan, needs, host, workers, threads, directory, *before)
 
 
 def _own_file(pipeline: Pipeline) -> str:
@@ -105,7 +109,7 @@ def _require_free_names(pipeline: Pipeline, plan: Plan, directory: RunDirectory)
     output = plan.stages[-1].job.output
     if output is None or (isinstance(pipeline.end, Write) and pipeline.end.overwrite):
         return
-    made = Products(directory, plan).committed()
+    made = committed_volumes(directory)
     for sink, _ in output.volumes:
         if os.path.lexists(sink.path) and os.path.basename(sink.path) not in made:
             raise OutputBusy(f"{sink.path} exists: give another name, or --overwrite to have it replaced at the end")
@@ -131,10 +135,28 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
     return workers, options.threads or threads
 
 
-def _earlier(directory: RunDirectory, options: Options) -> list[dict[str, Any]]:
+def _require_replaceable(directory: RunDirectory) -> None:
+    """Raise OutputBusy for a directory that holds more than what conversions have made."""
+    known = {FOLDER, *made(directory), *(path.name for path in leftovers(directory.out))}
+    other = [path.name for path in _entries(directory.out) if path.name.partition(".parts-")[0] not in known]
+    if not directory.file and other:
+        raise OutputBusy(
+            f"{directory.out} holds what no conversion has made, such as {min(other)}: --overwrite replaces only what "
+            "an earlier conversion made; give a new or empty directory"
+        )
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[dict[str, Any]]:
     """The plans in the output directory; raises OutputBusy when they are not meant to be resumed."""
     if directory.is_owned():
         raise OutputBusy(f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab cancel'")
+    if replaces:
+        _require_replaceable(directory)
+        return []
     plans = [plan for _, plan in directory.plans()]
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():

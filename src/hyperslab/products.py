@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,6 +20,8 @@ from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.task import Job, Outcome, Task, Volume, output_pieces
 
+_COMMITTED = "committed.jsonl"
+_REPLACED = "replaced.json"
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
 "Name of an unfinished block, as hyperslab.sinkio.write makes it."
 
@@ -61,6 +63,15 @@ class Products:
                 except OSError as error:
                     raise RunStopped(f"{sink.path} cannot be created: {error.strerror}") from error
 
+    def forget_earlier(self) -> None:
+        """Drop the records of earlier submissions; what they made is noted, and stays until `commit` replaces it."""
+        directory = self._directory
+        save_json(directory.root / _REPLACED, sorted(made(directory)))
+        for path in leftovers(directory.out, {directory.file} if directory.file else None):
+            sinkio.remove_stale(path)
+        for path in (*directory.submissions(), directory.root / _COMMITTED, directory.root / "manifest.json"):
+            sinkio.remove(path)
+
     def still_there(self, results: Mapping[int, Outcome]) -> set[int]:
         """Tasks whose files exist with the size that was recorded.
 
@@ -70,7 +81,7 @@ class Products:
         known = {i: outcome for i, outcome in results.items() if i in self._tasks}
         if not self._volumes:
             return {i for i, outcome in known.items() if all(_size(w.path) == w.nbytes for w in outcome.outputs)}
-        committed = self.committed()
+        committed = self._surely_committed()
         found = {i for i, outcome in known.items() if self._is_there(outcome, committed)}
         for (_, partial), writers in zip(self._volumes, self._writers(), strict=True):
             if not os.path.exists(partial) and not writers <= found:
@@ -81,25 +92,38 @@ class Products:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
         return all(_is_kept(self._volumes[volume], written, committed) for (volume, _), written in parts)
 
-    def committed(self) -> dict[str, str]:
-        """Which allocation every finished volume was."""
-        path = self._directory.root / "committed.json"
-        return dict(load_json(path)) if path.is_file() else {}
+    def _surely_committed(self) -> dict[str, str]:
+        """Those of which the file is not an older one of the name: parts get a name of their own before their file."""
+        committed = committed_volumes(self._directory)
+        for sink in (sink for sink, _ in self._volumes if sink.form == "parts"):
+            allocation = committed.get(os.path.basename(sink.path), "")
+            if sinkio.parts_of_allocation(sink, allocation) not in sinkio.parts(Path(sink.path)):
+                committed.pop(os.path.basename(sink.path), None)
+        return committed
 
     def commit(self, results: Mapping[int, Outcome]) -> None:
-        """Let finished volumes appear under their names."""
+        """Let finished volumes appear under their names; then go those of a conversion that this one replaces."""
+        if not self._volumes:
+            return
         written: list[list[Written]] = [[] for _ in self._volumes]
-        for task_id in self._tasks if self._volumes else ():
+        for task_id in self._tasks:
             for (volume, _), output in zip(self._parts(task_id), results[task_id].outputs, strict=True):
                 written[volume].append(output)
-        for (sink, partial), outputs in zip(self._volumes, written, strict=True):
-            name = os.path.basename(sink.path)
-            if os.path.exists(partial):
-                committed = self.committed() | {name: os.path.basename(partial)}
-                save_json(self._directory.root / "committed.json", committed)
-                sinkio.commit(sink, partial, outputs)
-            for stale in self._directory.out.glob(f".{glob.escape(name)}.*-*.part"):
-                sinkio.remove(stale)  # of a run whose results no longer counted
+        out, record = self._directory.out, self._directory.root / _COMMITTED
+        with record.open("a", encoding="utf-8") as file:
+            for (sink, partial), outputs in zip(self._volumes, written, strict=True):
+                if os.path.exists(partial):
+                    line = json.dumps([os.path.basename(sink.path), os.path.basename(partial)])
+                    file.write(f"\n{line}\n")  # the last line may have been cut off
+                    file.flush()
+                    os.fsync(file.fileno())
+                    sinkio.commit(sink, partial, outputs)
+        names = {os.path.basename(sink.path) for sink, _ in self._volumes}
+        for stale in leftovers(out, names):  # of a run whose results no longer counted
+            sinkio.remove_stale(stale)
+        for name in made(self._directory) - names:
+            sinkio.remove_output(out / name)
+        (self._directory.root / _REPLACED).unlink(missing_ok=True)
 
     def paths(self, outcome: Outcome) -> list[Path]:
         """The finished files that an attempt wrote, or wrote to."""
@@ -136,6 +160,19 @@ class Products:
                 "path": os.path.relpath(path, self._directory.out),
             }
             yield entry if part is None else entry | {"region": [part[1].start, part[1].count]}
+
+
+def committed_volumes(directory: RunDirectory) -> dict[str, str]:
+    """Which allocation every finished volume was, by its name."""
+    path = directory.root / _COMMITTED
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return dict(json.loads(line) for line in lines if line.endswith("]"))
+
+
+def made(directory: RunDirectory) -> set[str]:
+    """Names of the volumes that runs in a directory have finished, those that one under way will replace included."""
+    path = directory.root / _REPLACED
+    return {*committed_volumes(directory), *(load_json(path) if path.is_file() else ())}
 
 
 def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> bool:
@@ -210,8 +247,9 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
     if outputs_too:
         doomed += [path for path in _written(directory) if directory.out in path.parents]
     doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
-    for path in (*doomed, directory.root):
-        sinkio.remove(path)
+    for path in doomed:
+        sinkio.remove_stale(path) if LEFTOVER.fullmatch(path.name) else sinkio.remove_output(path)
+    sinkio.remove(directory.root)
     return doomed
 
 

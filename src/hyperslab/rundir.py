@@ -3,7 +3,8 @@
 lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
-committed.json           which allocation every finished volume was
+committed.jsonl          which allocation every finished volume was
+replaced.json            volumes of an earlier conversion, until one with --overwrite has replaced them
 gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint

@@ -9,6 +9,7 @@ part and where it lies; so a segment of a task that was killed or done twice is 
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import struct
 import threading
@@ -26,6 +27,8 @@ from hyperslab.positioned import naming, write_at
 _WORD = np.dtype("<i8")
 _HEAD = struct.Struct("<QQ")
 "Checksum of what follows, number of pieces."
+_OWN = secrets.token_hex(4)
+"Of this interpreter and its forks: in two containers of one name, processes may have the same numbers."
 _AT_A_TIME = os.sysconf("SC_IOV_MAX")
 
 
@@ -39,7 +42,8 @@ class Segment(NamedTuple):
 
 def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
     """Append pieces (number, bytes) to this thread's own part in a folder. Raises OSError; half of one is no harm."""
-    path = os.path.join(folder, f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.part")
+    writer = f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.{_OWN}"
+    path = os.path.join(folder, f"{writer}.part")
     held = list(pieces)
     table = np.array([[number, len(data)] for number, data in held], _WORD)
     buffers = [table.reshape(-1).view(np.uint8).data, *(memoryview(data) for _, data in held)]

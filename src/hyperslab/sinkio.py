@@ -10,11 +10,10 @@ writers of different regions need not know of each other.
 from __future__ import annotations
 
 import ctypes
-import glob
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from hyperslab import segments
 from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
 from hyperslab.errors import BlockError, UsageError
-from hyperslab.formats import module
+from hyperslab.formats import SUFFIXES, module
 from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
 from hyperslab.segments import Segment
 from hyperslab.slab import Hyperslab
@@ -34,6 +33,7 @@ from hyperslab.span import span
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+_INDEX = "index-"
 _AT_CWD, _EXCHANGE = -100, 2
 "Of renameat2(2): paths are relative to the working directory; the two names change places."
 
@@ -138,18 +138,28 @@ def commit(sink: ArraySink, partial_path: str, written: Sequence[Written]) -> No
     One that has the name already is replaced in the same step. Raises FormatError when pieces are missing or damaged.
     """
     final, ready = Path(sink.path), Path(partial_path)
+    replaced = parts(final)
     if sink.form == "parts":
         _commit_parts(sink, final, ready, written)
+        _discard(final, replaced)
         return
     if sink.form == "pieces":
         ready = ready / "assembled"
         ready.unlink(missing_ok=True)
-        parts = [Segment(os.path.join(partial_path, os.path.basename(w.path)), w.offset, w.nbytes) for w in written]
-        module(sink.format).assemble(sink, segments.pieces(parts), str(ready))
+        places = [Segment(os.path.join(partial_path, os.path.basename(w.path)), w.offset, w.nbytes) for w in written]
+        module(sink.format).assemble(sink, segments.pieces(places), str(ready))
     _synchronise(ready)
     _rename(ready, final)
     _synchronise(final.parent, only_names=True)
-    remove(Path(partial_path))
+    _discard(final, [*replaced, *([Path(partial_path)] if sink.form == "pieces" else [])])
+
+
+def _discard(final: Path, folders: Iterable[Path]) -> None:
+    """Remove folders that a finished file needs no longer, by way of a name that says so should this be interrupted."""
+    for folder in folders:
+        gone = final.with_name(f".{final.name}.gone-{secrets.token_hex(6)}.part")
+        folder.rename(gone)
+        remove(gone)
 
 
 def _commit_parts(sink: ArraySink, final: Path, partial: Path, written: Sequence[Written]) -> None:
@@ -157,19 +167,49 @@ def _commit_parts(sink: ArraySink, final: Path, partial: Path, written: Sequence
 
     The folder has a name that no other has, so that a file that is replaced keeps its parts until then.
     """
-    earlier = list(final.parent.glob(f"{glob.escape(final.name)}.parts-*"))
-    folder = final.with_name(f"{final.name}.parts-{partial.stem.rpartition('-')[2]}")
+    whole = {partial / os.path.basename(part.path) for part in written}
+    for stale in set(partial.iterdir()) - whole:  # of attempts that were killed
+        remove(stale)
     _synchronise(partial)
-    parts = [str(partial / os.path.basename(part.path)) for part in written]
-    index = partial.with_name(f"{partial.name}.index")
+    folder = parts_of_allocation(sink, str(partial))
+    index = final.with_name(f".{final.name}.{_INDEX}{_token(partial)}.part")
     index.unlink(missing_ok=True)
-    module(sink.format).write_index(sink, parts, folder.name, str(index))
+    module(sink.format).write_index(sink, sorted(map(str, whole)), folder.name, str(index))
     _synchronise(index)
     _rename(partial, folder)
     _rename(index, final)
     _synchronise(final.parent, only_names=True)
-    for folder in earlier:
-        remove(folder)
+
+
+def parts_of_allocation(sink: ArraySink, partial_path: str) -> Path:
+    """The folder that an allocation of a sink in parts becomes."""
+    final = Path(sink.path)
+    return final.with_name(f"{final.name}.parts-{_token(Path(partial_path))}")
+
+
+def _token(partial: Path) -> str:
+    return partial.stem.rpartition("-")[2]
+
+
+def parts(final: Path) -> list[Path]:
+    """The folder of parts that a file says it has, if that bears the file's name."""
+    name = SUFFIXES.get(final.suffix.lower()) == "hdf5" and final.is_file() and module("hdf5").parts_folder(str(final))
+    folder = final.with_name(name) if name and name.startswith(f"{final.name}.parts-") else None
+    return [folder] if folder and folder.is_dir() else []
+
+
+def remove_output(path: Path) -> None:
+    """Remove a file that was written here, with the folder of its parts."""
+    for part in (*parts(path), path):
+        remove(part)
+
+
+def remove_stale(path: Path) -> None:
+    """Remove what an interrupted run left; with an index that has not become a file, also the parts that it is of."""
+    name, _, token = path.name[1:].removesuffix(".part").rpartition(f".{_INDEX}")
+    if name:
+        remove(path.with_name(f"{name}.parts-{token}"))
+    remove(path)
 
 
 def _rename(ready: Path, final: Path) -> None:

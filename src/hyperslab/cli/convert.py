@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import driver, products
+from hyperslab import driver
 from hyperslab.array import Encoding
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
@@ -19,12 +19,9 @@ from hyperslab.cli.parse import (
     parse_storage_options,
 )
 from hyperslab.conversion import conversion, publish, staged
-from hyperslab.errors import UsageError
-from hyperslab.pipeline import Pipeline, Write
 from hyperslab.prepared import Options, prepare
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
-from hyperslab.rundir import RunDirectory
 
 Opt = typer.Option
 
@@ -122,23 +119,11 @@ def convert(
         retries=retries,
         resume=resume,
     )
-    if overwrite and not resume and not dry_run:
-        _forget_earlier(pipeline)
     prepared = prepare(pipeline, options)
     if dry_run or not quiet:
         show_plan(prepared, Path(place))
     if dry_run:
         return 0
-    result = driver.run(pipeline, options, progress=progress_for(quiet))
+    result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
     publish(result, dest, stores, overwrite)
     return show_result(result, redact(dest), quiet)
-
-
-def _forget_earlier(pipeline: Pipeline) -> None:
-    """Remove the records of an earlier conversion to the same place; what it made stays until it is replaced."""
-    assert isinstance(pipeline.end, Write)
-    directory = RunDirectory(Path(pipeline.end.dest), pipeline.end.name)
-    if directory.submissions():
-        if directory.is_owned():
-            raise UsageError(f"{directory.out}: another conversion to the same place is going on: wait for it")
-        products.clean(directory, outputs_too=False)

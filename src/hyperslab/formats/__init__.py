@@ -86,6 +86,9 @@ class Format(Protocol):
     def write_index(self, whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
         """Of a sink in parts: write the file that says where they are; they will be in `folder`, a name beside it."""
 
+    def parts_folder(self, path: str) -> str:
+        """Of a format that has sinks in parts: name of the folder beside a file in which its parts are, '' for none."""
+
     def create(self, sink: ArraySink, path: str) -> None:
         """Of a store: make it, without values."""
 

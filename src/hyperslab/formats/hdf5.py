@@ -29,7 +29,7 @@ from hyperslab.formats.hdf5_sink import assemble, encode, sink
 from hyperslab.formats.hdf5_storage import Storage, locate, require_filters
 from hyperslab.formats.hdf5_tree import datasets, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
-from hyperslab.formats.hdf5_virtual import part_sink, write_index
+from hyperslab.formats.hdf5_virtual import part_sink, parts_folder, require_parts, write_index
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
@@ -37,7 +37,10 @@ from hyperslab.location import Remote
 from hyperslab.remotefile import size_of
 from hyperslab.slab import Hyperslab
 
-__all__ = ["arrays", "assemble", "candidates", "encode", "open", "part_sink", "read_reference", "sink", "write_index"]
+__all__ = [
+    "arrays", "assemble", "candidates", "encode", "open", "part_sink", "parts_folder", "read_reference", "sink",
+    "write_index",
+]  # fmt: skip
 
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _DIMENSIONS2 = "/minc-2.0/dimensions"
@@ -67,6 +70,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             return open(linked, str(dataset.name))
         before = os.stat(path) if is_written_here(file.id) else before
         require_inside(path, file, described := _described_by(dataset, path))
+        require_parts(dataset, path)
         check_attributes(described, path)
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from hyperslab.array import ArraySink
 from hyperslab.errors import FormatError
@@ -24,6 +25,45 @@ def part_sink(whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
     chunks = tuple(min(c, n) for c, n in zip(whole.unit, slab.count, strict=True)) if whole.unit else ()
     encoding = replace(whole.encoding, chunks=chunks, virtual=False)
     return sink(path, slab.count, whole.dtype, whole.header.for_slab(slab), whole.scaling, encoding)
+
+
+def require_parts(dataset: Any, path: str) -> None:
+    """Raise FormatError for a virtual dataset of which a file is missing: libhdf5 would give the fill value for it.
+
+    It is looked for where libhdf5 does (H5F_prefix_open_file); files of which the names are counted up may be missing.
+    """
+    if not dataset.is_virtual:
+        return
+    names = {source.file_name for source in dataset.virtual_sources()} - {"."}
+    prefixes = os.environ.get("HDF5_VDS_PREFIX", "").split(":")
+    near = [os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path)), "."]
+    for name in sorted(name for name in names if "%" not in name):
+        places = [name, *(os.path.join(folder, name) for folder in (*filter(None, prefixes), *near))]
+        places += [os.path.join(folder, os.path.basename(name)) for folder in near]
+        if not any(map(os.path.exists, places)):
+            raise FormatError(
+                f"{path}::{dataset.name}: its part {name} is missing, for which HDF5 would read the fill value: put "
+                "the part back where it was"
+            )
+
+
+def parts_folder(path: str) -> str:
+    """Name of the folder beside a file in which the parts of its virtual dataset are; '' for any other file."""
+    import h5py
+
+    found: list[str] = []
+
+    def look(_: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset) and item.is_virtual:
+            found.extend(source.file_name for source in item.virtual_sources())
+
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            file.visititems(look)
+    except (OSError, RuntimeError):
+        return ""
+    folders = {os.path.dirname(name) for name in found}
+    return next(iter(folders)) if len(folders) == 1 else ""
 
 
 def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
