@@ -69,7 +69,7 @@ def store_of(remote: Remote) -> Store:
     with _lock:
         if key not in _stores:
             _stores[key] = _opened(remote)
-            if len(_stores) > KEPT:
+            while len(_stores) > KEPT:
                 submit(_close(_stores.popitem(last=False)[1]))
         _stores.move_to_end(key)
         return _stores[key]
