@@ -28,8 +28,7 @@ from hyperslab import blockio, formats
 from hyperslab.array import Array
 from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.slab import Hyperslab
-from tests.formats.zarr_made import CODECS, edit, make
-from tests.formats.zarr_rows import named
+from tests.formats.zarr_made import CODECS, edit, make, named
 
 TURNED = zarr.codecs.TransposeCodec(order=(2, 0, 1))
 SOUND: dict[str, Callable[[Path], Any]] = {

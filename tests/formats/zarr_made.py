@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from xarray.backends.zarr import FillValueCoder
 from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
 from hyperslab.array import Array
@@ -63,3 +64,28 @@ def edit(path: Path, name: str = "zarr.json", **said: Any) -> None:
     document = json.loads((path / name).read_text())
     document = {key: value for key, value in {**document, **said}.items() if value is not None or key == "compressor"}
     (path / name).write_text(json.dumps(document))
+
+
+def named(path: Path, name: str, version: int, dtype: str, said: dict[str, Any], **options: Any) -> None:
+    """A variable as xarray knows it: with names of axes, and _FillValue where xarray keeps it."""
+    said, plain = dict(said), np.dtype(dtype)
+    if version == 2:
+        options["fill_value"] = said.pop("_FillValue", None)
+        said["_ARRAY_DIMENSIONS"] = ["y", "x"]
+    else:
+        options["dimension_names"] = ("y", "x")
+        if "_FillValue" in said:
+            said["_FillValue"] = FillValueCoder.encode(said["_FillValue"], plain)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        near = np.resize(np.array([*range(0 if plain.kind == "u" else -3, 8), *_extremes(plain)], plain), (6, 7))
+        create: Any = zarr.create_array  # whose types know words, not strings
+        array = create(
+            store=path, name=name, shape=(6, 7), chunks=(4, 5), dtype=plain, zarr_format=version, attributes=said,
+            **options,
+        )  # fmt: skip
+        array[...] = near
+
+
+def _extremes(plain: np.dtype[Any]) -> list[Any]:
+    return [0.1, 1e20, np.nan, np.inf] if plain.kind == "f" else [np.iinfo(plain).min, np.iinfo(plain).max]

@@ -16,12 +16,11 @@ import numpy as np
 import xarray
 import zarr
 import zarr.codecs.numcodecs as more
-from xarray.backends.zarr import FillValueCoder
 
 from hyperslab import formats
 from hyperslab.array import Array, Values
 from tests.formats.matrix import Matrix, Row
-from tests.formats.zarr_made import CODECS, edit, make, values
+from tests.formats.zarr_made import CODECS, edit, make, named, values
 
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "?"]
 WHY = "each chunk is a file"
@@ -249,31 +248,6 @@ def packing() -> Iterator[Row]:
 def _packed(version: int, said: dict[str, Any], path: Path) -> None:
     for dtype in PACKED_TYPES:
         named(path, dtype, version, dtype, said)
-
-
-def named(path: Path, name: str, version: int, dtype: str, said: dict[str, Any], **options: Any) -> None:
-    """A variable as xarray knows it: with names of axes, and _FillValue where xarray keeps it."""
-    said, plain = dict(said), np.dtype(dtype)
-    if version == 2:
-        options["fill_value"] = said.pop("_FillValue", None)
-        said["_ARRAY_DIMENSIONS"] = ["y", "x"]
-    else:
-        options["dimension_names"] = ("y", "x")
-        if "_FillValue" in said:
-            said["_FillValue"] = FillValueCoder.encode(said["_FillValue"], plain)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        near = np.resize(np.array([*range(0 if plain.kind == "u" else -3, 8), *_extremes(plain)], plain), (6, 7))
-        create: Any = zarr.create_array  # whose types know words, not strings
-        array = create(
-            store=path, name=name, shape=(6, 7), chunks=(4, 5), dtype=plain, zarr_format=version, attributes=said,
-            **options,
-        )  # fmt: skip
-        array[...] = near
-
-
-def _extremes(plain: np.dtype[Any]) -> list[Any]:
-    return [0.1, 1e20, np.nan, np.inf] if plain.kind == "f" else [np.iinfo(plain).min, np.iinfo(plain).max]
 
 
 def attributes() -> Iterator[Row]:

@@ -19,7 +19,7 @@ from hyperslab.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
-OPTIONAL = {"hdf5plugin": "codecs", "distributed": "dask", "dask-jobqueue": "dask", "pyspark": "spark"}
+OPTIONAL = {"hdf5plugin": "codecs", "distributed": "dask", "dask-jobqueue": "dask", "pyspark": "spark", "zarr": "zarr"}
 
 
 def doctor() -> int:

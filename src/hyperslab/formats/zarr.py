@@ -17,6 +17,8 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,11 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     Of an array of more than 100 chunks, nbytes_stored is an estimate from 100 of them.
     """
     name = name.strip("/")
-    found = _node(path, name)
+    with _readable(path):
+        return _described(path, name, _node(path, name))
+
+
+def _described(path: str, name: str, found: Node) -> ArraySource:
     axes, metadata, array = _understood(found)
     dtype = array.dtype.newbyteorder(">") if zarr_metadata.is_big_endian(found.said) else array.dtype
     fill = array.metadata.fill_value
@@ -115,10 +121,16 @@ def _reading(url: str, name: str, metadata: bytes, axes: tuple[int, ...]) -> Any
 
 
 def _walk(path: str) -> list[tuple[str, Node]]:
-    try:
+    with _readable(path):
         return list(zarr_metadata.walk(path))
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise FormatError(f"{error.filename}: cannot be read: {error.strerror}; check its permissions") from error
+        raise FormatError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
 
 
 def _word(found: Node) -> str:

@@ -4,10 +4,7 @@
   (`tests/formats/test_zarr.py`)
 - zarr-python waits for files and decoders in an event loop. Here each call has a loop of its own, in the calling
   thread, in which both are done at once: nothing is left running that a forked process would lack, a task uses the
-  processors it was given, and the time of decoding is the task's. Measured against zarr's thread and its pool: a third
-  to two thirds of the processor time for chunks of 64 KiB, the same for those of 4 MiB
-- the pipeline of zarrs is not used, though it takes another third less for small chunks: its threads are not there in
-  a forked process, which then waits for ever, and they take all processors whatever a task was given
+  processors that it was given, and the time of decoding is the task's (docs/design/0009-zarr.md)
 - a chunk file that is empty, cut short, or no file is an error; zarr-python takes some of these for chunks that were
   never written, and gives the fill value
 """
@@ -25,7 +22,6 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -34,7 +30,7 @@ import numpy as np
 import zarr
 import zarr.errors
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.buffer import default_buffer_prototype
+from zarr.buffer import cpu
 from zarr.storage import LocalStore, StorePath
 
 from hyperslab.array import Array
@@ -49,7 +45,11 @@ _Part = tuple[Hyperslab, Hyperslab]
 LEAST_NBYTES = 4 * 1024**2
 "Decoded chunks that are held at a time, or one chunk, however large it is."
 MOST_NBYTES = 32 * 1024**2
-_PIPELINE = ("codec_pipeline.path", "zarr.core.codec_pipeline.BatchedCodecPipeline")
+_PIPELINE = {
+    "codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    "codec_pipeline.batch_size": 8,
+}
+"As zarr's own, but for the chunks that it takes together, which is its default of 1 otherwise."
 _CODECS = ("codecs", "compressor", "filters")
 _lock = threading.Lock()
 "Held while zarr's configuration and the filters of warnings are others than the user's."
@@ -62,8 +62,12 @@ class ChunkFiles(LocalStore):
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
         """Read a file, or what a request for a part of it names."""
+        return self.get_sync(key, prototype=prototype, byte_range=byte_range)
+
+    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
+        """The same for callers without an event loop."""
         found = _contents(f"{self.root}/{key}", byte_range)
-        return None if found is None else (prototype or default_buffer_prototype()).buffer.from_array_like(found)
+        return None if found is None else (prototype or cpu.buffer_prototype).buffer.from_array_like(found)
 
 
 class NewChunks(LocalStore):
@@ -76,8 +80,16 @@ class NewChunks(LocalStore):
         """Nothing: writers own whole chunks."""
         return None
 
+    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
+        """Nothing."""
+        return None
+
     async def set(self, key: str, value: Any) -> None:
         """Write a file; a failed write leaves none."""
+        self.set_sync(key, value)
+
+    def set_sync(self, key: str, value: Any) -> None:
+        """The same for callers without an event loop."""
         final = Path(self.root, key)
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
@@ -194,15 +206,14 @@ def writing(folder: str, said: dict[str, Any]) -> tuple[Any, NewChunks]:
 
 
 def _array(said: dict[str, Any], store: LocalStore, order: str) -> Any:
-    """An array without a look at it, with zarr's own pipeline whatever the user has configured.
+    """An array without a look at it, with zarr's own pipeline whatever the user has configured, and goes on to have.
 
     What zarr warns of, such as codecs that are not in the specification, is for those who write.
     """
     with _lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", zarr.errors.ZarrUserWarning)
-        is_set = zarr.config.get(_PIPELINE[0]) == _PIPELINE[1]
         looking = {name: zarr_codecs.looking(said[name]) for name in _CODECS if name in said}
-        with nullcontext() if is_set else zarr.config.set(dict([_PIPELINE])):
+        with zarr.config.set(_PIPELINE):
             make: Any = zarr.AsyncArray  # whose types differ by version
             return make({**said, **looking}, StorePath(store), {"order": order, "write_empty_chunks": True})
 
@@ -221,20 +232,21 @@ def write(array: Any, slab: Hyperslab, block: Array, chunk: Sequence[int]) -> No
 
 async def _read_parts(array: Any, parts: Sequence[_Part], block: Array) -> None:
     for part, place in parts:
+        index: tuple[Any, ...] = (..., *place.slices())  # which is a view also where there are no axes
+        out = cpu.buffer_prototype.nd_buffer.from_ndarray_like(block[index])
         try:
-            found = await array.getitem(part.slices())
+            await array.get_orthogonal_selection(part.slices(), out=out, prototype=cpu.buffer_prototype)
         except FormatError:
             raise
         except Exception as error:  # codecs of many makers raise many kinds
             where, text = array.store_path.store.root, str(error).strip() or type(error).__name__
             why = f"zarr cannot decode the chunks of {part}: {text}; copy the store again"
             raise FormatError(f"{where}: {why}") from error
-        block[place.slices()] = found
 
 
 async def _write_parts(array: Any, parts: Sequence[_Part], block: Array) -> None:
     for part, place in parts:
-        await array.setitem(part.slices(), block[place.slices()])
+        await array.setitem(part.slices(), block[place.slices()], prototype=cpu.buffer_prototype)
 
 
 def _shares(
