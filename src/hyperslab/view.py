@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def open(  # noqa: A001  # the public name of the verb
-    url: str | Array, values: Values = "real", storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str] | Array, values: Values = "real", storage_options: Mapping[str, Any] | None = None
 ) -> ArrayView:
     """Open PATH, PATH::DATASET, URL::DATASET or an array in memory; nothing but metadata is read now.
 
