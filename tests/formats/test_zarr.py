@@ -28,7 +28,7 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import zarr_store
 from hyperslab.slab import Hyperslab
 from hyperslab.testing import FormatTests
-from hyperslab.testing.formats import assert_same
+from hyperslab.testing.formats import assert_same, traced_memory
 from tests.end_to_end.command import call, succeed
 from tests.formats.zarr_made import edit, make, named, values
 from tests.formats.zarr_rows import by_xarray, by_zarr
@@ -122,6 +122,17 @@ def test_bytes_are_those_of_the_chunks_that_are_touched(tmp_path: Path) -> None:
     assert blockio.read_nbytes(source, Hyperslab.full(source.shape)) == source.nbytes_stored
     many = make(tmp_path / "b.zarr", shape=(40, 40), chunks=(2, 2), compressors=None)
     assert formats.open_source(str(many)).nbytes_stored == 40 * 40 * 2, "100 of 400 files say it for all"
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_where_many_large_chunks_meet_few_are_held(threads: int, tmp_path: Path) -> None:
+    shape = (320, 320, 320)
+    path = make(tmp_path / "a.zarr", shape=shape, chunks=(160, 160, 160), dtype="u1", compressors=None)
+    source, slab = formats.open_source(str(path)), Hyperslab((155, 155, 155), (10, 10, 10))
+    with traced_memory() as peak:
+        block = blockio.read(source, slab, threads=threads)
+    assert_same(block, whole(str(path), "stored")[slab.slices()])
+    assert peak[0] <= blockio.read_peak(source, slab, threads=threads) < source.nbytes
 
 
 def test_other_chunks_make_another_version(tmp_path: Path) -> None:
