@@ -45,7 +45,7 @@ def check_attributes(items: Iterable[Any], path: str) -> None:
 
 
 def readable(dataset: Any, path: str) -> AbstractContextManager[Any]:
-    """An h5py dataset of a file to read elements from: where they lie in the heap, a collection that is wrong is FormatError.
+    """A dataset of a file to read elements from: where they lie in the heap, a collection that is wrong is FormatError.
 
     Those that lie in other files, of a virtual dataset or of external storage, are left to libhdf5: the second handle
     cannot open those files.
