@@ -15,16 +15,10 @@ from typing import Any
 OPTION = "--storage-option"
 "The flag of the command line whose values are hidden, but for those named below."
 HARMLESS = frozenset(
-    [
-        "anon",
-        "endpoint_url",
-        "region_name",
-        "use_ssl",
-        "requester_pays",
-        "version_aware",
-        "hyperslab_timeout_s",
-        "hyperslab_attempts",
-    ]
+    {
+        *("anon", "endpoint_url", "region_name", "use_ssl", "requester_pays", "version_aware"),
+        *("hyperslab_timeout_s", "hyperslab_attempts"),
+    }
 )
 "Storage options whose values are no secret; all others may be."
 _WORDS = r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"

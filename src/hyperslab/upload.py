@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hyperslab.errors import OutputBusy, Unavailable, UsageError
 from hyperslab.location import Remote, is_remote, scheme
@@ -35,6 +35,8 @@ _MOST_PARTS = 10_000
 _AT_ONCE = (*S3, "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "memory")
 "Schemes whose objects appear when they are complete."
 _NO_CONDITIONS = 501
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,11 @@ async def _sent(target: Remote, remote: Remote, path: Path, nbytes: int, overwri
     await insist(remote, nbytes, attempt, alone=is_s3)
 
 
+def _asked(target: Remote, attempt: Callable[[], Awaitable[T]]) -> T:
+    """What a small request comes to."""
+    return wait(target, 0, insist(target, 0, attempt, alone=scheme(target.target) in S3))
+
+
 async def _put(store: Store, path: Path, name: str, nbytes: int, overwrite: bool) -> None:
     """A file into S3: botocore repeats what fails of its requests, so that a large file is not sent all over again.
 
@@ -184,14 +191,14 @@ def _there(target: Remote) -> dict[str, int]:
         found = await call(store, "find", path_in(store, target), detail=True)
         return {str(name): int(about["size"] or 0) for name, about in found.items()}
 
-    return wait(target, 0, insist(target, 0, attempt))
+    return _asked(target, attempt)
 
 
 def _remove(target: Remote, names: Iterable[str]) -> None:
     """Remove objects, one after the other."""
     store = store_of(target)
     for name in names:
-        wait(target, 0, insist(target, 0, partial(call, store, "rm_file", name)))
+        _asked(target, partial(call, store, "rm_file", name))
 
 
 def _check_sizes(target: Remote, files: Mapping[Remote, Path]) -> None:

@@ -27,6 +27,7 @@ WRONG_FLAGS = [
     ("--param", ["-p", "iteration=2"], "did you mean 'iterations'?"),
     ("--param", ["-p", "delay=1", "-p", "delay=2"], "--param delay is given twice"),
     ("--connect", ["--connect", "tcp://localhost:1"], "--connect tcp://localhost:1: is for Dask and Spark"),
+    ("--storage-option", ["--storage-option", "anon"], "--storage-option: give NAME=VALUE"),
     ("--with", ["--with", "mask"], "--with mask: give NAME=SOURCE"),
     ("--with", ["--with", "mask=/missing.nii"], "there is no such file"),
     ("--with", ["--with", f"mask={DATA}/README.md"], "its format is unknown"),

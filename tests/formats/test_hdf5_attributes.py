@@ -169,7 +169,7 @@ def test_an_error_of_our_own_is_not_the_file_s(
 ) -> None:
     make_lists(tmp_path / "lists.h5")
 
-    def wrong(dataset: Any) -> Any:
+    def wrong(*_: Any) -> Any:
         raise error("a bug")
 
     monkeypatch.setattr(hdf5, "locate", wrong)
@@ -177,9 +177,9 @@ def test_an_error_of_our_own_is_not_the_file_s(
         formats.open_source(f"{tmp_path / 'lists.h5'}::data")
 
 
-@pytest.mark.parametrize("ask", [lambda data: data["name"], lambda data: data.file["nowhere"]])
+@pytest.mark.parametrize("ask", [lambda data, _: data["name"], lambda data, _: data.file["nowhere"]])
 def test_an_error_of_the_library_is_a_format_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any], Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any, int], Any]
 ) -> None:
     make_lists(tmp_path / "lists.h5")
     monkeypatch.setattr(hdf5, "locate", ask)

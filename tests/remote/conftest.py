@@ -110,7 +110,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, values: Array) -> Path:
     _write_hdf5(folder / "made.h5", values)
     for name in ("plain.nii", "packed.nii.gz"):
         image = nib.Nifti1Image(values, np.diag([2.0, 2, 2, 1]))  # type: ignore[no-untyped-call]
-        image.header.set_slope_inter(0.5, 3)
+        image.header.set_slope_inter(0.5, 3)  # type: ignore[no-untyped-call]
         nib.save(image, folder / name)
     for name, kind in (("four.nc", "NETCDF4"), ("classic.nc", "NETCDF3_64BIT_OFFSET")):
         _write_netcdf(folder / name, kind, values)

@@ -1,6 +1,7 @@
 """A small web server: objects with ranges, or a way to another server; it counts, and misbehaves when told to.
 
-A fault is the name of one of `FAULTS`; `faults` are met by the requests that follow, one each, `always` by all.
+A fault is the name of one of `FAULTS`; `faults` are met by the requests that follow, one each (by those with
+`only` in their path), `always` by all.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class Server(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.seen: list[Seen] = []
         self.faults: deque[str] = deque()
-        self.always = ""
+        self.always = self.only = ""
         self.says_state = True
         "Whether answers have an ETag."
         self.delay_s = 0.0
         self.most_at_once = self._at_once = 0
-        self.ending = threading.Event()
+        self.ending, self.released = threading.Event(), threading.Event()
         self.lock = threading.Lock()
 
     @property
@@ -65,9 +66,14 @@ class Server(ThreadingHTTPServer):
 
     def forget(self) -> None:
         """Behave well again, and count anew."""
+        self.released.set()
+        while self._at_once:
+            time.sleep(0.01)
+        self.released.clear()
         self.faults.clear()
         self.seen.clear()
-        self.always, self.says_state, self.delay_s, self.most_at_once = "", True, 0.0, 0
+        self.always = self.only = ""
+        self.says_state, self.delay_s, self.most_at_once = True, 0.0, 0
 
     def gets(self) -> list[Seen]:
         return [seen for seen in self.seen if seen.method == "GET"]
@@ -76,12 +82,12 @@ class Server(ThreadingHTTPServer):
         """A client that has gone is none of our matter."""
 
     @contextmanager
-    def one_more(self) -> Iterator[str]:
+    def one_more(self, path: str) -> Iterator[str]:
         """Count a request under way; the fault that it meets."""
         with self.lock:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
-            fault = self.faults.popleft() if self.faults else self.always
+            fault = self.faults.popleft() if self.faults and self.only in path else self.always
         try:
             yield fault
         finally:
@@ -97,19 +103,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        with self.server.one_more() as fault:
+        with self.server.one_more(self.path) as fault:
             time.sleep(self.server.delay_s)
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             answer = self._refusal(fault) or (self._forwarded(sent) if self.server.upstream else self._own(fault))
             heads = {name.lower(): value for name, value in self.headers.items()}
             self.server.seen.append(Seen(self.command, self.path, heads.get("range", ""), heads, answer.status))
-            self._send(answer, fault)
+        self._send(answer, fault)
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815  # names that http.server wants
 
     def _refusal(self, fault: str) -> Answer | None:
         if fault == "hang":
-            self.server.ending.wait()
+            self.server.released.wait()
+            raise ConnectionAbortedError
         if fault == "drop":
             self.close_connection = True
             return Answer(0, {}, b"")
@@ -174,6 +181,7 @@ def serving(upstream: tuple[str, int] | None = None) -> Iterator[Server]:
         yield server
     finally:
         server.ending.set()
+        server.released.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import h5py
@@ -96,12 +97,12 @@ def test_garbage_is_not_collected_while_h5py_waits(
     remote = Remote(view.source.url.target, options, view.source.url.size, view.source.url.tag)
     kept, plain, thresholds = [], objectstore._ASK["http"], gc.get_threshold()
 
-    async def making_garbage(*args: object) -> objectstore.Answer:
+    async def making_garbage(*args: Any) -> objectstore.Answer:
         gc.set_threshold(1, 1, 1)
         kept.extend([[n] for n in range(1000)])
-        return await plain(*args)  # type: ignore[arg-type]
+        return await plain(*args)
 
-    monkeypatch.setitem(objectstore._ASK, "http", making_garbage)  # type: ignore[arg-type]
+    monkeypatch.setitem(objectstore._ASK, "http", making_garbage)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = [1]
     gc.set_threshold(10**9)
@@ -135,10 +136,10 @@ def test_a_run_is_resumed(folder: Path, web: Server, tmp_path: Path, values: Arr
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
     options = {"hyperslab_attempts": 1}
 
-    def submit(**more: bool) -> hyperslab.Result:
+    def submit(resume: bool = False) -> hyperslab.Result:
         pipeline = Pipeline(f"{web.url}/a.nii", values="stored", storage_options=options).reduce(SUM)
         rule = hyperslab.Rule("blocks", (6,))
-        return hyperslab.run(pipeline, engine="serial", retries=0, rule=rule, out=tmp_path / "out", **more)
+        return hyperslab.run(pipeline, engine="serial", retries=0, rule=rule, out=tmp_path / "out", resume=resume)
 
     web.faults.extend(["", "", "", "403", "", "500", ""])
     first = submit()
@@ -180,7 +181,7 @@ def test_blocks_of_a_remote_file_are_written(folder: Path, s3: S3, tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for name in ("sub 1.nii", "sub#2.nii"):
-        np.testing.assert_array_equal(hyperslab.open(tmp_path / "out" / name, "stored")[...], values + 1)
+        np.testing.assert_array_equal(hyperslab.open(str(tmp_path / "out" / name), "stored")[...], values + 1)
     shown = command("info", "s3://bucket/study/sub#2.nii", *options)
     assert shown.returncode == 0, shown.stderr
     assert "read by      range requests: contiguous" in shown.stdout

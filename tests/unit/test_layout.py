@@ -65,7 +65,7 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     code = "import json, sys, hyperslab; print(json.dumps(sorted(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = {name.partition(".")[0] for name in json.loads(out)}
-    heavy = {"nibabel", "h5py", "zarr", "bokeh", "pyarrow", "scipy", "typer", "rich"}
+    heavy = {"nibabel", "h5py", "zarr", "bokeh", "pyarrow", "scipy", "typer", "rich", "fsspec", "aiohttp", "xarray"}
     assert "hyperslab" in loaded
     assert loaded & (heavy | {"dask", "distributed", "pyspark", "mpi4py"}) == set()
 

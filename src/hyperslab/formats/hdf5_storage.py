@@ -183,7 +183,7 @@ def _chunked(dataset: Any, codecs: Sequence[Codec], file_size: int) -> _Found | 
     if 0 in dataset.chunks or max(dataset.chunks) >= _LARGEST:
         return "its chunks have an impossible shape"
     cells = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-    stored = _index(dataset, cells, file_size)
+    stored = _index(dataset, min(cells, file_size))
     if len(stored) > cells or (stored >= _LARGEST).any():
         return "its chunk index names more chunks than there can be, or impossible ones"
     columns = stored.astype(np.int64)
@@ -192,17 +192,16 @@ def _chunked(dataset: Any, codecs: Sequence[Codec], file_size: int) -> _Found | 
     return _odd_index(dataset, table, codecs) or _Found(table, len(table) == cells)
 
 
-def _index(dataset: Any, cells: int, file_size: int) -> Array:
-    """What HDF5 says of every chunk: (rows, ndim + 3) uint64, first element, filter mask, place and size.
+def _index(dataset: Any, most: int) -> Array:
+    """What HDF5 says of up to `most` chunks: (rows, ndim + 3) uint64, first element, filter mask, place and size.
 
     Ends after one row too many, or an index that goes in circles would never end.
     """
     rows, width = array("Q"), dataset.ndim + 3
-    most = width * min(cells, file_size)
 
     def take(chunk: Any) -> bool | None:
         rows.extend((*chunk[0], *chunk[1:]))
-        return True if len(rows) > most else None
+        return True if len(rows) > width * most else None
 
     dataset.id.chunk_iter(take)
     return np.frombuffer(rows, dtype=np.uint64).reshape(-1, width)
