@@ -377,6 +377,8 @@ class ArraySink:
     "What was asked for."
     contiguous: bool = False
     "True: a region that is written has to be one run of the file's bytes."
+    reserved: np.generic | None = None
+    "A value of the dtype that readers would take for a missing one: a block that holds it is refused."
 
     @property
     def nbytes(self) -> int:

@@ -281,6 +281,11 @@ def _check_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
     if block.shape != tuple(shape) or block.dtype.newbyteorder("=") != sink.dtype.newbyteorder("="):
         expected = f"{tuple(shape)} {sink.dtype.newbyteorder('=')}"
         raise BlockError(f"{sink.path}: the block is {block.shape} {block.dtype} where {expected} was planned")
+    if sink.reserved is not None and (block == sink.reserved).any():
+        raise BlockError(
+            f"{sink.path}: the value {sink.reserved} would be taken for a missing one by readers of this format, whose "
+            "default fill value it is: write .h5, or another --dtype"
+        )
 
 
 def _head(sink: ArraySink) -> bytes:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hyperslab.array import ArraySink, Header, Omitted, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.formats.packing import ATTRIBUTES, pack
+from hyperslab.formats.nifti_header import carried
+from hyperslab.formats.packing import ATTRIBUTES, DEFAULT_FILL, pack
 
 DATASET = "data"
 "Name of the dataset in files that are written, unless another is chosen."
 
 CORNER = "corner"
 "Attribute of blocks: Header.corner, and the block's own origin along those axes."
+NIFTI_HEADER = "nifti_header"
+"Attribute of what was a NIfTI image: its header, for files that become NIfTI again."
 
-_OF_OTHERS = {"affine", CORNER, "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"} | ATTRIBUTES
+_OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+_OF_OTHERS = {"affine", CORNER, NIFTI_HEADER, *_OF_SCALES, *ATTRIBUTES}
 _OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 _NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
 _NETCDF_NAME_LENGTH = 256
@@ -43,12 +47,11 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
     header = sink.header
     motion = header.motion()
     affine = motion if header.base_affine is None else header.base_affine @ motion
-    not_kept = _OF_OTHERS | (_OF_NIFTI if header.native is not None else set())
+    not_kept = _OF_OTHERS | (_OF_NIFTI if "sform_code" in header.attributes else set())
     kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
-    unfilled = is_netcdf(sink.path) and sink.scaling is None and sink.dtype.kind == "f"
-    missing = {"_FillValue": sink.dtype.type(np.nan)} if unfilled else {}  # else netCDF's default number would be it
-    place = {"affine": affine, **_corner(header, len(sink.shape))}
-    said = {**kept, **place, **missing, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
+    nifti = carried(sink.shape, header)
+    place = {"affine": affine, **_corner(header, len(sink.shape)), **({NIFTI_HEADER: nifti} if nifti else {})}
+    said = {**kept, **place, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
     if not is_netcdf(sink.path):
         return said
     return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
@@ -100,10 +103,25 @@ def _dimension_names(sink: ArraySink) -> list[str]:
 
 
 def packing_attributes(path: str, scaling: Scaling | None, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """netCDF's attributes of packing that say a scaling. Raises UsageError where none can."""
+    """netCDF's attributes of packing that say a scaling. Raises UsageError where none can.
+
+    Without a _FillValue, netCDF takes its default one for missing: there is one where something is missing, and NaN
+    where that is a value.
+    """
     try:
-        return {} if scaling is None else pack(scaling, dtype)
+        said = {} if scaling is None else pack(scaling, dtype)
+        if is_netcdf(path) and "missing_value" in said:
+            said["_FillValue"] = said["missing_value"][0]
+        elif is_netcdf(path) and dtype.kind == "f":
+            said["_FillValue"] = dtype.type(np.nan)
+        return said
     except ValueError as error:
         raise UsageError(
             f"{path}: HDF5 cannot say what these stored values mean ({error}): use --values real"
         ) from error
+
+
+def reserved_value(path: str, packing: Mapping[str, Any], dtype: np.dtype[Any]) -> np.generic | None:
+    """The stored value that readers of netCDF take for missing although nothing says so; none in bytes."""
+    fill = DEFAULT_FILL.get(dtype.str[1:]) if dtype.itemsize > 1 and is_netcdf(path) else None
+    return None if fill is None or "_FillValue" in packing else dtype.newbyteorder("=").type(fill)

@@ -15,6 +15,7 @@ import io
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,13 @@ import numpy as np
 from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, Encoding, Form, Header, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.hdf5_attributes import dataset_name, describe, is_netcdf, packing_attributes
+from hyperslab.formats.hdf5_attributes import (
+    dataset_name,
+    describe,
+    is_netcdf,
+    packing_attributes,
+    reserved_value,
+)
 from hyperslab.slab import Hyperslab
 
 CHUNK_NBYTES = 2**20
@@ -30,7 +37,7 @@ CHUNK_NBYTES = 2**20
 
 _LARGEST_NDIM = 32
 _LARGEST_CHUNK_NBYTES = 2**32 - 1
-_NETCDF_NOT = "bcfVO"
+_NETCDF_NOT = "bcVO"
 _HEAD_NBYTES = 2**26
 "More metadata than this would be before the data only by mistake."
 
@@ -46,16 +53,16 @@ def sink(
     """
     plain = np.dtype(dtype)
     _check_storable(path, shape, plain, encoding)
-    packing_attributes(path, scaling, plain)
+    reserved = reserved_value(path, packing_attributes(path, scaling, plain), plain)
     codecs, chunks = _codecs(path, plain, encoding), _chunks(path, shape, plain, encoding)
     about = (path, "hdf5", tuple(shape), tuple(range(len(shape))), plain)
     if encoding.virtual and is_netcdf(path):
         raise UsageError(f"{path}: netCDF has no virtual variables; write .h5, or one file")
     if chunks or encoding.virtual:
         form: Form = "parts" if encoding.virtual else "pieces"
-        return ArraySink(*about, None, header, scaling, form, chunks, codecs, encoding)
-    laid_out = ArraySink(*about, b"", header, scaling, encoding=encoding)
-    return ArraySink(*about, _head(laid_out), header, scaling, encoding=encoding)
+        return ArraySink(*about, None, header, scaling, form, chunks, codecs, encoding, reserved=reserved)
+    laid_out = ArraySink(*about, b"", header, scaling, encoding=encoding, reserved=reserved)
+    return replace(laid_out, head=_head(laid_out))
 
 
 def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, TypeAlias
 
@@ -24,6 +26,7 @@ _FLOAT32_ROUNDINGS = 8
 _NIFTI2_MAGIC = b"n+2\0"
 _OWN_FIELDS = {"sizeof_hdr", "magic", "eol_check", "vox_offset", "dim", "datatype", "bitpix", "scl_slope", "scl_inter"}
 _ALIGNED_CODE = 2
+_LARGEST_CARRIED_NBYTES = 40_000
 
 
 @contextmanager
@@ -67,6 +70,33 @@ def build_head(path: str, shape: Sequence[int], dtype: np.dtype[Any], header: He
         built["scl_slope"] = scaling.slope if scaling else 1.0
         built["scl_inter"] = scaling.inter if scaling else 0.0
         return _serialise(built)
+
+
+def carried(shape: Sequence[int], header: Header) -> str:
+    """The header of a block as text that files of other formats can keep; '' where the array is none of NIfTI's.
+
+    Extensions are left out where they would make it larger than an attribute of HDF5 may be.
+    """
+    if header.native is None or not 1 <= len(shape) <= len(DIMS) or 0 in shape:
+        return ""
+    head = build_head("", shape, np.dtype(np.uint8), header, None)
+    if len(head) > _LARGEST_CARRIED_NBYTES:
+        fixed = replace(header, native=header.native[: parse(header.native).sizeof_hdr] + bytes(4))
+        head = build_head("", shape, np.dtype(np.uint8), fixed, None)
+    return base64.b64encode(head).decode("ascii")
+
+
+def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | None:
+    """The header that `carried` gave, if it is of an array of this shape and in this place; None for anything else."""
+    try:
+        head = base64.b64decode(str(text), validate=True)
+        with header_errors(""):
+            found: NiftiHeader = _with_extensions(head)
+            same = tuple(found.get_data_shape()) == tuple(shape)
+            placed = np.allclose(found.get_best_affine(), affine, rtol=1e-5, atol=GEOMETRY_TOLERANCE_MM)
+    except (FormatError, ValueError):
+        return None
+    return head if same and placed else None
 
 
 def _with_extensions(native: bytes | None) -> NiftiHeader | None:
