@@ -197,8 +197,8 @@ def test_an_index_that_lies_is_not_used(
     make(path, chunks=(5, 4))
     true = hdf5_storage._index
 
-    def lies(dataset: Any, cells: int, file_size: int) -> Any:
-        found = true(dataset, cells, file_size).copy()
+    def lies(dataset: Any, most: int) -> Any:
+        found = true(dataset, most).copy()
         found[row, column] = value
         return found
 

@@ -107,7 +107,7 @@ def test_an_array_in_a_file_says_what_it_is_and_draws_its_chunks(chunked: str) -
 
 
 def test_a_scaled_image_shows_its_real_values() -> None:
-    found = _shown(hyperslab.open(FUNCTIONAL))  # type: ignore[arg-type]
+    found = _shown(hyperslab.open(FUNCTIONAL))
     assert found.rows["values"] == "real, float64, 171 kB in memory"
     assert found.rows["shape"] == "17 x 21 x 3 x 20 (x, y, z, t)"
     assert found.rows["chunks"] == "one piece"
