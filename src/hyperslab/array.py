@@ -340,7 +340,6 @@ class Encoding:
 
 Encoded = tuple[int, bytes | memoryview]
 "A piece of a file that is joined of such, and its number."
-
 DEFAULT_ENCODING = Encoding()
 "All is left to the format."
 

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from hyperslab import difference
-from hyperslab.cli.parse import parse_size
+from hyperslab.cli.parse import OPTION_HELP, parse_size, parse_storage_options
 from hyperslab.difference.found import Comparison, Difference, HeaderDifference, ValueDifference
 from hyperslab.errors import UsageError
+from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_count
 
@@ -41,6 +42,7 @@ def diff(
         ),
     ] = "auto",
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
+    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     memory: Annotated[
         str | None, Opt(help="For all blocks at a time, such as 8GB; by default 80 % of what is available.")
     ] = None,
@@ -69,6 +71,7 @@ def diff(
         attributes=not ignore_attributes,
         sources=sources,  # type: ignore[arg-type]
         axis=axis or 0,
+        storage_options=parse_storage_options(storage_option),
         memory_bytes=parse_size("--memory", memory) if memory is not None else None,
         threads=threads,
         progress=progress_for(quiet),

@@ -11,12 +11,12 @@ import math
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def diff(
     attributes: bool = True,
     sources: Together = "auto",
     axis: int = 0,
+    storage_options: Mapping[str, Any] | None = None,
     memory_bytes: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -81,6 +82,7 @@ def diff(
     Two numbers are equal if they are the same number, whatever their dtypes, and NaN equals NaN; with `atol` or `rtol`
     also if |a - b| <= atol + rtol * |b|, as in numpy.allclose. `first` stops at the first block that differs. Without
     `headers` values alone are compared, without `attributes` geometry, dtypes, units and scaling alone.
+    `storage_options` are what fsspec is given with URLs.
 
     Memory is for blocks and what reading them takes, by default 80 % of what is available, shared by the threads, by
     default one per processor. Raises UsageError for sources that are not there or make no array, or too little memory,
@@ -97,7 +99,7 @@ def diff(
         _positive("threads", threads) or Host.here().cpus,
         progress or Quiet(),
     )
-    pairing = pair(a, b, sources, axis)
+    pairing = pair(a, b, sources, axis, storage_options)
     if len(pairing.pairs) == 1 and not pairing.only_a and not pairing.only_b:
         return Comparison((_compare(pairing.pairs[0], how),))
     return Comparison(tuple(_compare_all(pairing.pairs, how)), pairing.only_a, pairing.only_b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from hyperslab import formats
 from hyperslab.errors import UsageError
@@ -23,10 +23,31 @@ class Pair(NamedTuple):
     b: Source
     kind: Kind
     axis: int
+    storage_options: Mapping[str, Any] | None
 
     def open(self) -> tuple[SourceSet, SourceSet]:
         """Both, each as one array. Raises UsageError or FormatError where one is not."""
-        return _whole(self.a, self.kind, self.axis), _whole(self.b, self.kind, self.axis)
+        return self._whole(self.a), self._whole(self.b)
+
+    def _whole(self, source: Source) -> SourceSet:
+        """Everything that a source names as one array."""
+        files = _files(source)
+        if len(files) <= 1 and not isinstance(source, SourceSet):
+            return gather(source, storage_options=self.storage_options)
+        try:
+            found = gather(source, self.kind, self.axis, storage_options=self.storage_options)
+        except UsageError as error:
+            if self.kind != "mosaic":
+                raise
+            raise UsageError(
+                f"{_say_several(source, files)} are taken for blocks of one array, but {error}; or say --sources "
+                "concatenated, or independent to compare files of equal names"
+            ) from error
+        if len(found.wholes) > 1:
+            raise UsageError(
+                f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them in turn"
+            )
+        return found
 
 
 class Pairing(NamedTuple):
@@ -37,7 +58,9 @@ class Pairing(NamedTuple):
     only_b: tuple[str, ...] = ()
 
 
-def pair(a: Source, b: Source, together: Together, axis: int) -> Pairing:
+def pair(
+    a: Source, b: Source, together: Together, axis: int, storage_options: Mapping[str, Any] | None = None
+) -> Pairing:
     """See two sources as one pair of arrays, or as pairs of files of equal names.
 
     Raises UsageError for what is not there, or cannot belong together as `together` says.
@@ -49,8 +72,8 @@ def pair(a: Source, b: Source, together: Together, axis: int) -> Pairing:
     if together == "auto":
         together = "independent" if all(several) and set(ours) == set(theirs) else "mosaic"
     if together == "independent" and any(several):
-        return _by_name(a, b, ours, theirs)
-    return Pairing((Pair(a, b, together, axis),))
+        return _by_name(a, b, ours, theirs, storage_options)
+    return Pairing((Pair(a, b, together, axis, storage_options),))
 
 
 def say(source: Source, found: SourceSet) -> str:
@@ -62,7 +85,9 @@ def say(source: Source, found: SourceSet) -> str:
     return f"{one.url}::{one.name}" if one.name else one.url
 
 
-def _by_name(a: Source, b: Source, ours: Mapping[str, str], theirs: Mapping[str, str]) -> Pairing:
+def _by_name(
+    a: Source, b: Source, ours: Mapping[str, str], theirs: Mapping[str, str], options: Mapping[str, Any] | None
+) -> Pairing:
     common = [name for name in ours if name in theirs]
     if not common:
         raise UsageError(
@@ -70,29 +95,10 @@ def _by_name(a: Source, b: Source, ours: Mapping[str, str], theirs: Mapping[str,
             "mosaic or concatenated if the files of each make one array"
         )
     return Pairing(
-        tuple(Pair(ours[name], theirs[name], "independent", 0) for name in common),
+        tuple(Pair(ours[name], theirs[name], "independent", 0, options) for name in common),
         tuple(path for name, path in ours.items() if name not in theirs),
         tuple(path for name, path in theirs.items() if name not in ours),
     )
-
-
-def _whole(source: Source, kind: Kind, axis: int) -> SourceSet:
-    """Everything that a source names as one array."""
-    files = _files(source)
-    if len(files) <= 1 and not isinstance(source, SourceSet):
-        return gather(source)
-    try:
-        found = gather(source, kind, axis)
-    except UsageError as error:
-        if kind != "mosaic":
-            raise
-        raise UsageError(
-            f"{_say_several(source, files)} are taken for blocks of one array, but {error}; or say --sources "
-            "concatenated, or independent to compare files of equal names"
-        ) from error
-    if len(found.wholes) > 1:
-        raise UsageError(f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them in turn")
-    return found
 
 
 def _files(source: Source) -> dict[str, str]:

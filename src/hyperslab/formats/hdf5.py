@@ -22,7 +22,6 @@ import numpy as np
 from hyperslab.array import Array, ArrayInfo, ArraySource, Header, Omitted
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
-from hyperslab.formats.hdf5_attributes import CORNER, NIFTI_HEADER
 from hyperslab.formats.hdf5_file import errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5_heap import check_attributes, readable
 from hyperslab.formats.hdf5_sink import assemble, encode, sink
@@ -32,8 +31,8 @@ from hyperslab.formats.hdf5_types import description, element, is_number
 from hyperslab.formats.hdf5_virtual import part_sink, parts_folder, require_parts, write_index
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, dimension_names, fills_by_default, is_dimension, is_scale
-from hyperslab.formats.nifti_header import taken_over
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.place import header_of
 from hyperslab.location import Remote
 from hyperslab.remotefile import size_of
 from hyperslab.slab import Hyperslab
@@ -203,16 +202,7 @@ def _is_enum(dataset: Any) -> bool:
 
 def _header(dataset: Any) -> Header:
     attributes = {name: _shown(dataset.attrs[name]) for name in dataset.attrs if name not in _INTERNAL_ATTRIBUTES}
-    affine = attributes.get("affine")
-    placed = isinstance(affine, np.ndarray) and affine.shape in ((4, 4), (16,)) and affine.dtype.kind in "iuf"
-    base = np.array(affine if placed else np.eye(4), dtype=np.float64).reshape(4, 4)  # netCDF's have one axis
-    nifti = taken_over(attributes.pop(NIFTI_HEADER, ""), dataset.shape, base)
-    return Header(base_affine=base, native=nifti, attributes=attributes, corner=_corner(attributes.get(CORNER)))
-
-
-def _corner(value: Any) -> tuple[float, ...]:
-    numbers = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "f"
-    return tuple(value.tolist()) if numbers and np.isfinite(value).all() else ()
+    return header_of(attributes, dataset.shape)
 
 
 def _shown(value: Any) -> Any:

@@ -7,21 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import ArraySink, Header, Omitted, Scaling
+from hyperslab.array import ArraySink, Omitted, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.formats.nifti_header import carried
 from hyperslab.formats.packing import ATTRIBUTES, DEFAULT_FILL, pack
+from hyperslab.formats.place import NAMES, attributes_of
 
 DATASET = "data"
 "Name of the dataset in files that are written, unless another is chosen."
 
-CORNER = "corner"
-"Attribute of blocks: Header.corner, and the block's own origin along those axes."
-NIFTI_HEADER = "nifti_header"
-"Attribute of what was a NIfTI image: its header, for files that become NIfTI again."
-
 _OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
-_OF_OTHERS = {"affine", CORNER, NIFTI_HEADER, *_OF_SCALES, *ATTRIBUTES}
+_OF_OTHERS = {*NAMES, *_OF_SCALES, *ATTRIBUTES}
 _OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
 _NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
 _NETCDF_NAME_LENGTH = 256
@@ -45,23 +40,13 @@ def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
 def _attributes(sink: ArraySink) -> dict[str, Any]:
     """The affine, the packing, and those attributes that came along and are not said by others."""
     header = sink.header
-    motion = header.motion()
-    affine = motion if header.base_affine is None else header.base_affine @ motion
     not_kept = _OF_OTHERS | (_OF_NIFTI if "sform_code" in header.attributes else set())
     kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
-    nifti = carried(sink.shape, header)
-    place = {"affine": affine, **_corner(header, len(sink.shape)), **({NIFTI_HEADER: nifti} if nifti else {})}
+    place = attributes_of(header, sink.shape)
     said = {**kept, **place, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
     if not is_netcdf(sink.path):
         return said
     return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
-
-
-def _corner(header: Header, ndim: int) -> dict[str, Any]:
-    corner = np.zeros(max(0, ndim - 3))
-    corner[: len(header.corner)] = header.corner[: len(corner)]
-    corner += header.origin[3:] if len(header.origin) == ndim else 0
-    return {CORNER: corner} if corner.any() else {}
 
 
 def _is_plain(name: str, value: Any) -> bool:
@@ -70,7 +55,9 @@ def _is_plain(name: str, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufS" and value.size > 0
-    return isinstance(value, str | bytes | int | float | np.bool_ | np.number) and value not in ("", b"")
+    if isinstance(value, str):
+        return bool(value) and "\0" not in value  # HDF5's text of any length ends at a zero
+    return isinstance(value, bytes | int | float | np.bool_ | np.number) and value != b""
 
 
 def is_netcdf(path: str) -> bool:

@@ -94,7 +94,7 @@ def _described(path: str, name: str, found: Node) -> ArraySource:
         unscalable=meant.unscalable,
         fill=dtype.type(0) if fill is None else fill,
         chunk_shape=tuple(array.chunks[axis] for axis in axes),
-        header=zarr_metadata.header(found),
+        header=zarr_metadata.header(found, found.shape),
         nbytes_stored=nbytes,
         file_size=state.file_size,
         mtime_ns=state.mtime_ns,

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ import numpy as np
 from hyperslab.array import Codec, Header
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.place import NAMES, header_of
 
 DIMENSIONS2 = "_ARRAY_DIMENSIONS"
 "Attribute in which xarray keeps the names of the axes of a version 2 array."
@@ -212,18 +213,13 @@ def _decoded(value: Any, stored: np.dtype[Any]) -> Any:
     return value
 
 
-def header(array: Node) -> Header:
-    """Attributes, and the place in an attribute 'affine' (4, 4); without it a place is counted in voxels."""
-    shown = {name: _shown(value) for name, value in array.attributes.items() if name != DIMENSIONS2}
-    return Header(base_affine=_affine(array.attributes.get("affine")), attributes=shown, dims=array.named)
-
-
-def _affine(said: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    try:
-        found = np.asarray(said)
-    except ValueError:  # lists of several lengths
-        return np.eye(4)
-    return found.astype(np.float64) if found.shape == (4, 4) and found.dtype.kind in "iuf" else np.eye(4)
+def header(array: Node, shape: Sequence[int]) -> Header:
+    """Attributes, and the place that they say."""
+    place = {name: value for name, value in array.attributes.items() if name in NAMES}
+    shown = {
+        name: _shown(value) for name, value in array.attributes.items() if name != DIMENSIONS2 and name not in NAMES
+    }
+    return header_of({**shown, **place}, shape, array.named)
 
 
 def _shown(value: Any) -> Any:

@@ -25,6 +25,7 @@ import numpy as np
 from hyperslab.array import Array, ArraySink, Codec, Encoding, Header, Scaling, require_within
 from hyperslab.errors import UsageError
 from hyperslab.formats.packing import ATTRIBUTES, pack
+from hyperslab.formats.place import AFFINE, NAMES, attributes_of
 from hyperslab.formats.zarr_metadata import DIMENSIONS2, chunk_files, place
 from hyperslab.slab import Hyperslab
 
@@ -33,7 +34,7 @@ CHUNK_NBYTES = 1024**2
 LEVELS = {"zstd": (1, 22, 1), "gzip": (0, 9, 1), "blosc": (0, 9, 5), "none": (0, 0, 0)}
 "Lowest and highest level of each compression, and the one that is taken where none is asked for."
 _LARGEST_NDIM = 32
-_OF_OTHERS = ATTRIBUTES | {"affine", "space_affine", "zooms", "sform_code", "qform_code", "byte_order", "version"}
+_OF_OTHERS = ATTRIBUTES | NAMES | {"space_affine", "zooms", "sform_code", "qform_code", "byte_order", "version"}
 "Attributes that say what packing, place and bytes were; the new array has its own."
 _LARGEST_ATTRIBUTE = 65536
 
@@ -254,9 +255,8 @@ def _dims(sink: ArraySink) -> tuple[str, ...]:
 
 def _attributes(sink: ArraySink) -> dict[str, Any]:
     """What the array says of itself: its place, its packing, and of the header's attributes what JSON can hold."""
-    header, motion = sink.header, sink.header.motion()
-    affine = motion if header.base_affine is None else header.base_affine @ motion
-    if not np.isfinite(affine).all():
+    header, place = sink.header, attributes_of(sink.header, sink.shape)
+    if not np.isfinite(place.get(AFFINE, 0)).all():
         raise UsageError(f"{sink.path}: the affine holds NaN or infinity, which JSON, and so Zarr, cannot hold")
     try:
         packing = {} if sink.scaling is None else pack(sink.scaling, sink.dtype)
@@ -266,7 +266,8 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
             f"{sink.path}: Zarr cannot say what these stored values mean ({error}): use --values real"
         ) from error
     kept = {name: found for name, value in header.attributes.items() if (found := _kept(name, value)) is not None}
-    return {**kept, "affine": affine.tolist(), **packed}
+    plain = {name: value if isinstance(value, str) else value.tolist() for name, value in place.items()}
+    return {**kept, **plain, **packed}
 
 
 def _kept(name: str, value: Any) -> Any:

@@ -1,0 +1,55 @@
+"""Where an array lies, as attributes of a dataset: for formats that have no geometry of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.array import Array, Header
+from hyperslab.formats.nifti_header import carried, taken_over
+
+AFFINE = "affine"
+"(4, 4): voxels to millimetres; in netCDF, whose attributes have one axis, its 16 numbers row by row."
+CORNER = "corner"
+"Of a block: its first element in the array that it was cut from, along the axes that no affine places."
+NIFTI_HEADER = "nifti_header"
+"Of what was a NIfTI image: its header, for files that become NIfTI again."
+NAMES = frozenset((AFFINE, CORNER, NIFTI_HEADER))
+
+
+def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
+    """The attributes above that a new array of this shape has."""
+    motion = header.motion()
+    affine = motion if header.base_affine is None else header.base_affine @ motion
+    corner, nifti = _corner_of(header, len(shape)), carried(tuple(shape), header)
+    placed = header.base_affine is not None or not np.array_equal(motion, np.eye(4))
+    said = {AFFINE: affine if placed else None, CORNER: corner if corner.any() else None, NIFTI_HEADER: nifti or None}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _corner_of(header: Header, ndim: int) -> Array:
+    corner = np.zeros(max(0, ndim - 3))
+    corner[: len(header.corner)] = header.corner[: len(corner)]
+    corner += header.origin[3:] if len(header.origin) == ndim else 0
+    return corner
+
+
+def header_of(attributes: Mapping[str, Any], shape: Sequence[int], dims: tuple[str, ...] = ()) -> Header:
+    """The header that attributes say, without those for NIfTI; without an affine, a place is counted in voxels."""
+    affine = _numbers(attributes.get(AFFINE))
+    base = affine.reshape(4, 4) if affine is not None and affine.shape in ((4, 4), (16,)) else np.eye(4)
+    corner = _numbers(attributes.get(CORNER))
+    place = tuple(corner.tolist()) if corner is not None and corner.ndim == 1 and np.isfinite(corner).all() else ()
+    nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, base)
+    shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
+    return Header(base_affine=base, native=nifti, attributes=shown, corner=place, dims=dims)
+
+
+def _numbers(value: Any) -> Array | None:
+    try:
+        found = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        return None
+    return found.astype(np.float64) if found.dtype.kind in "iuf" else None
