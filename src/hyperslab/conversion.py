@@ -40,6 +40,8 @@ _CONVERSION = frozenset(
 )
 _NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
+_MINC = "/minc-2.0/"
+"A dataset below it would be taken for a MINC image."
 _IN_CHUNKS = ("h5", "nc", "zarr")
 _ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {".hdf5": "h5", ".he5": "h5", ".nc4": "nc"}
 "Ends of the names of files that can be written, and their formats as --format names them."
@@ -200,12 +202,17 @@ def _carried(encoding: Encoding, format: str, sources: SourceSet) -> Encoding:
     source = sources.sources[0]
     if format not in _IN_CHUNKS:
         return encoding
+    names = {source.name for source in sources.sources}
+    if len(names) == 1 and not source.name.startswith(_MINC):
+        encoding = replace(encoding, name=encoding.name or source.name)
     chunks = encoding.chunks
     if not chunks and _is_worth_carrying(source, sources) and encoding.compression != "none":
         chunks = source.own_chunk_shape
     compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
-    named = encoding.compression or ("gzip" if compressed and format != "zarr" else None)
-    return replace(encoding, chunks=chunks, compression=named)
+    if encoding.compression or not compressed or format == "zarr":
+        return replace(encoding, chunks=chunks)
+    level = next((codec.options[0] for codec in source.codecs if codec.name == "deflate" and codec.options), None)
+    return replace(encoding, chunks=chunks, compression="gzip", level=level)
 
 
 def _is_worth_carrying(source: ArraySource, sources: SourceSet) -> bool:

@@ -212,5 +212,6 @@ def _shown(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS and not value.dtype.hasobject:
         return value
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS:
-        return [str(element) for element in value.flat]
+        texts = [str(element) for element in value.flat]
+        return tuple(texts) if all(isinstance(element, str) for element in value.flat) else texts
     return Omitted(f"{type(value).__name__} of {getattr(value, 'size', 1)} elements")

@@ -42,11 +42,26 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
     header = sink.header
     not_kept = _OF_OTHERS | (_OF_NIFTI if "sform_code" in header.attributes else set())
     kept = {name: value for name, value in header.attributes.items() if name not in not_kept and _is_plain(name, value)}
+    kept = {name: np.array(value, object) if isinstance(value, tuple) else value for name, value in kept.items()}
     place = attributes_of(header, sink.shape)
     said = {**kept, **place, **packing_attributes(sink.path, sink.scaling, sink.dtype)}
     if not is_netcdf(sink.path):
         return said
-    return {name: np.ravel(value) if np.ndim(value) > 1 else value for name, value in said.items()}  # it has no others
+    return {name: _of_netcdf(value) for name, value in said.items()}
+
+
+def _of_netcdf(value: Any) -> Any:
+    """An attribute as netCDF has it: one axis at most, no truth values nor halves, a text as characters."""
+    import h5py
+
+    if isinstance(value, str):
+        text = value.encode()
+        return np.array(text, h5py.string_dtype("ascii" if value.isascii() else "utf-8", len(text)))
+    number = np.asarray(value)
+    dtype = {"?": np.int8, "e": np.float32}.get(number.dtype.char)
+    if dtype is None and number.ndim < 2:
+        return value
+    return number.reshape(-1 if number.ndim else ()).astype(dtype or number.dtype)
 
 
 def _is_plain(name: str, value: Any) -> bool:
@@ -55,6 +70,8 @@ def _is_plain(name: str, value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufS" and value.size > 0
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(text, str) and "\0" not in text for text in value)
     if isinstance(value, str):
         return bool(value) and "\0" not in value  # HDF5's text of any length ends at a zero
     return isinstance(value, bytes | int | float | np.bool_ | np.number) and value != b""

@@ -89,7 +89,7 @@ def carried(shape: Sequence[int], header: Header) -> str:
 def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | None:
     """The header that `carried` gave, if it is of an array of this shape and in this place; None for anything else."""
     try:
-        head = base64.b64decode(str(text), validate=True)
+        head = base64.b64decode(text if isinstance(text, str | bytes) else "", validate=True)
         with header_errors(""):
             found: NiftiHeader = _with_extensions(head)
             same = tuple(found.get_data_shape()) == tuple(shape)

@@ -24,7 +24,7 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     motion = header.motion()
     affine = motion if header.base_affine is None else header.base_affine @ motion
     corner, nifti = _corner_of(header, len(shape)), carried(tuple(shape), header)
-    placed = header.base_affine is not None or not np.array_equal(motion, np.eye(4))
+    placed = not np.array_equal(affine, np.eye(4))  # without it, places are counted in voxels
     said = {AFFINE: affine if placed else None, CORNER: corner if corner.any() else None, NIFTI_HEADER: nifti or None}
     return {name: value for name, value in said.items() if value is not None}
 
