@@ -50,7 +50,7 @@ def sink_of(
 
 
 def write_by_many(sink: ArraySink, values: Array, seed: int = 0, order: int = 0) -> list[sinkio.Written]:
-    """Write a file region by region, in any order and one of them twice, as tasks do; nothing changes before the end."""
+    """Write a file region by region, in any order and one twice, as tasks do; nothing changes before the end."""
     path = Path(sink.path)
     partial = str(path.with_name(f".{path.name}.0-{seed:06}.part"))
     regions, before = regions_of(sink, seed, order), path.stat().st_mtime_ns if path.exists() else None
@@ -77,9 +77,9 @@ def regions_of(sink: ArraySink, seed: int, order: int) -> list[Hyperslab]:
     return found
 
 
-def assert_read_back(path: Path, values: Array) -> None:
+def assert_read_back(path: Path, values: Array, name: str = "") -> None:
     """Our own reader gives the values, of the whole array and of a strided region."""
-    source = formats.open_source(str(path))
+    source = formats.open_source(f"{path}::{name}" if name else str(path))
     assert_same(blockio.read(source, Hyperslab.full(values.shape), values="stored"), values)
     strided = Hyperslab((0,) * values.ndim, tuple((n + 1) // 2 for n in values.shape), (2,) * values.ndim)
     assert_same(blockio.read(source, strided, values="stored"), values[strided.slices()])

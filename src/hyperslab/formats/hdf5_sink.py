@@ -85,7 +85,7 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
     import h5py
 
     with h5py.File(path, "x", locking=False) as file:
-        dataset, grid, missing = _create(file, sink), _grid(sink), set(range(math.prod(_grid(sink))))
+        dataset, grid, missing = create(file, sink, _properties(sink)), _grid(sink), set(range(math.prod(_grid(sink))))
         for number, stored in pieces:
             place = np.unravel_index(number, grid)
             dataset.id.write_direct_chunk(tuple(int(i) * c for i, c in zip(place, sink.unit, strict=True)), stored)
@@ -196,7 +196,7 @@ def _head(sink: ArraySink) -> bytes:
 
     kept = _Head()
     with h5py.File(kept, "w") as file:
-        dataset = _create(file, sink)
+        dataset = create(file, sink, _properties(sink))
         file.flush()
         if not dataset.size:
             offset = None
@@ -210,18 +210,25 @@ def _head(sink: ArraySink) -> bytes:
     return bytes(kept.bytes[:offset])
 
 
-def _create(file: Any, sink: ArraySink) -> Any:
-    """The dataset with its filters and attributes, without space for its values; a netCDF file also its dimensions."""
+def _properties(sink: ArraySink) -> Any:
+    """Chunks and filters of a dataset of which every value is written."""
     import h5py
 
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
-    creation.set_obj_track_times(False)
     if sink.unit:
         creation.set_chunk(sink.unit)
     for codec in sink.codecs:
         creation.set_shuffle() if codec.name == "shuffle" else creation.set_deflate(*codec.options)
+    return creation
+
+
+def create(file: Any, sink: ArraySink, creation: Any) -> Any:
+    """The dataset with these properties and its attributes, without its values; a netCDF file also its dimensions."""
+    import h5py
+
+    creation.set_obj_track_times(False)
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
     kind, space = h5py.h5t.py_create(sink.dtype, logical=True), h5py.h5s.create_simple(sink.shape)

@@ -14,8 +14,8 @@ from typing import Any
 
 from hyperslab.array import ArraySink
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5_attributes import dataset_name, describe
-from hyperslab.formats.hdf5_sink import sink
+from hyperslab.formats.hdf5_attributes import dataset_name
+from hyperslab.formats.hdf5_sink import create, sink
 from hyperslab.slab import Hyperslab
 
 
@@ -73,18 +73,19 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
     """
     import h5py
 
-    name, filled = dataset_name(whole), 0
-    layout = h5py.VirtualLayout(whole.shape, whole.dtype)
+    name, filled = dataset_name(whole).encode(), 0
+    creation, region = h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5s.create_simple(whole.shape)
     for part in sorted(parts):
         with h5py.File(part, "r", locking=False) as file:
-            count = tuple(file[name].shape)
+            held = file[name].id.get_space()
         own = os.path.basename(part)
         start = tuple(int(first) for first in own.removesuffix(".h5").split("_"))
-        layout[Hyperslab(start, count).slices()] = h5py.VirtualSource(f"{folder}/{own}", name, count)
-        filled += math.prod(count)
+        region.select_hyperslab(start, held.shape)
+        creation.set_virtual(region, os.fsencode(f"{folder}/{own}"), name, held)
+        filled += math.prod(held.shape)
     if filled != math.prod(whole.shape):
         raise FormatError(
             f"{whole.path}: {math.prod(whole.shape) - filled} of its elements were not written; use --resume"
         )
     with h5py.File(path, "x", locking=False) as file:
-        describe(file, file.create_virtual_dataset(name, layout), whole)
+        create(file, whole, creation)
