@@ -70,10 +70,11 @@ class Server(ThreadingHTTPServer):
         while self._at_once:
             time.sleep(0.01)
         self.released.clear()
-        self.faults.clear()
-        self.seen.clear()
-        self.always = self.only = ""
-        self.says_state, self.delay_s, self.most_at_once = True, 0.0, 0
+        with self.lock:
+            self.faults.clear()
+            self.seen.clear()
+            self.always = self.only = ""
+            self.says_state, self.delay_s, self.most_at_once = True, 0.0, 0
 
     def gets(self) -> list[Seen]:
         return [seen for seen in self.seen if seen.method == "GET"]
@@ -142,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, sent: bytes) -> Answer:
         assert self.server.upstream is not None
-        connection = http.client.HTTPConnection(*self.server.upstream)
+        connection = http.client.HTTPConnection(*self.server.upstream, timeout=20)
         try:
             connection.request(self.command, self.path, sent, dict(self.headers))
             said = connection.getresponse()
