@@ -106,7 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         with self.server.one_more(self.path) as fault:
             time.sleep(self.server.delay_s)
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            if len(sent := self.rfile.read(length)) < length:
+                raise ConnectionAbortedError
             answer = self._refusal(fault) or (self._forwarded(sent) if self.server.upstream else self._own(fault))
             heads = {name.lower(): value for name, value in self.headers.items()}
             self.server.seen.append(Seen(self.command, self.path, heads.get("range", ""), heads, answer.status))
