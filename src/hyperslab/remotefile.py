@@ -25,8 +25,8 @@ from typing import Any, BinaryIO
 from hyperslab.location import Remote
 
 GAP_NBYTES = 256 * 1024
-"""Bytes that are fetched in vain rather than make another request: what one connection moves in the time in which the
-others, DEPTH of them, hide most of the 20 to 50 ms that a request waits for its first byte."""
+"""Bytes that are fetched in vain rather than make another request: it waits 20 to 50 ms for its first byte, with DEPTH
+of them under way costs an eighth of that, and in so long a connection moves this much."""
 LARGEST_NBYTES = 8 * 1024**2
 "Of one request, so that those of a large region run side by side, and little is lost with a connection."
 DEPTH = 8

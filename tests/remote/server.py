@@ -70,10 +70,11 @@ class Server(ThreadingHTTPServer):
         while self._at_once:
             time.sleep(0.01)
         self.released.clear()
-        self.faults.clear()
-        self.seen.clear()
-        self.always = self.only = ""
-        self.says_state, self.delay_s, self.most_at_once = True, 0.0, 0
+        with self.lock:
+            self.faults.clear()
+            self.seen.clear()
+            self.always = self.only = ""
+            self.says_state, self.delay_s, self.most_at_once = True, 0.0, 0
 
     def gets(self) -> list[Seen]:
         return [seen for seen in self.seen if seen.method == "GET"]
@@ -105,7 +106,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         with self.server.one_more(self.path) as fault:
             time.sleep(self.server.delay_s)
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            if len(sent := self.rfile.read(length)) < length:
+                raise ConnectionAbortedError
             answer = self._refusal(fault) or (self._forwarded(sent) if self.server.upstream else self._own(fault))
             heads = {name.lower(): value for name, value in self.headers.items()}
             self.server.seen.append(Seen(self.command, self.path, heads.get("range", ""), heads, answer.status))
@@ -142,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, sent: bytes) -> Answer:
         assert self.server.upstream is not None
-        connection = http.client.HTTPConnection(*self.server.upstream)
+        connection = http.client.HTTPConnection(*self.server.upstream, timeout=20)
         try:
             connection.request(self.command, self.path, sent, dict(self.headers))
             said = connection.getresponse()

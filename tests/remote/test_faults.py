@@ -293,6 +293,28 @@ def test_other_files_are_not_taken_for_those_that_are_meant(name: str, leads_out
     np.testing.assert_array_equal(hyperslab.open(f"{web.url}/a.h5::inside")[...], np.arange(10.0))
 
 
+@pytest.mark.parametrize("fault", ["403", "short"])
+def test_whichever_request_fails(fault: str, web: Server, tmp_path: Path) -> None:
+    """Those that libhdf5 waits for in the middle of opening and reading are no different."""
+    with h5py.File(tmp_path / "wide.h5", "w") as file:
+        for number in range(3):
+            file[f"{number}/raw"] = np.random.default_rng(number).integers(0, 9, 40_000)
+            file.create_dataset(f"{number}/data", data=np.arange(8000).reshape(20, 400), chunks=(4, 4), scaleoffset=0)
+    web.objects["/wide.h5"] = (tmp_path / "wide.h5").read_bytes()
+
+    def read() -> None:
+        hyperslab.open(f"{web.url}/wide.h5::2/data", storage_options={"hyperslab_attempts": 1})[...]
+
+    read()
+    requests = len(web.seen)
+    assert requests > 2
+    for number in range(requests):
+        web.faults.extend([""] * number + [fault])
+        with pytest.raises(FormatError if fault == "403" else Unavailable, match=r"access is denied|breaks off"):
+            read()
+        assert not web.faults
+
+
 def test_errors_travel(web: Server) -> None:
     with pytest.raises(FormatError) as raised:
         hyperslab.open(f"{web.url}/none")

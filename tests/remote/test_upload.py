@@ -34,7 +34,7 @@ def _no_long_pauses(monkeypatch: pytest.MonkeyPatch, s3: S3) -> Iterator[None]:
 
 
 def sent(s3: S3, local: Path, name: str, **more: Any) -> upload.Uploaded:
-    options = {**s3.options, "hyperslab_attempts": 3, "hyperslab_timeout_s": 2}
+    options = {**s3.options, "hyperslab_attempts": 3, "hyperslab_timeout_s": 1}
     return upload.upload(local, f"s3://{BUCKET}/up/{name}", options, **more)
 
 
@@ -91,7 +91,7 @@ def test_a_large_file_that_cannot_be_sent_leaves_nothing(
         ("403", FormatError, "access is denied"),
         ("503", Unavailable, "slow down .503 SlowDown., at each of 3 attempts"),
         ("drop", Unavailable, "at each of 3 attempts"),
-        ("hang", Unavailable, "no answer within 2 s"),
+        ("hang", Unavailable, "no answer within 1 s"),
     ],
 )
 def test_what_goes_on_failing(fault: str, error: type[HyperslabError], words: str, s3: S3, folder: Path) -> None:

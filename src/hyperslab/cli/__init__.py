@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _leave_quietly()
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         if DEBUG in given:
-            traceback.print_exc()
+            print(redact(traceback.format_exc()), file=sys.stderr)
         sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
         print("\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]), file=sys.stderr)
     else:
