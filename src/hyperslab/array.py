@@ -374,8 +374,6 @@ class ArraySink:
     "Filters of every chunk, in the order in which writing applies them."
     encoding: Encoding = DEFAULT_ENCODING
     "What was asked for."
-    contiguous: bool = False
-    "True: a region that is written has to be one run of the file's bytes."
     reserved: np.generic | None = None
     "A value of the dtype that readers would take for a missing one: a block that holds it is refused."
 

@@ -124,16 +124,6 @@ def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def dense_level(shape: Sequence[int], slab: Hyperslab) -> int:
-    """The slowest axis along which a region is one run of bytes; len(shape) if it is single elements."""
-    level = len(shape)
-    while level and (slab.stride[level - 1] == 1 or slab.count[level - 1] == 1):
-        level -= 1
-        if slab.count[level] != shape[level]:
-            break
-    return level
-
-
 def _ascending_axis(start: int, count: int, stride: int) -> tuple[int, int]:
     if count <= 1:
         return start, 1

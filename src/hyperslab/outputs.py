@@ -16,12 +16,11 @@ import numpy as np
 
 from hyperslab import blockio, formats
 from hyperslab.array import ArraySink, Header, Scaling
-from hyperslab.byteranges import dense_level
 from hyperslab.costs import output_dtype, output_shape
 from hyperslab.errors import UsageError
 from hyperslab.partition import Layout, Partition, cut
 from hyperslab.pipeline import Pipeline, Write
-from hyperslab.slab import Hyperslab
+from hyperslab.slab import Hyperslab, dense_level
 from hyperslab.sources import Member, Whole
 from hyperslab.task import Job, Output, Task, Volume, output_pieces, scaled_header
 from hyperslab.transfer import Side, Transfer
@@ -135,7 +134,6 @@ def transfer(pipeline: Pipeline, output: Output, index: int, whole_axes: frozens
         write=Side(sink.axes, sink.dtype.itemsize, _unscaled(sink.shape, pipeline.scale),
                    _unscaled(sink.unit, pipeline.scale) if sink.unit else ()),
         whole=whole_axes,
-        in_runs=sink.contiguous,
     )  # fmt: skip
 
 
@@ -149,18 +147,6 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
     if job.output is None or not job.output.volumes:
         return reads, 1 if task.output else 0
     return reads, sum(_writes(job.output.volumes[piece.source].sink, piece.slab) for piece in output_pieces(job, task))
-
-
-def require_runs(job: Job, tasks: Sequence[Task]) -> None:
-    """Raise UsageError for a block that is not one run of a file that takes nothing else."""
-    volumes = job.output.volumes if job.output else ()
-    for task in tasks if any(sink.contiguous for sink, _ in volumes) else ():
-        for sink, slab in ((volumes[piece.source].sink, piece.slab) for piece in output_pieces(job, task)):
-            if _runs(sink, slab) > 1:
-                raise UsageError(
-                    f"{sink.path}: block {task.core} is not one run of it, which could be compressed by itself: leave "
-                    "the cut to hyperslab, or use --partition slabs, --keep blocks, or a format other than nii.gz"
-                )
 
 
 def _writes(sink: ArraySink, slab: Hyperslab) -> int:

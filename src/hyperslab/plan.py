@@ -18,7 +18,7 @@ from hyperslab import description
 from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.outputs import SUFFIXES, block_name, output, require_runs, scaling_kept, transfer, units
+from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -322,8 +322,7 @@ def _task(
 
 
 def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> None:
-    """Raise UsageError, before anything runs, for a dtype, a number of axes or blocks that the format cannot hold."""
-    require_runs(job, tasks)
+    """Raise UsageError, before anything runs, for a dtype or a number of axes that the output format cannot hold."""
     seen: set[DType] = set()
     blocks = {task.whole: task for task in tasks if task.output}  # volumes have been checked already
     for task in blocks.values():

@@ -13,9 +13,9 @@ import numpy as np
 
 from hyperslab import native
 from hyperslab.array import Array
-from hyperslab.byteranges import BUFFER_NBYTES, ascending, dense_level, plan_spans, row_nbytes, span_offsets, turns
+from hyperslab.byteranges import BUFFER_NBYTES, ascending, plan_spans, row_nbytes, span_offsets, turns
 from hyperslab.errors import FormatError
-from hyperslab.slab import Hyperslab
+from hyperslab.slab import Hyperslab, dense_level
 
 _WIDE_NBYTES = 16 * 1024**2
 "From here on several reads in flight are worth the threads that they take."

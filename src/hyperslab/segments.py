@@ -1,7 +1,7 @@
 """Segments: what writers encode of one region, appended to a part file that each of them has for itself.
 
-A segment is a checksum, the numbers and lengths of its pieces, and their bytes. The outcome of a task says in which
-part and where it lies; so a segment of a task that was killed or done twice is never looked at.
+A segment is a table of its pieces with their numbers, lengths and checksums, and their bytes. The outcome of a task
+says in which part and where it lies; so a segment of a task that was killed or done twice is never looked at.
 
 - a damaged or cut-off segment is refused (`tests/unit/test_segments.py`)
 """
@@ -14,22 +14,28 @@ import socket
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import IO, NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from hyperslab.array import Encoded
 from hyperslab.errors import FormatError
 from hyperslab.positioned import naming, write_at
 
-_WORD = np.dtype("<i8")
+_ROW = np.dtype([("number", "<i8"), ("nbytes", "<i8"), ("checksum", "<u8")])
+"Of a piece; xxh3_64."
 _HEAD = struct.Struct("<QQ")
-"Checksum of what follows, number of pieces."
+"Checksum of the table, number of pieces."
 _OWN = secrets.token_hex(4)
 "Of this interpreter and its forks: in two containers of one name, processes may have the same numbers."
 _AT_A_TIME = os.sysconf("SC_IOV_MAX")
+_OPEN = 64
+"Parts that are open at a time."
+
+Table = npt.NDArray[Any]
 
 
 class Segment(NamedTuple):
@@ -45,12 +51,9 @@ def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
     writer = f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.{_OWN}"
     path = os.path.join(folder, f"{writer}.part")
     held = list(pieces)
-    table = np.array([[number, len(data)] for number, data in held], _WORD)
-    buffers = [table.reshape(-1).view(np.uint8).data, *(memoryview(data) for _, data in held)]
-    digest = xxhash.xxh3_64()
-    for buffer in buffers:
-        digest.update(buffer)
-    buffers.insert(0, memoryview(_HEAD.pack(digest.intdigest(), len(held))))
+    table = np.array([(number, len(data), xxhash.xxh3_64_intdigest(data)) for number, data in held], _ROW).tobytes()
+    head = _HEAD.pack(xxhash.xxh3_64_intdigest(table), len(held))
+    buffers = [memoryview(data) for data in (head, table, *(data for _, data in held))]
     with naming(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -63,49 +66,72 @@ def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
 
 
 def pieces(segments: Sequence[Segment]) -> Iterator[Encoded]:
-    """All pieces, segment by segment in the order of their first numbers; one segment in memory at a time.
+    """All pieces in the order of their numbers, one of them in memory at a time.
 
-    Raises FormatError for a segment that is not as it was written.
+    Raises FormatError for one that is not as it was written, OSError for a part that is not there.
     """
-    for segment in sorted(segments, key=_first):
-        yield from _load(segment)
+    with _opened() as descriptor:
+        tables = [_table(descriptor(segment.path), segment) for segment in segments]
+        if not tables:
+            return
+        offsets = [_offsets(segment, table) for segment, table in zip(segments, tables, strict=True)]
+        of = np.repeat(np.arange(len(segments)), [len(table) for table in tables])
+        rows, places = np.concatenate(tables), np.concatenate(offsets)
+        for i in np.argsort(rows["number"], kind="stable").tolist():
+            segment, row = segments[of[i]], rows[i]
+            data = _read(descriptor(segment.path), int(row["nbytes"]), int(places[i]))
+            if len(data) < row["nbytes"] or xxhash.xxh3_64_intdigest(data) != row["checksum"]:
+                raise _damaged(segment)
+            yield int(row["number"]), data
 
 
-def _first(segment: Segment) -> int:
-    """The number of its first piece."""
-    with Path(segment.path).open("rb") as file:
-        file.seek(segment.offset + _HEAD.size)
-        word = file.read(_WORD.itemsize)
-    if len(word) < _WORD.itemsize:
+def _table(fd: int, segment: Segment) -> Table:
+    head = _read(fd, _HEAD.size, segment.offset)
+    if len(head) < _HEAD.size:
         raise _damaged(segment)
-    return int.from_bytes(word, "little", signed=True)
-
-
-def _load(segment: Segment) -> Iterator[Encoded]:
-    data = memoryview(bytearray(segment.nbytes))
-    with Path(segment.path).open("rb", buffering=0) as file:
-        file.seek(segment.offset)
-        if not _fill(file, data):
-            raise _damaged(segment)
-    checksum, count = _HEAD.unpack_from(data)
-    if xxhash.xxh3_64_intdigest(data[_HEAD.size :]) != checksum:
+    checksum, count = _HEAD.unpack(head)
+    if count * _ROW.itemsize > segment.nbytes:
         raise _damaged(segment)
-    table = np.frombuffer(data, _WORD, 2 * count, _HEAD.size).reshape(-1, 2).tolist()
-    position = _HEAD.size + 2 * count * _WORD.itemsize
-    for number, nbytes in table:
-        yield number, data[position : position + nbytes]
-        position += nbytes
+    raw = _read(fd, count * _ROW.itemsize, segment.offset + _HEAD.size)
+    if len(raw) < count * _ROW.itemsize or xxhash.xxh3_64_intdigest(raw) != checksum:
+        raise _damaged(segment)
+    return np.frombuffer(raw, _ROW)
 
 
-def _fill(file: IO[bytes], data: memoryview) -> bool:
-    """Read until the memory is full; False where the file ends before."""
-    done = 0
-    while done < len(data):
-        count = file.readinto(data[done:])  # type: ignore[attr-defined]  # a raw file has it
-        if not count:
-            return False
-        done += count
-    return True
+def _offsets(segment: Segment, table: Table) -> npt.NDArray[np.int64]:
+    """First byte of every piece in its part."""
+    lengths: npt.NDArray[np.int64] = table["nbytes"]
+    ends = segment.offset + _HEAD.size + table.nbytes + np.cumsum(lengths)
+    if len(ends) and ends[-1] != segment.offset + segment.nbytes:
+        raise _damaged(segment)
+    return ends - lengths
+
+
+@contextmanager
+def _opened() -> Iterator[Any]:
+    """A function that opens a file for reading; the files that were opened last stay open to the end."""
+    held: dict[str, int] = {}
+
+    def descriptor(path: str) -> int:
+        if path not in held:
+            if len(held) >= _OPEN:
+                os.close(held.pop(next(iter(held))))
+            held[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return held[path]
+
+    try:
+        yield descriptor
+    finally:
+        for fd in held.values():
+            os.close(fd)
+
+
+def _read(fd: int, nbytes: int, offset: int) -> bytes:
+    """The bytes at a position, fewer where the file ends."""
+    found = [os.pread(fd, nbytes, offset)]
+    while found[-1] and (missing := nbytes - sum(map(len, found))):  # the system gives 2 GiB at a time
+        found.append(os.pread(fd, missing, offset + nbytes - missing))
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 def _damaged(segment: Segment) -> FormatError:

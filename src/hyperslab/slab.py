@@ -124,6 +124,16 @@ def from_index(index: Index | tuple[Index, ...], shape: Sequence[int]) -> tuple[
     return Hyperslab(tuple(start), tuple(count), tuple(stride)), tuple(dropped)
 
 
+def dense_level(shape: Sequence[int], slab: Hyperslab) -> int:
+    """The slowest axis along which a region is one run of bytes; len(shape) if it is single elements."""
+    level = len(shape)
+    while level and (slab.stride[level - 1] == 1 or slab.count[level - 1] == 1):
+        level -= 1
+        if slab.count[level] != shape[level]:
+            break
+    return level
+
+
 def _expand(parts: tuple[Index, ...], ndim: int) -> tuple[int | slice, ...]:
     if len(parts) == ndim and all(part is not Ellipsis for part in parts):
         return parts  # type: ignore[return-value]  # there is no Ellipsis

@@ -47,8 +47,6 @@ class Transfer:
     write: Side
     whole: frozenset[int] = frozenset()
     "Axes that are not cut."
-    in_runs: bool = False
-    "Every block has to be one run of the file that is written."
 
     @property
     def itemsize(self) -> int:
@@ -82,8 +80,7 @@ def best_limit(transfer: Transfer, least_nbytes: int, most_nbytes: int) -> int:
 
 def _divisible(transfer: Transfer, parts: Sequence[int]) -> list[int]:
     """Axes that can be divided further."""
-    free = [axis for axis in transfer.write.axes if parts[axis] < _most_parts(transfer, axis)]
-    return free[:1] if transfer.in_runs else free
+    return [axis for axis in transfer.write.axes if parts[axis] < _most_parts(transfer, axis)]
 
 
 def _most_parts(transfer: Transfer, axis: int) -> int:

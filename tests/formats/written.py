@@ -64,14 +64,10 @@ def write_by_many(sink: ArraySink, values: Array, seed: int = 0, order: int = 0)
 
 
 def regions_of(sink: ArraySink, seed: int, order: int) -> list[Hyperslab]:
-    """A random cut at the sink's units, or into runs of the file where it takes nothing else, in any order."""
+    """A random cut at the sink's units, in any order."""
     chance = random.Random(seed)
     unit = sink.unit or (1,) * len(sink.shape)
-    if sink.contiguous:
-        slowest = sink.axes[0]
-        rule = Rule("block-shape", tuple(2 if axis == slowest else n for axis, n in enumerate(sink.shape)))
-    else:
-        rule = Rule("block-shape", tuple(chance.randint(1, n) for n in sink.shape))
+    rule = Rule("block-shape", tuple(chance.randint(1, n) for n in sink.shape))
     found = list(cut(Layout(sink.shape, sink.axes, sink.dtype.itemsize, None), rule, 0, unit))
     random.Random(order).shuffle(found)
     return found

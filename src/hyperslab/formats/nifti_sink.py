@@ -2,11 +2,12 @@
 
 Writers compress the runs; joined as pigz joins its blocks they are one member, which every reader opens.
 
-- the same array makes the same bytes at any time, however it was cut into runs of the same extents
+- the same array cut into the same runs makes the same bytes at any time (`tests/formats/test_nifti_sink.py`)
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, 
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.nifti_header import DIMS, build_head, parse
-from hyperslab.slab import Hyperslab
+from hyperslab.slab import Hyperslab, dense_level
 
 _REMEDY = {"b": "uint8", "f": "float32 or float64", "c": "complex64 or complex128"}
 
@@ -44,17 +45,19 @@ def sink(
     if path.lower().endswith(".gz"):
         level = deflating.FASTEST if encoding.level is None else encoding.level
         codecs = (Codec("gzip", (level,)),)
-        return ArraySink(*about, None, header, scaling, "pieces", (), codecs, encoding, contiguous=True)
+        return ArraySink(*about, None, header, scaling, "pieces", (), codecs, encoding)
     return ArraySink(*about, head, header, scaling, encoding=encoding)
 
 
 def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
-    """A run of the data as an open deflate stream, with the number of its first element in the file."""
-    stored = slab.permute(sink.axes)
-    first = int(np.ravel_multi_index(stored.start, [sink.shape[axis] for axis in sink.axes]))
-    planes = np.atleast_2d(block.transpose(sink.axes))
-    parts = (np.ascontiguousarray(plane, sink.dtype).reshape(-1).view(np.uint8).data for plane in planes)
-    yield first, deflating.open_stream(parts, sink.codecs[0].options[0])
+    """The runs of the file that a region is, each an open deflate stream with the number of its first element."""
+    stored, shape = slab.permute(sink.axes), [sink.shape[axis] for axis in sink.axes]
+    level, values = dense_level(shape, stored), block.transpose(sink.axes)
+    for index in itertools.product(*map(range, stored.count[:level])):
+        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
+        planes = np.atleast_2d(values[index])
+        parts = (np.ascontiguousarray(plane, sink.dtype).reshape(-1).view(np.uint8).data for plane in planes)
+        yield int(np.ravel_multi_index(corner, shape)), deflating.open_stream(parts, sink.codecs[0].options[0])
 
 
 def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
