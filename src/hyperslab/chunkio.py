@@ -59,7 +59,7 @@ def fill(file: OpenFile, source: ArraySource, table: ChunkTable, slab: Hyperslab
 def columns_of(table: ChunkTable) -> tuple[Array, Array, Array, Array]:
     """The columns of a table as the core takes them: aligned, which those that came over a network may not be."""
     columns = (table.offset, table.nbytes, table.mask, table.start.reshape(-1))
-    offset, nbytes, mask, start = (np.require(column, requirements="CA") for column in columns)
+    offset, nbytes, mask, start = (np.require(column, requirements=["C", "A"]) for column in columns)
     return offset, nbytes, mask, start
 
 

@@ -277,7 +277,7 @@ def _arguments(source: ArraySource, index: GzipIndex, slab: Hyperslab) -> tuple[
     plain = index.points[:, 0]
     begin = max(0, int(np.searchsorted(plain, first, "right")) - 1)
     end = int(np.searchsorted(plain, last, "left")) + 1
-    part = np.require(index.points[begin:end], requirements="CA")  # what came over a network may not be aligned
+    part = np.require(index.points[begin:end], requirements=["C", "A"])  # what came over a network may not be aligned
     box = (slab.start, slab.count, slab.stride)
     return part, (part.reshape(-1), index.offset, list(shape), item), box
 
