@@ -1,4 +1,4 @@
-"""The engine of xarray: equal to xarray's own engines on every file, lazy, and open to threads and other processes."""
+"""The engine of xarray: lazy, open to threads and other processes, and chosen only where it is asked for."""
 
 from __future__ import annotations
 
@@ -13,242 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
-import netCDF4
-import nibabel as nib
 import numpy as np
 import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from xarray.backends import plugins
-from xarray.tests import create_test_data
 
-import hyperslab
-from hyperslab import blockio, formats, gzipindex, native
-from hyperslab.array import Array
-from hyperslab.connectors import xarray as connector
+from hyperslab import blockio, formats, native
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from tests.connectors.calls import noting
-from tests.formats.files import DATA, ROOT, real_files
-
-RAW: dict[str, Any] = {
-    "mask_and_scale": False,
-    "decode_times": False,
-    "concat_characters": False,
-    "decode_coords": False,
-}
-MANY = 20
-LARGEST = 10**6
-
-
-def ours(path: str | Path, **options: Any) -> xarray.Dataset:
-    return xarray.open_dataset(path, engine=HyperslabBackend, **options)
-
-
-def theirs(path: str | Path, engine: str = "netcdf4", **options: Any) -> xarray.Dataset:
-    more: dict[str, Any] = {"phony_dims": "access"} if engine == "h5netcdf" else {}
-    return xarray.open_dataset(path, engine=engine, **options, **more)
-
-
-def assert_same(found: xarray.Dataset, expected: xarray.Dataset) -> None:
-    """Identical, in dtypes and byte by byte but for the payload of NaN, and in how it is stored."""
-    xarray.testing.assert_identical(found, expected)
-    assert list(found.variables) == list(expected.variables)
-    for name, variable in found.variables.items():
-        assert variable.dtype == expected[name].dtype, name
-
-
-def assert_stored_alike(found: xarray.DataArray, expected: xarray.DataArray) -> None:
-    """With the same encoding; the fields of a compound are in native byte order to netCDF4, whatever the file has."""
-    encodings = [dict(array.encoding) for array in (found, expected)]
-    if found.dtype.fields:
-        assert [encoding.pop("dtype").newbyteorder("=") == found.dtype for encoding in encodings] == [True, True]
-    np.testing.assert_equal(encodings[0], encodings[1])
-
-
-@pytest.mark.parametrize("path", [*real_files("hdf5", only=".nc"), *real_files("netcdf", without=(".mnc",))])
-@pytest.mark.parametrize("options", [{}, RAW], ids=["decoded", "stored"])
-def test_netcdf_files_are_as_netcdf4_gives_them(path: Path, options: dict[str, Any]) -> None:
-    if path.name == "ref_tst_compounds.nc" and not options:
-        with pytest.raises(TypeError, match="unhashable"), theirs(path):
-            pass  # a fill value of a compound type is not for xarray with other engines
-        assert ours(path).obs.shape == (3,)
-        return
-    with ours(path, **options) as found, theirs(path, **options) as expected:
-        names = list(found.variables)
-        assert names == list(expected.variables)
-        assert found.encoding == expected.encoding
-        assert_same(found[names[:MANY]], expected[names[:MANY]])
-        for name in names[:MANY]:
-            assert_stored_alike(found[name], expected[name])
-
-
-@pytest.mark.filterwarnings("ignore:.*is left out")
-@pytest.mark.parametrize("path", real_files("hdf5", without=("tbigdims.h5", "ref_hdf5_compat1.nc", ".mnc")))
-def test_groups_of_hdf5_files_are_as_h5netcdf_gives_them(path: Path) -> None:
-    found, expected = xarray.open_groups(path, engine=HyperslabBackend, **RAW), by_h5netcdf(path)
-    assert not expected or list(found) == list(expected)
-    with h5py.File(path) as file:
-        for group, dataset in found.items():
-            for name, variable in dataset.variables.items():
-                assert_as_h5py(variable, file[f"{group}/{name}"])
-            if expected:
-                xarray.testing.assert_identical(dataset, expected[group])
-
-
-def by_h5netcdf(path: Path) -> dict[str, xarray.Dataset]:
-    """Nothing for files that it does not open or xarray does not compare: null dataspaces, lists as elements."""
-    try:
-        groups = xarray.open_groups(path, engine="h5netcdf", phony_dims="access", **RAW)
-        for dataset in groups.values():
-            xarray.testing.assert_identical(dataset, dataset.copy(deep=True))
-    except (AttributeError, TypeError, ValueError, OSError, AssertionError):
-        return {}
-    return groups
-
-
-def assert_as_h5py(variable: xarray.Variable, dataset: Any) -> None:
-    """The same elements, unless there are very many; what h5py cannot read cannot be read here either."""
-    if variable.size > LARGEST:
-        return
-    text = h5py.check_string_dtype(dataset.dtype)
-    try:
-        expected = dataset.asstr()[()] if text and text.length is None else dataset[()]
-    except OSError:
-        with pytest.raises(FormatError):
-            variable.load()
-        return
-    assert plain(variable.values) == plain(expected)
-
-
-def plain(value: Any) -> Any:
-    """Elements as Python has them, to be compared; NaN as text, since it equals nothing."""
-    if isinstance(value, np.ndarray | np.generic) and not isinstance(value, str | bytes):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [plain(element) for element in value]
-    return str(value) if value != value else value
-
-
-CLASSIC: list[Any] = ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
-FORMATS: list[Any] = [*CLASSIC, "NETCDF4_CLASSIC", "NETCDF4"]
-
-
-def write_all_kinds(path: Path, kind: Any) -> None:
-    """Packed, missing, unsigned, text, times, scalars, coordinates, records of different numbers, odd attributes."""
-    with netCDF4.Dataset(path, "w", format=kind) as file:
-        file.set_auto_maskandscale(False)
-        file.setncatts({"title": "täst", "empty": "", "many": np.arange(5, dtype="i2"), "large": np.arange(3000.0)})
-        for name, size in (("time", None), ("lat", 4), ("lon", 6), ("length", 3), ("unused", 2)):
-            file.createDimension(name, size)
-        time = file.createVariable("time", "f8", ("time",))
-        time.setncatts({"units": "days since 2000-01-01", "calendar": "noleap", "standard_name": "time"})
-        lat = file.createVariable("lat", "f4", ("lat",))
-        lat[:], lat.units = np.linspace(-60, 60, 4), "degrees_north"
-        packed = file.createVariable("packed", "i2", ("time", "lat", "lon"), fill_value=-999)
-        packed.setncatts({"scale_factor": 0.1, "add_offset": 270.0, "coordinates": "place", "one": np.float32(2)})
-        counts = file.createVariable("counts", "i1", ("time", "lon"))
-        counts.setncatts({"_Unsigned": "true", "valid_range": np.array([1, 100], "i1")})
-        file.createVariable("place", "S1", ("lat", "length"), fill_value=b"-")[:2] = [
-            [b"a", b"b", b"c"],
-            [b"d", b"e", b""],
-        ]
-        scalar = file.createVariable("crs", "i4", ())
-        scalar.grid_mapping_name, scalar[...] = "latitude_longitude", 7
-        time[:] = [0, 31, 365.5]
-        packed[:3] = np.arange(72).reshape(3, 4, 6)
-        counts[:1] = np.arange(6) - 3
-        if kind.startswith("NETCDF4"):
-            chunked = file.createVariable("chunked", ">f4", ("lat", "lon"), zlib=True, chunksizes=(2, 3), endian="big")
-            chunked[:] = np.arange(24).reshape(4, 6)
-            chunked.least_significant_digit = 1
-        if kind == "NETCDF4":
-            _write_of_netcdf4_only(file)
-
-
-def _write_of_netcdf4_only(file: Any) -> None:
-    file.texts = ["a", "list", "of texts"]
-    file.createVariable("words", str, ("lat",))[:] = np.array(["ä", "", "long " * 9, "x"], object)
-    file.createVariable("late", str, ("time", "length"))[0] = np.array(["only", "one", "record"], object)
-    file.createVariable("tall", "u8", ("time",), fill_value=9)[:2] = [2**63, 1]
-    cloud = file.createEnumType("u1", "cloud", {"clear": 0, "cloudy": 5})
-    file.createVariable("clouds", cloud, ("lat",), fill_value=0)[:] = [0, 5, 5, 0]
-    station = file.createCompoundType(np.dtype([("x", "i4"), ("y", "f8")]), "station")
-    file.createVariable("stations", station, ("lat",))[:] = np.zeros(4, station.dtype)
-    inside = file.createGroup("inside")
-    inside.createDimension("deep", 2)
-    inside.createVariable("lon", "f8", ("lon",))[:] = np.arange(6)
-    inside.createVariable("of_both", "i8", ("time", "deep"))[:2] = np.arange(4).reshape(2, 2)
-    inside.createVariable("deep", "i2", ("lat",))[:] = 5  # not the coordinate of the dimension of its name
-    inside.createGroup("below").createVariable("clouds", cloud, ("deep",))[:] = [5, 0]
-
-
-@pytest.fixture(scope="module", params=FORMATS)
-def kinds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("kinds") / f"{request.param}.nc"
-    write_all_kinds(path, request.param)
-    return path
-
-
-@pytest.fixture(scope="module")
-def netcdf4(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("netcdf4") / "all.nc"
-    write_all_kinds(path, "NETCDF4")
-    return path
-
-
-WAYS: list[dict[str, Any]] = [
-    {},
-    RAW,
-    {"mask_and_scale": False},
-    {"decode_times": False, "decode_coords": "all"},
-    {"concat_characters": False},
-    {"drop_variables": ["packed", "time"]},
-    {"drop_variables": "place"},
-    {"chunks": {}},
-]
-
-
-@pytest.mark.parametrize("options", WAYS, ids=str)
-def test_every_kind_of_variable_is_as_netcdf4_gives_it(kinds: Path, options: dict[str, Any]) -> None:
-    with ours(kinds, **options) as found, theirs(kinds, **options) as expected:
-        assert_same(found.load(), expected.load())
-        assert found.encoding == expected.encoding
-        for name in found.variables:
-            assert_stored_alike(found[name], expected[name])
-
-
-def test_files_that_h5netcdf_writes(tmp_path: Path) -> None:
-    path = tmp_path / "a.nc"
-    made = create_test_data(add_attrs=True)
-    made["words"] = ("dim2", np.array(["ä", "", *"abcdefg"], object))
-    made.to_netcdf(path, engine="h5netcdf", encoding={"var1": {"compression": "lzf", "chunksizes": (3, 4)}})
-    with ours(path) as found, theirs(path, "h5netcdf") as expected:
-        assert_same(found, expected)
-        xarray.testing.assert_identical(found, made)
-
-
-@pytest.mark.parametrize("group", ["inside", "/inside/", "/inside/below"])
-def test_groups_are_as_netcdf4_gives_them(netcdf4: Path, group: str) -> None:
-    with ours(netcdf4, group=group) as found, theirs(netcdf4, group=group) as expected:
-        assert_same(found, expected)
-
-
-@pytest.mark.parametrize("group", [None, "inside"])
-def test_trees_are_as_netcdf4_gives_them(netcdf4: Path, group: str | None) -> None:
-    with (
-        xarray.open_datatree(netcdf4, engine=HyperslabBackend, group=group) as tree,
-        xarray.open_datatree(netcdf4, engine="netcdf4", group=group) as other,
-    ):
-        xarray.testing.assert_identical(tree, other)
-    found, expected = (
-        xarray.open_groups(netcdf4, engine=engine, group=group) for engine in (HyperslabBackend, "netcdf4")
-    )
-    assert list(found) == list(expected)
-    for dataset in expected.values():
-        dataset.close()
+from tests.connectors.opened import RAW, assert_same, ours, theirs
+from tests.formats.files import DATA, ROOT
 
 
 def test_several_files_are_one_dataset(tmp_path: Path) -> None:
@@ -395,73 +172,6 @@ def test_dask_reads_on_one_thread_for_each_task(netcdf4: Path, monkeypatch: pyte
         assert [given[4] for given in asked] == [5]
 
 
-IMAGES = [p for p in (*(DATA / "mri").iterdir(), *(DATA / "minc").iterdir()) if p.is_file()]
-
-
-@pytest.mark.parametrize("path", sorted(IMAGES), ids=lambda path: path.name)
-def test_an_image_is_one_variable_of_real_values(path: Path) -> None:
-    view = hyperslab.open(str(path))
-    with ours(path) as dataset:
-        image = dataset.image
-        assert list(dataset.variables) == ["image"]
-        assert (image.dims, image.dtype) == (view.dims, view.dtype)
-        np.testing.assert_array_equal(image.values, np.asarray(view))
-        if view.affine is not None:
-            np.testing.assert_array_equal(np.reshape(image.attrs["affine"], (4, 4)), view.affine)
-
-
-@pytest.mark.filterwarnings("ignore:saving variable image with floating point data as an integer dtype")
-@pytest.mark.parametrize("path", sorted(IMAGES), ids=lambda path: path.name)
-def test_an_image_can_be_saved_as_netcdf(path: Path, tmp_path: Path) -> None:
-    with ours(path) as dataset:
-        dataset.to_netcdf(tmp_path / "a.nc")
-        with ours(tmp_path / "a.nc") as again:
-            np.testing.assert_array_equal(again.image, dataset.image)
-            np.testing.assert_array_equal(again.image.attrs.get("affine"), dataset.image.attrs.get("affine"))
-
-
-@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "f4", "f8", "i8"])
-@pytest.mark.parametrize(("slope", "inter"), [(1, 0), (2, 0), (1, -1024), (0.1, 7.3), (3e-5, 1e6), (np.nan, np.nan)])
-def test_images_are_packed_only_where_that_is_exact(tmp_path: Path, dtype: str, slope: float, inter: float) -> None:
-    path, numbers = tmp_path / "a.nii", np.random.default_rng(0)
-    values = numbers.integers(0, 100, (4, 5, 6)).astype(dtype)
-    if values.dtype.kind in "iu":
-        values[0, 0, :2] = np.iinfo(dtype).min, np.iinfo(dtype).max
-    image: Any = nib.Nifti1Image(values, np.eye(4), dtype=values.dtype)  # type: ignore[no-untyped-call]
-    image.header.set_slope_inter(slope, inter)
-    nib.save(image, path)
-    expected = np.asarray(nib.load(path).dataobj)  # type: ignore[attr-defined]
-    with ours(path) as dataset, ours(path, mask_and_scale=False) as stored:
-        assert dataset.image.dtype == expected.dtype
-        np.testing.assert_array_equal(dataset.image.values, expected)
-        if "scale_factor" in stored.image.attrs:
-            np.testing.assert_array_equal(stored.image.values, hyperslab.open(str(path), "stored")[...])
-
-
-def test_large_images_have_chunks_in_long_runs_of_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "BLOCK_NBYTES", 16 * 1024)
-    with ours(DATA / "mri" / "anatomical.nii", chunks={}) as dataset:
-        assert dataset.image.chunks == ((33,), (41,), (6, 6, 6, 6, 1))
-        np.testing.assert_array_equal(dataset.image, hyperslab.open(str(DATA / "mri" / "anatomical.nii"))[...])
-
-
-def test_a_compressed_image_is_inflated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    path, passes = DATA / "mri" / "colin27_ch2bet_brain.nii.gz", list[Any]()
-    monkeypatch.setattr(gzipindex, "index", noting(passes, gzipindex.index))
-    with ours(path, chunks={"z": 20}) as dataset:
-        found = dataset.image.max().compute(scheduler="threads")
-        sent = pickle.dumps(dataset)
-    assert found == nib.load(path).get_fdata().max()  # type: ignore[attr-defined]
-    assert pickle.loads(sent).image[90, 100, 90] == hyperslab.open(str(path))[90, 100, 90]
-    assert len(passes) == 2  # that of `hyperslab.open` is its own
-
-
-def test_the_groups_of_minc2_are_there_by_name() -> None:
-    path = DATA / "minc" / "small.mnc"
-    with ours(path, group="/minc-2.0/image/0", **RAW) as dataset, h5py.File(path) as file:
-        np.testing.assert_array_equal(dataset.image, file["/minc-2.0/image/0/image"])
-
-
 def test_what_cannot_be_read_is_left_out_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
@@ -558,16 +268,3 @@ def test_only_what_no_other_engine_opens_is_taken_unasked(netcdf4: Path) -> None
         (lambda: b"CDF\x01", False),
     ]
     assert [engine.guess_can_open(named()) for named, _ in guesses] == [expected for _, expected in guesses]
-
-
-def test_the_text_of_any_file_is_text(tmp_path: Path) -> None:
-    words: Array = np.array([["ä", ""], ["b" * 100, "c"]], object)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["words"] = words
-        file["fixed"] = np.array([b"abc", b"d"])
-        file["one"] = "text"
-        file.create_dataset("chunked", data=words, chunks=(1, 2), compression="gzip")
-    with ours(tmp_path / "a.h5") as found, theirs(tmp_path / "a.h5", "h5netcdf") as expected:
-        assert_same(found, expected)
-        assert found.words.values.tolist() == words.tolist()
-        assert found.one.item() == "text"

@@ -1,7 +1,7 @@
 """The engine `hyperslab` of `xarray.open_dataset`: lazy variables that are read without a library's lock.
 
 - xarray decodes: variables are as stored, with the attributes and encodings that its engine netcdf4 gives them
-  (`tests/connectors/test_xarray.py`); its own tests of that engine run against this one
+  (`tests/connectors/test_xarray_files.py`); its own tests of that engine run against this one
   (`tests/connectors/test_xarray_suite.py`)
 - a file is described when it is opened, a variable at its first read or when it is pickled: what is sent to a worker
   says where the bytes are

@@ -5,7 +5,7 @@ with phony_dims="access": dimensions without a scale are those of their extent i
 enough of it they are named phony_dim_0, phony_dim_1, ..., counted from the root down to the group.
 
 - dimensions, attributes, encodings and values are those of xarray's engines netcdf4 and h5netcdf
-  (`tests/connectors/test_xarray.py`)
+  (`tests/connectors/test_xarray_files.py`)
 """
 
 from __future__ import annotations
