@@ -1,11 +1,29 @@
-"""What xarray's own tests need of pytest."""
+"""What xarray's own tests need of pytest, and what importing them leaves behind."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import xarray
+import xarray.tests
+
+from tests.connectors.opened import write_all_kinds
+
+# Its tests want to hear of files that nobody closed; those of a file that cannot be opened nobody can close.
+xarray.set_options(warn_for_unclosed_files=False)
+
+MARKS = ("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array", "slow", "slow_hypothesis")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Know the marks of xarray's tests."""
-    for mark in ("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array", "slow", "slow_hypothesis"):
+    for mark in MARKS:
         config.addinivalue_line("markers", f"{mark}: a mark of xarray's own tests")
+
+
+@pytest.fixture(scope="module")
+def netcdf4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("netcdf4") / "all.nc"
+    write_all_kinds(path, "NETCDF4")
+    return path

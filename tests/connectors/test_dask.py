@@ -24,6 +24,7 @@ from hyperslab import blockio, gzipindex, native
 from hyperslab.array import Array
 from hyperslab.connectors.dask import StoredArray
 from hyperslab.errors import FormatError, MissingExtra, SourceChanged, UsageError
+from tests.connectors.calls import noting
 from tests.formats.files import DATA
 
 SHAPE = (50, 60, 70)
@@ -45,11 +46,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, data: Array) -> Path:
         file["single"] = 3.5
         file["words"] = np.array(["a", "b"], object)
         file.create_dataset("empty", (0, 5), "f4", chunks=(1, 5), maxshape=(None, 5))
-    image = nib.Nifti1Image(data, np.eye(4))  # type: ignore[no-untyped-call]
-    image.header.set_slope_inter(0.5, -3)  # type: ignore[no-untyped-call]
-    nib.save(image, folder / "a.nii")  # type: ignore[no-untyped-call]
+    image: Any = nib.Nifti1Image(data, np.eye(4))  # type: ignore[no-untyped-call]
+    image.header.set_slope_inter(0.5, -3)
+    nib.save(image, folder / "a.nii")
     large = nib.Nifti1Image(np.tile(data, (1, 6, 3)), np.eye(4))  # type: ignore[no-untyped-call]
-    nib.save(large, folder / "a.nii.gz")  # type: ignore[no-untyped-call]
+    nib.save(large, folder / "a.nii.gz")
     return folder
 
 
@@ -117,39 +118,31 @@ def test_automatic_chunks_of_an_image_are_long_runs_of_storage(folder: Path) -> 
     assert hyperslab.to_dask(f"{folder}/a.h5::contiguous", "100KiB").chunks == ((12, 12, 12, 12, 2), (60,), (70,))
 
 
-class Asked:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What `blockio.read` is asked for."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.nbytes: list[int] = []
-        self.threads: list[Any] = []
-        read = blockio.read
-
-        def noted(source: Any, slab: Any, out: Any, values: Any, threads: Any, reader: Any) -> Any:
-            self.nbytes.append(slab.size * source.stored.itemsize)
-            self.threads.append(threads)
-            return read(source, slab, out, values, threads, reader)
-
-        monkeypatch.setattr(blockio, "read", noted)
+    calls: list[Any] = []
+    monkeypatch.setattr(blockio, "read", noting(calls, blockio.read))
+    return calls
 
 
-def test_slices_make_tasks_read_less(folder: Path, data: Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    array, asked = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT, "stored"), Asked(monkeypatch)
+def test_slices_make_tasks_read_less(folder: Path, data: Array, asked: list[Any]) -> None:
+    array = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT, "stored")
     part = array[3:5, 20, ::7]
     np.testing.assert_array_equal(part.compute(scheduler="threads"), data[3:5, 20, ::7])
-    assert sum(asked.nbytes) == part.nbytes
+    assert sum(slab.size for _, slab, *_ in asked) == part.size
     assert float(array[40:].mean().compute(scheduler="threads")) == pytest.approx(data[40:].mean())
-    assert sum(asked.nbytes) == part.nbytes + data[40:].nbytes
+    assert sum(slab.size for _, slab, *_ in asked) == part.size + data[40:].size
 
 
-def test_one_thread_decodes_for_each_task(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_decodes_for_each_task(folder: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "all_threads", lambda: 5)
-    array, asked = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT), Asked(monkeypatch)
+    array = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT)
     array.sum().compute(scheduler="threads", num_workers=2)
-    assert set(asked.threads) == {1}
-    asked.threads.clear()
+    assert {given[4] for given in asked} == {1}
+    asked.clear()
     array[:3].sum().compute(scheduler="synchronous")
-    assert set(asked.threads) == {5}
+    assert {given[4] for given in asked} == {5}
 
 
 INDICES: list[Any] = [
@@ -224,8 +217,8 @@ def test_tasks_never_touch_the_library(folder: Path, data: Array, monkeypatch: p
 
 
 def test_a_gzip_file_is_inflated_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, passes = gzipindex.index, []
-    monkeypatch.setattr(gzipindex, "index", lambda *given: passes.append(given) or index(*given))
+    passes: list[Any] = []
+    monkeypatch.setattr(gzipindex, "index", noting(passes, gzipindex.index))
     array = hyperslab.to_dask(folder / "a.nii.gz", "1MiB")
     assert array.npartitions > 4
     for _ in range(2):
@@ -263,7 +256,7 @@ def test_files_one_after_the_other(tmp_path: Path) -> None:
     with h5py.File(paths[1], "r+") as file:
         del file["data"]
         file["data"] = np.zeros((1, 6), "i2")
-    with pytest.raises(UsageError, match="holds int16, .* float64"):
+    with pytest.raises(UsageError, match=r"holds int16, .* float64"):
         hyperslab.to_dask(paths, axis=0)
 
 

@@ -62,7 +62,10 @@ def to_dask(
     name = "hyperslab-" + tokenize(states, stored.shape, [box for _, box in stored.whole.members], stored.values, cuts)
     # The array is a key of its own (inline_array=False), so that a task names it instead of bringing it along; and may
     # be given lists (fancy=True), without which Dask 2026.8 does not join slices with reads.
-    return da.from_array(stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype))
+    array: dask.array.Array = da.from_array(
+        stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype)
+    )
+    return array
 
 
 @dataclass(frozen=True, slots=True)

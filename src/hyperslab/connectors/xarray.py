@@ -1,7 +1,7 @@
 """The engine `hyperslab` of `xarray.open_dataset`: lazy variables that are read without a library's lock.
 
 - xarray decodes: variables are as stored, with the attributes and encodings that its engine netcdf4 gives them
-  (`tests/connectors/test_xarray.py`); its own tests of that engine run against this one
+  (`tests/connectors/test_xarray_files.py`); its own tests of that engine run against this one
   (`tests/connectors/test_xarray_suite.py`)
 - a file is described when it is opened, a variable at its first read or when it is pickled: what is sent to a worker
   says where the bytes are
@@ -110,10 +110,10 @@ class HyperslabBackend(BackendEntrypoint):
         group: str | None = None,
         **decoders: Any,
     ) -> dict[str, xarray.Dataset]:
-        """Open a group of a file and all below it; see `xarray.open_groups`."""
+        """Open a group of a file, named '.' if it is not the root, and all below it; see `xarray.open_groups`."""
         listing = _listing(filename_or_obj, group, True, drop_variables)
         top = next(iter(listing.groups))
-        names = {path: (path.removeprefix(top).strip("/") or "/") if group else path for path in listing.groups}
+        names = {path: (path.removeprefix(top).strip("/") or ".") if group else path for path in listing.groups}
         return {
             names[path]: _dataset(listing, found, drop_variables, decoders) for path, found in listing.groups.items()
         }
@@ -130,7 +130,7 @@ class HyperslabBackend(BackendEntrypoint):
 
 
 class LazyArray(BackendArray):
-    """The values of a variable, read as they are indexed. Threads may share it; pickled, it knows where the bytes are."""
+    """The values of a variable, read when indexed. Threads may share it; pickled, it knows where the bytes are."""
 
     __slots__ = ("_source", "_view", "dtype", "listing", "shape", "variable")
 

@@ -1,11 +1,11 @@
-"""The groups of an HDF5 file as netCDF-4 sees them: variables over named dimensions, their own or those above.
+"""The groups of an HDF5 file as netCDF-4 sees them: variables over named dimensions, its own or those above.
 
-Source: NetCDF User's Guide, "NetCDF-4 File Format Specification". What other HDF5 files hold is seen as h5netcdf sees it
+Source: NetCDF User's Guide, "NetCDF-4 File Format Specification". What other HDF5 files hold is seen as by h5netcdf
 with phony_dims="access": dimensions without a scale are those of their extent in the group, and where there are not
 enough of it they are named phony_dim_0, phony_dim_1, ..., counted from the root down to the group.
 
 - dimensions, attributes, encodings and values are those of xarray's engines netcdf4 and h5netcdf
-  (`tests/connectors/test_xarray.py`)
+  (`tests/connectors/test_xarray_files.py`)
 """
 
 from __future__ import annotations
