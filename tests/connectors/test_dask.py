@@ -306,7 +306,7 @@ def client() -> Iterator[distributed.Client]:
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None, memory_limit=0
+            n_workers=1, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
