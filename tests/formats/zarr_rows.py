@@ -255,6 +255,7 @@ def attributes() -> Iterator[Row]:
     for name, dtype, said, real in (
         ("_Unsigned", "i2", {"_Unsigned": "true"}, "uint16"),
         ("_Unsigned, packed", "i1", {"_Unsigned": "true", "scale_factor": 0.5, "add_offset": 1.0}, "float64"),
+        ("scale_factor that is whole", "i2", {"scale_factor": 2}, "int64"),
         ("_FillValue NaN", "f4", {"_FillValue": np.nan}, ""),
         ("missing_value that is NaN", "f8", {"missing_value": float("nan")}, ""),
     ):

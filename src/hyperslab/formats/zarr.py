@@ -3,8 +3,8 @@
 An array is a directory of chunk files with a metadata document; a group is one that holds arrays, each named by its
 path in it. There is no chunk table: `zarr_store` reads the chunk files of a region.
 
-- values: stored ones equal zarr-python's, real ones xarray's with mask_and_scale where xarray knows the array
-  (`tests/formats/test_zarr.py`, `tests/formats/zarr_rows.py`)
+- values: stored ones equal zarr-python's; real ones are what `packing` makes of the attributes, which is what xarray
+  makes of those that it writes itself (`tests/formats/test_zarr.py`, `tests/formats/zarr_rows.py`)
 - a task reads no metadata: the document travels with the description. What is compared to notice a change is the size
   and the time of this document; a chunk that is written to in place is not noticed, nor new attributes in version 2
 - corrupt documents and chunks raise FormatError, never another exception (`tests/formats/test_zarr_damage.py`)
@@ -110,14 +110,9 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
     block = np.empty(forward.permute(source.axes).count, source.dtype("stored")).transpose(np.argsort(source.axes))
     if slab.size:
-        array = _reading(source.url, source.name, source.metadata, source.axes)
+        array = chunk_files().reading(zarr_metadata.place(source.url, source.name), source.metadata)
         chunk_files().read(array, forward, block, source.own_chunk_shape, source.axes, threads)
     return block[tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)]
-
-
-def _reading(url: str, name: str, metadata: bytes, axes: tuple[int, ...]) -> Any:
-    order = "F" if len(axes) > 1 and axes == tuple(range(len(axes)))[::-1] else "C"
-    return chunk_files().reading(zarr_metadata.place(url, name), metadata, order)
 
 
 def _walk(path: str) -> list[tuple[str, Node]]:
@@ -160,9 +155,9 @@ def _understood(found: Node) -> tuple[tuple[int, ...], bytes, Any]:
     # An empty list of filters is wrong in version 2, but not unclear.
     filters = {"filters": None} if found.said.get("filters") == [] else {}
     metadata = json.dumps({**found.said, **filters, "attributes": {}}).encode()
-    chunk_files()  # so that what is raised below is zarr's
+    library = chunk_files()
     try:
-        array = _reading(found.folder, "", metadata, ())
+        array = library.reading(found.folder, metadata)
         axes = zarr_metadata.axes(found.said, len(found.shape))
         chunks = [*array.chunks, *(array.shards or ())]
     except Exception as error:  # zarr raises many kinds of a wrong document

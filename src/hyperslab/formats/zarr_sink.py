@@ -108,7 +108,7 @@ def read_region(sink: ArraySink, path: str, slab: Hyperslab) -> Array:
     block = np.empty(slab.count, sink.dtype.newbyteorder("="))
     if block.size:
         metadata = json.dumps(_array(sink)).encode()
-        array = chunk_files().reading(place(path, sink.encoding.name), metadata, "C")
+        array = chunk_files().reading(place(path, sink.encoding.name), metadata)
         chunk_files().read(array, slab, block, sink.encoding.chunks, sink.axes, 1)
     return block
 

@@ -194,18 +194,18 @@ def _is_in_loop() -> bool:
 
 
 @lru_cache(maxsize=64)
-def reading(folder: str, metadata: bytes, order: str) -> Any:
+def reading(folder: str, metadata: bytes) -> Any:
     """The array that a directory is, by its metadata document, for `read`. Raises what zarr raises of a wrong one."""
-    return _array(json.loads(metadata), ChunkFiles(folder, read_only=True), order)
+    return _array(json.loads(metadata), ChunkFiles(folder, read_only=True))
 
 
 def writing(folder: str, said: dict[str, Any]) -> tuple[Any, NewChunks]:
     """The array that a directory is to be, by what its metadata document says, for `write`; and where it goes."""
     store = NewChunks(folder)
-    return _array(said, store, "C"), store
+    return _array(said, store), store
 
 
-def _array(said: dict[str, Any], store: LocalStore, order: str) -> Any:
+def _array(said: dict[str, Any], store: LocalStore) -> Any:
     """An array without a look at it, with zarr's own pipeline whatever the user has configured, and goes on to have.
 
     What zarr warns of, such as codecs that are not in the specification, is for those who write.
@@ -215,7 +215,7 @@ def _array(said: dict[str, Any], store: LocalStore, order: str) -> Any:
         looking = {name: zarr_codecs.looking(said[name]) for name in _CODECS if name in said}
         with zarr.config.set(_PIPELINE):
             make: Any = zarr.AsyncArray  # whose types differ by version
-            return make({**said, **looking}, StorePath(store), {"order": order, "write_empty_chunks": True})
+            return make({**said, **looking}, StorePath(store), {"order": "C", "write_empty_chunks": True})
 
 
 def read(array: Any, slab: Hyperslab, block: Array, chunk: Sequence[int], axes: Sequence[int], threads: int) -> None:
