@@ -23,8 +23,9 @@ from hyperslab.pipeline import Pipeline, Write
 from hyperslab.slab import Hyperslab, dense_level
 from hyperslab.sources import Member, Whole
 from hyperslab.task import Job, Output, Task, Volume, output_pieces, scaled_header
-from hyperslab.transfer import Side, Transfer
+from hyperslab.transfer import Positions, Side, Transfer, bounds_of
 
+_MOST_PLACES = 2**15
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
 "Formats of outputs, as --format names them."
 
@@ -124,17 +125,25 @@ def transfer(pipeline: Pipeline, output: Output, index: int, whole_axes: frozens
     """What the plan knows of an array on its way from its files to those that are written."""
     whole, tiles = pipeline.source.wholes[index], output.wholes[index]
     source, sink = pipeline.source.first(whole), output.volumes[tiles.members[0].source].sink
-    stored = dict(zip(source.axes, source.chunk_shape, strict=False))
-    chunk = tuple(stored[axis] for axis in range(source.ndim)) if stored else ()
+    scale, unit = pipeline.scale, _coarse(units(pipeline, output, index), whole.shape)
+    edges = _edges(tiles, whole.shape, scale)
     return Transfer(
         shape=whole.shape,
-        places=tuple(_places(tiles, axis, units(pipeline, output, index)[axis], scale, whole.shape[axis])
-                     for axis, scale in enumerate(pipeline.scale)),
-        read=Side(source.axes, source.stored.itemsize, source.shape, chunk),
-        write=Side(sink.axes, sink.dtype.itemsize, _unscaled(sink.shape, pipeline.scale),
-                   _unscaled(sink.unit, pipeline.scale) if sink.unit else ()),
+        places=tuple(bounds_of(*axis) for axis in zip(edges, unit, strict=True)),
+        read=Side(
+            source.axes,
+            source.stored.itemsize,
+            _edges(whole, whole.shape, (1,) * len(scale)),
+            _coarse(source.own_chunk_shape, whole.shape),
+        ),
+        write=Side(sink.axes, sink.dtype.itemsize, edges, unit if sink.unit else ()),
         whole=whole_axes,
-    )  # fmt: skip
+    )
+
+
+def _coarse(unit: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """A multiple of a unit, of which an axis does not have so many that looking at each would take long."""
+    return tuple(n * max(1, math.ceil(extent / n / _MOST_PLACES)) for n, extent in zip(unit, shape, strict=False))
 
 
 def operations(job: Job, task: Task) -> tuple[int, int]:
@@ -163,12 +172,8 @@ def _runs(sink: ArraySink, slab: Hyperslab) -> int:
     return math.prod(stored.count[: dense_level([sink.shape[a] for a in sink.axes], stored)])
 
 
-def _unscaled(shape: Sequence[int], scale: Sequence[int]) -> tuple[int, ...]:
-    return tuple(n * s for n, s in zip(shape, scale, strict=True))
-
-
-def _places(tiles: Whole, axis: int, unit: int, scale: int, extent: int) -> list[int]:
-    """Where an axis of the input may be cut: at the units of every file that is written."""
-    edges = sorted({(m.box.start[axis] * scale, min(m.box.bounds[1][axis] * scale, extent)) for m in tiles.members})
-    inner = {place for first, last in edges for place in range(first, last, unit)}
-    return sorted({0, *inner, extent})
+def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:
+    """Per axis of the input, where the files of a whole begin and end."""
+    bounds = np.array([m.box.bounds for m in whole.members], np.int64).reshape(-1, len(shape)) * scale
+    ends = [np.array([0, extent], np.int64) for extent in shape]
+    return tuple(np.union1d(np.minimum(bounds[:, axis], extent), ends[axis]) for axis, extent in enumerate(shape))

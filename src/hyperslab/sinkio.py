@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Sequence
@@ -193,9 +194,10 @@ def _token(partial: Path) -> str:
 
 def parts(final: Path) -> list[Path]:
     """The folder of parts that a file says it has, if that bears the file's name."""
-    name = SUFFIXES.get(final.suffix.lower()) == "hdf5" and final.is_file() and module("hdf5").parts_folder(str(final))
-    folder = final.with_name(name) if name and name.startswith(f"{final.name}.parts-") else None
-    return [folder] if folder and folder.is_dir() else []
+    is_hdf5 = SUFFIXES.get(final.suffix.lower()) == "hdf5" and final.is_file()
+    name = module("hdf5").parts_folder(str(final)) if is_hdf5 else ""
+    own = re.fullmatch(re.escape(final.name) + r"\.parts-[0-9a-f]+", name)
+    return [final.with_name(name)] if own and final.with_name(name).is_dir() else []
 
 
 def remove_output(path: Path) -> None:
