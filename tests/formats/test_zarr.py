@@ -39,7 +39,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
     "version-3": partial(make, shape=LARGE, chunks=(16, 60, 7), dtype="u2", parts=(np.s_[5:], np.s_[:, 7:9])),
     "shards": partial(make, shape=LARGE, chunks=(8, 8, 8), shards=(32, 32, 32), dtype="i4", fill_value=9),
     "turned": partial(make, shape=LARGE, chunks=(9, 9, 9), filters=zarr.codecs.TransposeCodec(order=(2, 0, 1))),
-    "large-chunks": partial(make, shape=(300, 200, 100), chunks=(300, 200, 50), dtype="f4"),
+    "large-chunks": partial(make, shape=(150, 200, 100), chunks=(150, 200, 50), dtype="f4"),
     "xarray-2": partial(named, name="v", version=2, dtype="i2", said={"_FillValue": 5, "scale_factor": 0.5}),
     "xarray-3": partial(named, name="v", version=3, dtype="f4", said={"_FillValue": 5.0, "add_offset": -1.5}),
 }
