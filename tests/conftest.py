@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
+import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
 import pytest
 from hypothesis import settings
 
