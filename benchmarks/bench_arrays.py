@@ -1,113 +1,80 @@
-"""Reductions of Dask arrays over shuffled and deflated HDF5, in one process, by the threads scheduler.
+"""A reduction over Dask arrays and through xarray: hyperslab against h5py, h5netcdf and netCDF4, in turn.
 
-    python -m benchmarks.bench_arrays [--size 512MiB] [--repeats 5] [--folder DIR]
+    python -m benchmarks.bench_arrays [--size 512MiB] [--repeats 7] [--chunk-size 16MiB] [--folder DIR]
 
-Each way reads the same file from the page cache, one after the other, in turn; the results are compared. Gates, of wall
-time: `hyperslab.to_dask` against `dask.array.from_array` of an h5py dataset, and xarray's engine hyperslab against its
-engine h5netcdf, the mean of the same variable each time.
+Each way is a process of its own that opens the file and takes the largest of all values on Dask's threads, with the
+same chunks as the others: shuffle+gzip HDF5 and netCDF-4. What is judged is wall time, pair by pair, the median;
+values are compared first. Ends with status 1 if a gate is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import dask
-import dask.array
-import h5netcdf
-import h5py
-import xarray
 
 import hyperslab
 from benchmarks.gates import Gates
-from benchmarks.reading_data import DATASET, Stored, as_hdf5, structure
+from benchmarks.reader_process import ReaderProcess, closing
+from benchmarks.reading_data import Stored, as_hdf5, as_netcdf, structure
 from hyperslab.cli.parse import parse_size
 
-LEAST_DASK, LEAST_XARRAY = 3.0, 2.0
-CHUNKS = (64, 256, 256)
-"Of the Dask arrays: sixteen stored chunks each."
-DIMS = ("x", "y", "z")
+DASK_GATE, XARRAY_GATE = 3.0, 2.0
+"How many times as long h5py under Dask, and xarray's engine h5netcdf, have to take."
 
 
 def main() -> None:
     arguments = _arguments()
-    folder, gates = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder)), Gates()
+    folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder))
+    gates, repeats = Gates(), arguments.repeats
     try:
-        stored = as_hdf5(structure(folder / "structure", parse_size("--size", arguments.size)), "shuffle+gzip")
-        _name_dimensions(stored)
-        ways: dict[str, Callable[[], float]] = {
-            "to_dask": lambda: _mean(hyperslab.to_dask(f"{stored.path}::{DATASET}", chunks=CHUNKS)),
-            "from_array(h5py)": lambda: _by_h5py(stored),
-            "xarray, hyperslab": lambda: _by_xarray(stored, "hyperslab"),
-            "xarray, h5netcdf": lambda: _by_xarray(stored, "h5netcdf"),
-        }
-        with dask.config.set(scheduler="threads", num_workers=len(os.sched_getaffinity(0))):
-            taken = _alternate(ways, arguments.repeats)
+        tissue = structure(folder / "structure", parse_size("--size", arguments.size))
+        for title, stored in (
+            ("shuffle+gzip HDF5", as_hdf5(tissue, "shuffle+gzip")),
+            ("shuffle+deflate netCDF-4", as_netcdf(tissue, 1)),
+        ):
+            array = hyperslab.to_dask(f"{stored.path}::{stored.dataset}", arguments.chunk_size)
+            chunks = [extents[0] for extents in array.chunks]
+            _compare(title, stored, chunks, repeats, gates)
     finally:
         shutil.rmtree(folder)
-    for name, times in taken.items():
-        print(f"{name}: {statistics.median(times):.3f} s")
-    for title, ours, theirs, least in (
-        ("Dask: from_array of h5py / to_dask", "to_dask", "from_array(h5py)", LEAST_DASK),
-        ("xarray: engine h5netcdf / engine hyperslab", "xarray, hyperslab", "xarray, h5netcdf", LEAST_XARRAY),
-    ):
-        ratios = [b / a for a, b in zip(taken[ours], taken[theirs], strict=True)]
-        gates.at_least(title, statistics.median(ratios), least)
     gates.close()
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="512MiB")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--chunk-size", default="16MiB", help="bytes of a Dask chunk")
     parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
     return parser.parse_args()
 
 
-def _name_dimensions(stored: Stored) -> None:
-    """Make it a netCDF-4 file, which h5netcdf opens as it is."""
-    with h5py.File(stored.path, "r+") as file:
-        dataset = file[DATASET]
-        for axis, (name, extent) in enumerate(zip(DIMS, dataset.shape, strict=True)):
-            scale = file.create_dataset(name, data=range(extent), dtype="i4")
-            scale.make_scale(name)
-            dataset.dims[axis].attach_scale(scale)
-    with h5netcdf.File(stored.path, "r") as opened:
-        assert opened[DATASET].dimensions == DIMS
+def _compare(title: str, stored: Stored, chunks: Sequence[int], repeats: int, gates: Gates) -> None:
+    size, load = stored.path.stat().st_size, os.getloadavg()[0]
+    print(f"\n{title}: {stored.nbytes / 1e6:.0f} MB in {size / 1e6:.0f} MB, chunks of {chunks}, load {load:.1f}")
+    names = ("to_dask", "h5py", "xr hyperslab", "xr h5netcdf", "xr netcdf4")
+    given = (stored.path, stored.dataset, ",".join(map(str, chunks)))
+    with closing([ReaderProcess(name, "benchmarks.array_process", name, *given) for name in names]) as ways:
+        values = [float(way.ready["value"]) for way in ways]
+        assert all(math.isclose(value, values[0], rel_tol=1e-9) for value in values), "the values differ"
+        for _ in range(repeats):
+            for way in ways:
+                way.ask("reduce")
+    print("\n".join(way.line(stored.nbytes) for way in ways))
+    ours_dask, h5py, ours_xarray, h5netcdf, netcdf4 = ways
+    gates.at_least(f"{title}: wall of dask.array.from_array(h5py) / to_dask", _ratio(h5py, ours_dask), DASK_GATE)
+    gates.at_least(f"{title}: wall of xarray with h5netcdf / hyperslab", _ratio(h5netcdf, ours_xarray), XARRAY_GATE)
+    print(f"     xarray with netcdf4 / hyperslab (no gate): {_ratio(netcdf4, ours_xarray):.2f}")
 
 
-def _alternate(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each way, after one round that is not counted, in which all have to give the same."""
-    first = {name: way() for name, way in ways.items()}
-    assert len({round(mean, 6) for mean in first.values()}) == 1, first
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, way in ways.items():
-            began = time.perf_counter()
-            way()
-            taken[name].append(time.perf_counter() - began)
-    return taken
-
-
-def _mean(array: Any) -> float:
-    return float(array.mean().compute())
-
-
-def _by_h5py(stored: Stored) -> float:
-    with h5py.File(stored.path, "r") as file:
-        return _mean(dask.array.from_array(file[DATASET], chunks=CHUNKS))
-
-
-def _by_xarray(stored: Stored, engine: Any) -> float:
-    with xarray.open_dataset(stored.path, engine=engine, chunks=dict(zip(DIMS, CHUNKS, strict=True))) as dataset:
-        return float(dataset[DATASET].mean().compute())
+def _ratio(peer: ReaderProcess, ours: ReaderProcess) -> float:
+    return statistics.median(a / b for a, b in zip(peer.wall_s, ours.wall_s, strict=True))
 
 
 if __name__ == "__main__":

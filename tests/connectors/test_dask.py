@@ -274,6 +274,15 @@ def test_a_mosaic(tmp_path: Path) -> None:
         np.testing.assert_array_equal(whole.compute(scheduler="threads"), values)
 
 
+def test_sets_of_files_are_taken_as_they_are_or_joined(folder: Path) -> None:
+    several = hyperslab.gather([folder / "a.nii"] * 2)
+    assert hyperslab.to_dask(several, axis=1).shape == (50, 120, 70)
+    with pytest.raises(UsageError, match="these are 2 arrays"):
+        hyperslab.to_dask(several)
+    with pytest.raises(UsageError, match="values is 'true'; it can be 'real' or 'stored'"):
+        hyperslab.to_dask(folder / "a.nii", values="true")  # type: ignore[arg-type]
+
+
 def test_an_array_in_memory(data: Array) -> None:
     np.testing.assert_array_equal(hyperslab.to_dask(data, 20).compute(scheduler="threads"), data)
 

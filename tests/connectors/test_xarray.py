@@ -6,9 +6,7 @@ import asyncio
 import os
 import pickle
 import threading
-import tomllib
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -233,17 +231,6 @@ def test_wrong_use_gets_a_sentence(
     (tmp_path / "a.nii").symlink_to(DATA / "mri" / "anatomical.nii")
     with pytest.raises(error, match=words):
         ours(tmp_path / name if isinstance(name, str) else name, **options)
-
-
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """xarray as it is where this package is installed: with the entry points that the project names."""
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["xarray.backends"]
-    points = EntryPoints(EntryPoint(name, value, "xarray.backends") for name, value in named.items())
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
-    plugins.list_engines.cache_clear()
-    yield
-    plugins.list_engines.cache_clear()
 
 
 @pytest.mark.usefixtures("installed")

@@ -14,6 +14,7 @@ import pytest
 import hyperslab
 from hyperslab import gzipindex
 from hyperslab.connectors import xarray as connector
+from hyperslab.errors import UsageError
 from tests.connectors.calls import noting
 from tests.connectors.opened import RAW, ours
 from tests.formats.files import DATA
@@ -77,6 +78,19 @@ def test_a_compressed_image_is_inflated_once(monkeypatch: pytest.MonkeyPatch) ->
     assert found == nib.load(path).get_fdata().max()  # type: ignore[attr-defined]
     assert pickle.loads(sent).image[90, 100, 90] == hyperslab.open(str(path))[90, 100, 90]
     assert len(passes) == 2  # that of `hyperslab.open` is its own
+
+
+def test_an_image_without_known_real_values_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.mnc"
+    path.write_bytes((DATA / "minc" / "small.mnc").read_bytes())
+    with h5py.File(path, "r+") as file:
+        del file["/minc-2.0/image/0/image-max"]
+    with pytest.raises(
+        UsageError, match=r"it has no image-min and image-max .*; group='/minc-2.0/image/0' has the stored"
+    ):
+        ours(path)
+    with ours(path, group="/minc-2.0/image/0", **RAW) as dataset:
+        assert dataset.image.dtype == np.int16
 
 
 def test_the_groups_of_minc2_are_there_by_name() -> None:

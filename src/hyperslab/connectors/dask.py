@@ -123,7 +123,10 @@ class StoredArray:
 
 def _stored(source: Named | Sequence[Named] | SourceSet, values: Values, axis: int | None) -> StoredArray:
     """The one array that is named, with an index of every gzip file that can be entered in the middle."""
-    found = gather(source) if axis is None else gather(source, "concatenated", axis)
+    if values not in ("real", "stored"):
+        raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
+    named = source.sources if isinstance(source, SourceSet) and axis is not None else source
+    found = gather(named) if axis is None else gather(named, "concatenated", axis)
     if len(found.wholes) > 1:
         raise UsageError(
             f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other, "

@@ -57,7 +57,6 @@ class HyperslabBackend(BackendEntrypoint):
     description = (
         "Open netCDF, HDF5, MINC and NIfTI files; their chunks are read and decoded in parallel, without a lock"
     )
-    url = "docs/xarray-and-dask.md"
     supports_groups = True
     open_dataset_parameters = (
         *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
@@ -204,6 +203,10 @@ class _Store(AbstractDataStore):
         """Variables whose elements are lists, which xarray takes but cannot decode: it looks for times in them."""
         return {array.variable.name: self._variable(array) for array in self._arrays if array.holds_lists}
 
+    def of_compounds(self) -> Mapping[Any, Mapping[str, Any]]:
+        """Attributes of compound variables, which xarray would apply to them: no fill value masks a part of one."""
+        return {v.name: v.attributes for v in self._group.variables if v.dtype.fields}
+
     def get_attrs(self) -> Mapping[Any, Any]:
         return dict(self._group.attributes)
 
@@ -216,10 +219,11 @@ class _Store(AbstractDataStore):
 
     def _variable(self, array: LazyArray) -> xarray.Variable:
         about = array.variable
+        said = {} if about.dtype.fields else dict(about.attributes)
         encoding = {**about.encoding, "source": self._path, "original_shape": about.shape}
         if "preferred_chunks" not in encoding and _nbytes(about) > BLOCK_NBYTES:
             encoding["preferred_chunks"] = dict(zip(about.dims, _long_runs(about), strict=True))
-        return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), dict(about.attributes), encoding)
+        return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
 
 
 def _listing(file: Any, group: str | None, tree: bool, without: str | Iterable[str] | None) -> Listing:
@@ -238,6 +242,8 @@ def _dataset(listing: Listing, group: Group, without: Any, decoders: dict[str, A
     dataset = StoreBackendEntrypoint().open_dataset(store, drop_variables=without, **decoders)
     for name, variable in store.lists().items():
         dataset[name] = variable
+    for name, said in store.of_compounds().items():
+        dataset[name].attrs.update(said)
     return dataset
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,12 @@ def _image(path: str, kind: str, name: str) -> Group:
     """The one image of a file: stored values where a factor and an offset say exactly what they mean, else the real."""
     source = formats.module(kind).open(path, name)
     if source.unscalable:
-        raise UsageError(f"{path}: the real values of its image cannot be computed: {source.unscalable}")
+        remedy = (
+            f"group='{PurePosixPath(name).parent}' has the stored ones"
+            if kind == "hdf5"
+            else "hyperslab.open reads the stored ones"
+        )
+        raise UsageError(f"{path}: the real values of its image cannot be computed: {source.unscalable}; {remedy}")
     packing = _packing(source)
     values: Values = "real" if packing is None else "stored"
     attributes = {**_shown(source.header), **(packing or {})}

@@ -213,8 +213,7 @@ def _value(value: Any, kind: Any, name: str) -> Any:
         return "" if kind.get_class() == h5t.STRING else np.array([], value.dtype)
     if kind.get_class() == h5t.STRING:
         return _words(value, kind, name)
-    numbers = np.array(value)
-    numbers.flags.writeable = False  # a compound scalar can only then be hashed, which xarray does with fill values
+    numbers = np.asarray(value)
     if numbers.dtype.kind in "iufc":
         numbers = numbers.astype(numbers.dtype.newbyteorder("="))
     return numbers.reshape(-1)[0] if numbers.size == 1 else numbers
