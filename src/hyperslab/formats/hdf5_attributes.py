@@ -87,8 +87,10 @@ def _is_plain(name: str, value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufS" and value.size > 0
     if isinstance(value, tuple):
-        return bool(value) and all(isinstance(text, str) for text in value)
-    return isinstance(value, str | bytes | int | float | np.bool_ | np.number) and value not in ("", b"")
+        return bool(value) and all(isinstance(text, str) and "\0" not in text for text in value)
+    if isinstance(value, str):
+        return value != "" and "\0" not in value  # which ends a text of HDF5
+    return isinstance(value, bytes | int | float | np.bool_ | np.number) and value != b""
 
 
 def is_netcdf(path: str) -> bool:
@@ -128,7 +130,7 @@ def packing_attributes(path: str, scaling: Scaling | None, dtype: np.dtype[Any])
     """
     try:
         said = {} if scaling is None else pack(scaling, dtype)
-        if is_netcdf(path) and "missing_value" in said:
+        if "missing_value" in said:
             said["_FillValue"] = said["missing_value"][0]
         elif is_netcdf(path) and dtype.kind == "f":
             said["_FillValue"] = dtype.type(np.nan)
