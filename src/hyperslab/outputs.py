@@ -146,6 +146,17 @@ def _coarse(unit: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(n * max(1, math.ceil(extent / n / _MOST_PLACES)) for n, extent in zip(unit, shape, strict=False))
 
 
+def written_nbytes(job: Job, task: Task) -> int:
+    """Bytes of a task's result as files hold them uncompressed: whole chunks, which may reach beyond the array."""
+    assert job.output is not None
+    pieces = [(job.output.volumes[piece.source].sink, piece.slab.count) for piece in output_pieces(job, task)]
+    return sum(
+        math.prod(math.ceil(n / u) * u for n, u in zip(count, sink.unit or (1,) * len(count), strict=True))
+        * sink.dtype.itemsize
+        for sink, count in pieces
+    )
+
+
 def operations(job: Job, task: Task) -> tuple[int, int]:
     """How many reads and writes of files a task takes."""
     reads = sum(

@@ -18,7 +18,7 @@ from hyperslab import description
 from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units
+from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units, written_nbytes
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -318,7 +318,11 @@ def _task(
     reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
     nbytes, peak = reading_cost(job.inputs, reads, job.values)
     written, working = needs
-    return Task(number, index, core, pad, reads, name, nbytes, written, peak + working)
+    task = Task(number, index, core, pad, reads, name, nbytes, written, peak + working)
+    if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
+        return task
+    padded = written_nbytes(job, task)
+    return replace(task, bytes_written=padded, bytes_peak=task.bytes_peak + padded - written)
 
 
 def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> None:

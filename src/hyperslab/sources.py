@@ -156,9 +156,9 @@ def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | No
     Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
     """
     _require_same_ndim(sources)
-    if len(sources) == 1 and origins is None:
-        return independent(sources)  # it lies where it lies
-    found = [tuple(o) for o in origins] if origins is not None else _origins_from_affines(sources)
+    if origins is None:
+        origins = _origins_from_affines(sources) if len(sources) > 1 else [(0,) * sources[0].ndim]
+    found = [tuple(o) for o in origins]
     lowest = tuple(min(axis) for axis in zip(*found, strict=True))
     shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
     return _tiled("mosaic", sources, shifted)

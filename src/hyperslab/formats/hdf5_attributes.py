@@ -114,7 +114,7 @@ def packing_attributes(path: str, scaling: Scaling | None, dtype: np.dtype[Any])
     """
     try:
         said = {} if scaling is None else pack(scaling, dtype)
-        if is_netcdf(path) and "missing_value" in said:
+        if "missing_value" in said:
             said["_FillValue"] = said["missing_value"][0]
         elif is_netcdf(path) and dtype.kind == "f":
             said["_FillValue"] = dtype.type(np.nan)

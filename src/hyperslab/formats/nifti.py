@@ -222,5 +222,5 @@ def _attributes(header: NiftiHeader) -> dict[str, Any]:
         "sform_code": int(header["sform_code"]),
         "qform_code": int(header["qform_code"]),
         "intent": header.get_intent()[0],
-        "description": bytes(header["descrip"].item()).decode("latin-1"),
+        "description": bytes(header["descrip"].item()).partition(b"\0")[0].decode("latin-1"),
     }
