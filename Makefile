@@ -9,6 +9,7 @@ CARGO := cargo
 
 # What the tests need from the system, as command=package of Debian.
 SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl strace=strace java=default-jre-headless chromium=chromium
+SYSTEM_PACKAGES += h5dump=hdf5-tools ncdump=netcdf-bin
 SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
 SYSTEM_PACKAGES += h5dump=hdf5-tools ncdump=netcdf-bin
 # The headers of FUSE have no command: they are installed together with its mount helper.

@@ -17,6 +17,8 @@ from hyperslab.units import show_bytes, show_count
 WORKER_BASE_BYTES = 192 * 2**20
 "Interpreter, NumPy and format libraries of one worker process, beside the tasks' own memory."
 JOURNAL_BYTES_PER_TASK = 2048
+RECORD_FILES = 20
+"Files and folders of a run's records, about."
 MEMORY_SHARE = 0.8
 "Of the available memory that a run takes when --memory is not given."
 
@@ -62,7 +64,7 @@ def examine(plan: Plan, budget: Budget, workers: int, out: Path, done: Collectio
         bytes_peak=max((task.bytes_peak for task in left), default=0),
         budget=budget,
         workers=workers,
-        files=sum(1 for task in left if task.output) + sum(_files(sink) for sink, _ in volumes if left),
+        files=sum(1 for task in left if task.output) + sum(_files(sink, len(left)) for sink, _ in volumes if left),
         disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
         inodes_free=disk.f_favail if disk.f_files else None,
         compressed=any(task.output.endswith(".gz") for task in left) or any(_may_shrink(sink) for sink, _ in volumes),
@@ -74,11 +76,11 @@ def _copies(volumes: Sequence[Volume]) -> int:
     return 2 if any(sink.form == "pieces" for sink, _ in volumes) else 1
 
 
-def _files(sink: ArraySink) -> int:
-    """Files that a volume becomes."""
-    return (
-        math.prod(math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True)) if sink.form == "store" else 1
-    )
+def _files(sink: ArraySink, tasks: int) -> int:
+    """Files that a volume becomes, at most."""
+    if sink.form == "store":
+        return math.prod(math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True))
+    return 1 + tasks if sink.form == "parts" else 1
 
 
 def _may_shrink(sink: ArraySink) -> bool:
@@ -106,8 +108,8 @@ def admit(needs: Needs, out: Path) -> None:
             f"the outputs take {show_bytes(needs.bytes_written)} but {out} has {show_bytes(needs.disk_free)} free: "
             "free some space or choose another -o"
         )
-    if needs.inodes_free is not None and needs.files > needs.inodes_free:
+    if needs.inodes_free is not None and needs.files + RECORD_FILES > needs.inodes_free:
         raise DoesNotFit(
-            f"the outputs are {needs.files} files but the file system of {out} can hold {needs.inodes_free} more: "
-            "use larger blocks, or --keep volume"
+            f"the outputs are {needs.files} files, and {RECORD_FILES} are the run's own, but the file system of {out} "
+            f"can hold {needs.inodes_free} more: use larger blocks, or --keep volume"
         )

@@ -64,9 +64,13 @@ class Products:
                     raise RunStopped(f"{sink.path} cannot be created: {error.strerror}") from error
 
     def forget_earlier(self) -> None:
-        """Drop the records of earlier submissions; what they made is noted, and stays until `commit` replaces it."""
+        """Drop the records of earlier submissions; what they made is noted, and stays until `commit` replaces it.
+
+        So are the parts of files of any origin that are to be replaced.
+        """
         directory = self._directory
-        save_json(directory.root / _REPLACED, sorted(made(directory)))
+        parts = {folder.name for sink, _ in self._volumes for folder in sinkio.parts(Path(sink.path))}
+        save_json(directory.root / _REPLACED, sorted(made(directory) | parts))
         for path in leftovers(directory.out, {directory.file} if directory.file else None):
             sinkio.remove_stale(path)
         for path in (*directory.submissions(), directory.root / _COMMITTED, directory.root / "manifest.json"):
@@ -170,7 +174,7 @@ def committed_volumes(directory: RunDirectory) -> dict[str, str]:
 
 
 def made(directory: RunDirectory) -> set[str]:
-    """Names of the volumes that runs in a directory have finished, those that one under way will replace included."""
+    """Names of what runs in a directory have finished, with what one under way is going to replace."""
     path = directory.root / _REPLACED
     return {*committed_volumes(directory), *(load_json(path) if path.is_file() else ())}
 

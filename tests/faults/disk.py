@@ -41,14 +41,14 @@ def _write_for_ever(file: FileIO) -> None:
 
 
 @contextmanager
-def small_disk(folder: Path, nbytes: int) -> Iterator[Disk]:
-    """Mount a tmpfs of this size; skips the test, loudly, where that is not possible."""
+def small_disk(folder: Path, nbytes: int, options: str = "") -> Iterator[Disk]:
+    """Mount a tmpfs of this size and with these options; skips the test, loudly, where that is not possible."""
     flags = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
     tools = all(shutil.which(tool) for tool in ("unshare", "nsenter", "mount"))
     if not tools or subprocess.run(["unshare", *flags, "true"], capture_output=True, check=False).returncode:
         pytest.skip(f"a small disk cannot be mounted here; {HOW}")
     folder.mkdir()
-    mount = f"mount -t tmpfs -o size={nbytes} none '{folder}' && touch '{folder}/mounted' && exec sleep 600"
+    mount = f"mount -t tmpfs -o size={nbytes}{options} none '{folder}' && touch '{folder}/mounted' && exec sleep 600"
     holder = subprocess.Popen(["unshare", *flags, "--propagation", "private", "sh", "-c", mount])
     try:
         seen = Path(f"/proc/{holder.pid}/root{folder}")

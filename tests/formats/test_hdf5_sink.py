@@ -323,6 +323,17 @@ def test_parts_stay_beside_the_file_that_says_where_they_are(tmp_path: Path) -> 
         formats.open_source(str(tmp_path / "moved" / "new.h5"))
 
 
+@pytest.mark.parametrize("stem", ["50% b", "50%b", "a%%b", "ü d"])
+def test_parts_of_files_of_any_name(tmp_path: Path, stem: str) -> None:
+    """HDF5 takes a % in the name of a part for a place where numbers go."""
+    values, path = values_of("u2", (5, 4, 3)), tmp_path / f"{stem}.h5"
+    for seed in range(2):
+        write_by_many(sink_of(path, values, Encoding(virtual=True, name=f"{stem}/x")), values, seed)
+        assert_same(h5py_values(path, f"{stem}/x"), values)
+        assert_read_back(path, values, f"{stem}/x")
+    assert len(list(tmp_path.iterdir())) == 2, "the replaced file's parts are gone"
+
+
 def test_only_the_parts_of_the_replaced_file_go(tmp_path: Path) -> None:
     """Not those of a file that had the name once, nor a folder that looks like it."""
     first, second = values_of("u2", (5, 4, 3)), values_of("u2", (5, 4, 3), seed=8)

@@ -34,10 +34,10 @@ def require_parts(dataset: Any, path: str) -> None:
     """
     if not dataset.is_virtual:
         return
-    names = {source.file_name for source in dataset.virtual_sources()} - {"."}
+    names = _files(dataset) - {"."}
     prefixes = os.environ.get("HDF5_VDS_PREFIX", "").split(":")
     near = [os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path)), "."]
-    for name in sorted(name for name in names if "%" not in name):
+    for name in sorted(names):
         places = [name, *(os.path.join(folder, name) for folder in (*filter(None, prefixes), *near))]
         places += [os.path.join(folder, os.path.basename(name)) for folder in near]
         if not any(map(os.path.exists, places)):
@@ -45,6 +45,12 @@ def require_parts(dataset: Any, path: str) -> None:
                 f"{path}::{dataset.name}: its part {name} is missing, for which HDF5 would read the fill value: put "
                 "the part back where it was"
             )
+
+
+def _files(dataset: Any) -> set[str]:
+    """The files that a virtual dataset names, but for those that are counted up by a %b in a name (H5Pset_virtual)."""
+    names = {source.file_name for source in dataset.virtual_sources()}
+    return {name.replace("%%", "%") for name in names if "%" not in name.replace("%%", "")}
 
 
 def parts_folder(path: str) -> str:
@@ -55,7 +61,7 @@ def parts_folder(path: str) -> str:
 
     def look(_: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and item.is_virtual:
-            found.extend(source.file_name for source in item.virtual_sources())
+            found.extend(_files(item))
 
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -73,15 +79,15 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
     """
     import h5py
 
-    name, filled = dataset_name(whole).encode(), 0
+    name, filled = dataset_name(whole).encode().replace(b"%", b"%%"), 0
     creation, region = h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5s.create_simple(whole.shape)
     for part in sorted(parts):
         with h5py.File(part, "r", locking=False) as file:
-            held = file[name].id.get_space()
+            held = file[dataset_name(whole)].id.get_space()
         own = os.path.basename(part)
         start = tuple(int(first) for first in own.removesuffix(".h5").split("_"))
         region.select_hyperslab(start, held.shape)
-        creation.set_virtual(region, os.fsencode(f"{folder}/{own}"), name, held)
+        creation.set_virtual(region, os.fsencode(f"{folder}/{own}").replace(b"%", b"%%"), name, held)
         filled += math.prod(held.shape)
     if filled != math.prod(whole.shape):
         raise FormatError(
