@@ -23,7 +23,7 @@ PAGE_NBYTES = 4096
 def require_whole_pages(plan: Plan, slots: int) -> None:
     """Raise UsageError where tasks at a time would write to one page of a file on a network file system."""
     output = plan.stages[-1].job.output
-    if output is None or slots == 1 or not (kind := network_file_system(output.folder)):
+    if output is None or not output.volumes or slots == 1 or not (kind := network_file_system(output.folder)):
         return
     for sink, edge in _shared_edges(plan):
         raise UsageError(

@@ -18,14 +18,6 @@ from tests.formats.files import ROOT
 # Its tests want to hear of files that nobody closed; those of a file that cannot be opened nobody can close.
 xarray.set_options(warn_for_unclosed_files=False)
 
-MARKS = ("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array", "slow", "slow_hypothesis")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Know the marks of xarray's tests."""
-    for mark in MARKS:
-        config.addinivalue_line("markers", f"{mark}: a mark of xarray's own tests")
-
 
 @pytest.fixture(scope="module")
 def netcdf4(tmp_path_factory: pytest.TempPathFactory) -> Path:
