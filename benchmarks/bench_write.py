@@ -33,12 +33,14 @@ from hyperslab import formats, sinkio
 from hyperslab.array import Array, ArraySink, Encoding, Header
 from hyperslab.cli.parse import parse_size
 from hyperslab.partition import Layout, Rule, cut
+from hyperslab.slab import Hyperslab
 
 LEVEL = 1
 LEAST_CPU_RATIO = 4.0
 MOST_SIZE_RATIO = 1.01
 LEAST_SPEED = 0.9
 BLOCK_NBYTES = 32 * 2**20
+Block = tuple[Hyperslab, Array]
 COMPRESSED = Encoding(chunks=CHUNK, compression="gzip", level=LEVEL)
 
 
@@ -97,7 +99,7 @@ def _compressed(kind: str, voxels: Array, folder: Path, repeats: int, gates: Gat
     """HDF5 with shuffle and gzip."""
     values = np.ascontiguousarray(voxels.T)
     sink = formats.module("hdf5").sink(str(folder / "ours.h5"), values.shape, values.dtype, Header(), None, COMPRESSED)
-    ours = Writer("hyperslab", Path(sink.path), lambda: _by_regions(sink, values))
+    ours = Writer("hyperslab", Path(sink.path), partial(_by_regions, sink, _blocks(sink, values)))
     library = Writer("h5py", folder / "library.h5", lambda: _by_h5py(folder / "library.h5", values))
     _check([ours, library], _read_hdf5, values)
     _alternate([ours, library], repeats)
@@ -113,7 +115,7 @@ def _gzipped(kind: str, voxels: Array, folder: Path, repeats: int) -> None:
     """A .nii.gz, against nibabel, at the same level."""
     sink = formats.module("nifti").sink(str(folder / "ours.nii.gz"), voxels.shape, voxels.dtype, Header(np.eye(4)))
     image = nib.Nifti1Image(voxels, np.eye(4))  # type: ignore[no-untyped-call]
-    ours = Writer("hyperslab", Path(sink.path), lambda: _by_regions(sink, voxels))
+    ours = Writer("hyperslab", Path(sink.path), partial(_by_regions, sink, _blocks(sink, voxels)))
     library = Writer("nibabel", folder / "library.nii.gz", lambda: _by_nibabel(image, folder / "library.nii.gz"))
     _check([ours, library], _read_nifti, voxels)
     _alternate([ours, library], repeats)
@@ -125,7 +127,7 @@ def _gzipped(kind: str, voxels: Array, folder: Path, repeats: int) -> None:
 def _uncompressed(voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:
     for suffix, kind, values in (("nii", "nifti", voxels), ("h5", "hdf5", np.ascontiguousarray(voxels.T))):
         sink = formats.module(kind).sink(str(folder / f"ours.{suffix}"), values.shape, values.dtype, Header(np.eye(4)))
-        ours = Writer("hyperslab", Path(sink.path), partial(_by_regions, sink, values))
+        ours = Writer("hyperslab", Path(sink.path), partial(_by_regions, sink, _blocks(sink, values)))
         plain = Writer("pwrite", folder / "plain.bin", partial(_by_pwrite, folder / "plain.bin", values))
         ours.once()
         if not np.array_equal(np.asarray(hyperslab.open(sink.path)), values):
@@ -152,16 +154,19 @@ def _check(writers: list[Writer], read: Callable[[Path], Array], values: Array) 
         writer.wall_s.clear()
 
 
-def _by_regions(sink: ArraySink, values: Array) -> None:
+def _blocks(sink: ArraySink, values: Array) -> list[Block]:
+    """The regions of tasks, and their values as tasks have them: in memory of their own, in the order of the file."""
+    layout = Layout(sink.shape, sink.axes, sink.dtype.itemsize, sink.unit or None)
+    slabs = cut(layout, Rule("bytes", (BLOCK_NBYTES,)), 0, sink.unit or (1,) * len(sink.shape))
+    back = np.argsort(sink.axes)
+    return [(slab, values[slab.slices()].transpose(sink.axes).copy(order="C").transpose(back)) for slab in slabs]
+
+
+def _by_regions(sink: ArraySink, blocks: list[Block]) -> None:
     """As tasks do, one after the other."""
     partial = f"{sink.path}.part"
     sinkio.allocate(sink, partial)
-    align = sink.unit or (1,) * len(sink.shape)
-    blocks = cut(
-        Layout(sink.shape, sink.axes, sink.dtype.itemsize, sink.unit or None), Rule("bytes", (BLOCK_NBYTES,)), 0, align
-    )
-    written = [sinkio.write_region(sink, partial, slab, values[slab.slices()]) for slab in blocks]
-    sinkio.commit(sink, partial, written)
+    sinkio.commit(sink, partial, [sinkio.write_region(sink, partial, slab, block) for slab, block in blocks])
 
 
 def _by_h5py(path: Path, values: Array) -> None:
