@@ -168,7 +168,7 @@ class _Run:
     def _engine_options(self) -> EngineOptions:
         prepared = self.prepared
         return EngineOptions(
-            folder=self.folder,
+            folder=self.folder.absolute(),
             workers=prepared.workers,
             threads=prepared.threads,
             task_timeout_s=self.options.task_timeout_s,

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +151,14 @@ def test_the_engine_s_own_times_agree_with_ours(tmp_path: Path, code: Path, engi
     required(spark.missing() if engine == "spark" else dask.missing())
     make_volume(tmp_path / "in.nii")
     pipeline = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled", {"seconds": 0.1}).write(tmp_path / "out")
+    began = time.monotonic()
     result = driver.run(pipeline, engine=engine, workers=2, threads=1, rule=Rule("blocks", (16,)))
+    both_slots_s = 2 * (time.monotonic() - began)
     own = result.trace.meta["own_times"]
     assert own["source"] == ("Spark's event log" if engine == "spark" else "Dask's task stream")
     assert own["tasks"] >= 16
     assert own["ours_s"] >= 1.6
-    assert (
-        own["ours_s"] - 0.1 <= own["engine_s"] <= 2 * own["ours_s"] + 10
-    )  # the engine's holds its own start of workers
+    assert own["ours_s"] - 0.1 <= own["engine_s"] <= both_slots_s  # the engine's holds its own start of workers
     assert own["worst_outside_ms"] < 1000  # Dask corrects its clock by heartbeats, which a busy machine delays
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import pytest
 
 import hyperslab
 from hyperslab import driver
@@ -39,3 +40,16 @@ def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
     kept = list((result.folder / "partials").iterdir())
     assert len(kept) == 1, "what was merged is removed"
     shutil.rmtree(tmp_path / "out")
+
+
+def test_a_relative_output_is_where_this_process_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java and its workers stay in the folder in which the first run of this process has started them."""
+    required(spark.missing())
+    values = np.arange(64, dtype=np.uint16).reshape(4, 4, 4)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        nib.save(nib.Nifti1Image(values, np.eye(4)), "in.nii")  # type: ignore[no-untyped-call]
+        pipeline = Pipeline("in.nii", values="stored").write(f"out-{name}")
+        assert driver.run(pipeline, engine="spark", workers=2, threads=1, rule=Rule("blocks", (2,))).ok
+        assert len(list((tmp_path / name / f"out-{name}").glob("*.nii"))) == 2
