@@ -50,6 +50,9 @@ def test_a_relative_output_is_where_this_process_stands(tmp_path: Path, monkeypa
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         nib.save(nib.Nifti1Image(values, np.eye(4)), "in.nii")  # type: ignore[no-untyped-call]
-        pipeline = Pipeline("in.nii", values="stored").write(f"out-{name}")
-        assert driver.run(pipeline, engine="spark", workers=2, threads=1, rule=Rule("blocks", (2,))).ok
-        assert len(list((tmp_path / name / f"out-{name}").glob("*.nii"))) == 2
+        pipeline = Pipeline("in.nii", values="stored").reduce(hyperslab.Fold(np.sum, lambda a, b: a + b))
+        result = driver.run(
+            pipeline, engine="spark", workers=2, threads=1, rule=Rule("blocks", (2,)), out=Path(f"out-{name}")
+        )
+        assert result.value == values.sum()
+        assert [path.name for path in (tmp_path / name / f"out-{name}").glob("result.*")]
