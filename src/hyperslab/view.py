@@ -48,8 +48,20 @@ def open(  # noqa: A001  # the public name of the verb
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
-    source = open_array(url) if isinstance(url, np.ndarray) else open_source(str(url), storage_options)
-    return ArrayView(source, values)
+    if isinstance(url, np.ndarray):
+        return ArrayView(open_array(url), values)
+    if not isinstance(url, str | os.PathLike):
+        raise no_source(url)
+    return ArrayView(open_source(os.fspath(url), storage_options), values)
+
+
+def no_source(given: object) -> UsageError:
+    """The error for an object that names no array."""
+    kind = type(given)
+    return UsageError(
+        f"a {kind.__module__}.{kind.__qualname__} is no source: name a file by its path, a dataset in it as "
+        "'PATH::DATASET', or give a NumPy array"
+    )
 
 
 class ArrayView:

@@ -20,7 +20,7 @@ from hyperslab import gzipindex
 from hyperslab.array import Array, ArraySource, Values
 from hyperslab.connectors.views import shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
-from hyperslab.gathering import Named, gather
+from hyperslab.gathering import Named, gather, several
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab, from_index
 from hyperslab.sources import SourceSet, Whole
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def to_dask(
-    source: Named | ArrayView | Sequence[Named] | SourceSet,
+    source: Named | Sequence[Named] | SourceSet,
     chunks: Chunks = "auto",
     values: Values | None = None,
     axis: int | None = None,
@@ -54,9 +54,7 @@ def to_dask(
         from dask.base import tokenize
     except ImportError as error:
         raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
-    if isinstance(source, ArrayView):
-        values, source = values or source.values, source.source
-    stored = _stored(source, values or "real", axis)
+    stored = _stored(source, values or _values(source), axis)
     cuts = _normal(chunks, stored)
     states = [(s.url, s.name, s.version, s.file_size, s.mtime_ns) for s in stored.sources]
     name = "hyperslab-" + tokenize(states, stored.shape, [box for _, box in stored.whole.members], stored.values, cuts)
@@ -119,6 +117,15 @@ class StoredArray:
 
     def _view(self, number: int) -> ArrayView:
         return shared(self.sources[number], self.values)
+
+
+def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
+    """The kind of values that the views among the sources give."""
+    items = [] if isinstance(source, SourceSet) else several(source)
+    kinds: set[Values] = {item.values if isinstance(item, ArrayView) else "real" for item in items}
+    if len(kinds) > 1:
+        raise UsageError("to_dask: some sources give real values, other ones stored values: say values=")
+    return kinds.pop() if kinds else "real"
 
 
 def _stored(source: Named | Sequence[Named] | SourceSet, values: Values, axis: int | None) -> StoredArray:
