@@ -14,7 +14,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.array import ArraySource, Header
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, Missing, UsageError
 from hyperslab.location import is_remote
 from hyperslab.redaction import redact
 from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
@@ -107,6 +107,8 @@ def expand(text: str) -> list[str]:
             return _files_of(path)
         if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
             return _lines_of(Path(path))
+    except Missing:
+        raise
     except OSError as error:
         raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
     if os.path.lexists(path):
@@ -114,7 +116,7 @@ def expand(text: str) -> list[str]:
     matches = sorted(glob.glob(path, recursive=True), key=natural)
     if not matches:
         why = "no file matches this pattern" if glob.has_magic(path) else "there is no such file"
-        raise UsageError(f"SOURCE '{text}': {why}")
+        raise Missing(f"SOURCE '{text}': {why}")
     return [f"{match}::{dataset}" if dataset else match for match in matches]
 
 
@@ -147,7 +149,7 @@ def _lines_of(listing: Path) -> list[str]:
     urls = []
     for entry in _entries_of(listing):
         if not is_remote(entry.path) and not os.path.lexists(entry.path):
-            raise UsageError(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
+            raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
         urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
     if not urls:
         raise UsageError(f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line")

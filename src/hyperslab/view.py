@@ -43,8 +43,9 @@ def open(  # noqa: A001  # the public name of the verb
     `values` is 'real' for values as meant (slope and intercept applied, NaN where they are missing) or 'stored' for
     those in the file. A view is of the file as it was when it was opened: where it changes, reads raise SourceChanged;
     what this process writes through h5py is seen by views opened after that. `storage_options` are what fsspec is given
-    with a URL (s3://, https:// ...). Raises FormatError for a file that cannot be read, UsageError for a dataset that
-    is not there, Unavailable for a store that does not answer.
+    with a URL (s3://, https:// ...). Raises FormatError for a file that cannot be read, Missing, which is a
+    FileNotFoundError too, for one that is not there, UsageError for a dataset that is not there, Unavailable for a
+    store that does not answer.
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")

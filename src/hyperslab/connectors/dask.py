@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from hyperslab import gzipindex
 from hyperslab.array import Array, ArraySource, Values
 from hyperslab.connectors.views import shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
+from hyperslab.formats.identity import identify_files
 from hyperslab.gathering import Named, gather, several
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab, from_index
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
     import dask.array
 
     Chunks = str | int | tuple[Any, ...] | dict[int, Any]
+
+MOST_LOOKED_AT = 10_000
+"Chunk files of a Zarr array whose sizes and times of change are part of the array's name in Dask."
 
 
 def to_dask(
@@ -56,14 +62,22 @@ def to_dask(
         raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
     stored = _stored(source, values or _values(source), axis)
     cuts = _normal(chunks, stored)
-    states = [(s.url, s.name, s.version, s.file_size, s.mtime_ns) for s in stored.sources]
-    name = "hyperslab-" + tokenize(states, stored.shape, [box for _, box in stored.whole.members], stored.values, cuts)
+    states, boxes = [_state(s) for s in stored.sources], [box for _, box in stored.whole.members]
+    name = "hyperslab-" + tokenize(states, stored.shape, boxes, stored.values, cuts)
     # The array is a key of its own (inline_array=False), so that a task names it instead of bringing it along; and may
     # be given lists (fancy=True), without which Dask 2026.8 does not join slices with reads.
     array: dask.array.Array = da.from_array(
         stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype)
     )
     return array
+
+
+def _state(source: ArraySource) -> tuple[Any, ...]:
+    """What differs where the values do: Dask takes what has the same name for the same values, and keeps them."""
+    told = (source.url, source.name, source.version, source.file_size, source.mtime_ns)
+    if not source.document:
+        return told
+    return *told, identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT) or secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +175,16 @@ def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
     try:
         if isinstance(chunks, str):
             limit = parse_bytes(config.get("array.chunk-size") if chunks == "auto" else chunks)
+            if limit < 1:
+                raise ValueError("a chunk has at least one byte")
             return _aligned(stored, limit)
         before = stored.sources[0].own_chunk_shape or None
         extents: tuple[tuple[int, ...], ...] = normalize_chunks(
             chunks, stored.shape, dtype=stored.dtype, previous_chunks=before
         )
-    except (ValueError, TypeError, NotImplementedError) as error:
+        if any(extent < 0 for along in extents for extent in along):
+            raise ValueError("a chunk has at least one element along every axis")
+    except (ValueError, TypeError, NotImplementedError, ZeroDivisionError) as error:
         raise UsageError(f"to_dask: chunks={chunks!r} does not fit the shape {stored.shape}: {error}") from error
     return extents
 

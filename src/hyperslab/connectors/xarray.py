@@ -38,6 +38,8 @@ except ImportError as error:
 
 BLOCK_NBYTES = 128 * 1024**2
 "Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's `array.chunk-size`."
+GUESSED = ("nifti", "hdf5", "netcdf")
+"Formats of the files that are opened where no engine is named."
 _opening = threading.Lock()
 "Held while a variable is described: threads that share it wait for the one description."
 
@@ -68,10 +70,11 @@ class HyperslabBackend(BackendEntrypoint):
         """Whether the first bytes of a file are those of a format that is read here.
 
         xarray asks its own engines netcdf4, h5netcdf and scipy first, whichever of them are installed: this one is
-        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be.
+        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be. Its engine zarr is asked later, so Zarr
+        stores are left to it.
         """
         try:
-            return isinstance(filename_or_obj, str | os.PathLike) and bool(formats.detect(os.fspath(filename_or_obj)))
+            return isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
         except HyperslabError:
             return False
 
@@ -88,7 +91,7 @@ class HyperslabBackend(BackendEntrypoint):
         decode_timedelta: Any = None,
         group: str | None = None,
     ) -> xarray.Dataset:
-        """Open one group of a file; see `xarray.open_dataset`. Raises FormatError, and UsageError for no such group."""
+        """Open one group of a file; see `xarray.open_dataset`. Raises FormatError, Missing and MissingGroup."""
         decoders = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -224,6 +227,10 @@ class _Store(AbstractDataStore):
         if "preferred_chunks" not in encoding and _nbytes(about) > BLOCK_NBYTES:
             encoding["preferred_chunks"] = dict(zip(about.dims, _long_runs(about), strict=True))
         return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
+
+
+def _kind(path: str | os.PathLike[str]) -> str:
+    return formats.detect(os.path.expanduser(os.fspath(path)))
 
 
 def _listing(file: Any, group: str | None, tree: bool, without: str | Iterable[str] | None) -> Listing:

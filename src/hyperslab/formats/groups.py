@@ -16,7 +16,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.array import ArraySource, Header, Values
-from hyperslab.errors import UsageError
+from hyperslab.errors import MissingGroup, UsageError
 from hyperslab.formats import minc
 from hyperslab.formats.netcdf_header import LARGEST_NBYTES, read_header
 from hyperslab.formats.netcdf_header import Variable as ClassicVariable
@@ -78,15 +78,18 @@ class Listing:
 def read_groups(path: str, group: str = "", tree: bool = False, without: Collection[str] = ()) -> Listing:
     """List a group of a file and, for a `tree`, all groups below it; variables named in `without` are not looked at.
 
-    Raises FormatError for a file that cannot be read, UsageError for a group that is not there.
+    Raises FormatError for a file that cannot be read, UsageError for a Zarr store, MissingGroup for a group
+    that is not there.
     """
     path, wanted = os.path.abspath(os.path.expanduser(path)), "/" + group.strip("/")
     kind = formats.detect(path)
     state = os.stat(path)
+    if kind == "zarr":
+        raise UsageError(f"{path}: is a Zarr store, which xarray opens itself: say engine='zarr'")
     if kind == "hdf5":
         found, state = _hdf5(path, wanted, tree, without)
     elif wanted != "/":
-        raise UsageError(f"{path}: holds no group '{group}': only HDF5 files have groups")
+        raise MissingGroup(f"{path}: holds no group '{group}': only HDF5 files have groups")
     else:
         found = {"/": _image(path, kind, "") if kind == "nifti" else _classic(path, without)}
     return Listing(path, kind, found, state.st_size, state.st_mtime_ns)

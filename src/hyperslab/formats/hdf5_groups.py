@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, MissingGroup
 from hyperslab.formats import minc
 from hyperslab.formats.groups import Group, Variable
 from hyperslab.formats.hdf5_file import errors, opened
@@ -82,7 +82,7 @@ def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[s
         for name in filter(None, wanted.split("/")):
             if name not in members.groups:
                 held = ", ".join(members.groups) or "none"
-                raise UsageError(f"{path}: holds no group '{wanted}'; those in '{members.group.name}' are: {held}")
+                raise MissingGroup(f"{path}: holds no group '{wanted}'; those in '{members.group.name}' are: {held}")
             members = _members(path, members.groups[name], members.dimensions, members.types, numbers)
         if not tree:
             return {wanted: _group(members, without)}

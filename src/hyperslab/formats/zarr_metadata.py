@@ -136,6 +136,8 @@ def _walk(folder: str, name: str, seen: set[tuple[int, int]]) -> Iterator[tuple[
 
 
 def _parsed(path: str) -> tuple[dict[str, Any], bytes]:
+    if not os.path.isfile(path):  # a pipe would have us wait
+        raise FormatError(f"{path}: is not a file, as a document has to be; copy the store again")
     try:
         raw = Path(path).read_bytes()
         found = json.loads(raw)
