@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ from hyperslab.connectors.views import shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.identity import identify_files
 from hyperslab.gathering import Named, gather, several
+from hyperslab.location import is_remote
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab, from_index
-from hyperslab.sources import SourceSet, Whole
+from hyperslab.sources import Kind, SourceSet, Whole
 from hyperslab.view import ArrayView
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ def to_dask(
     chunks: Chunks = "auto",
     values: Values | None = None,
     axis: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dask.array.Array:
     """Make a Dask array of an array in a file, or of several one after the other along `axis`.
 
     `source` is PATH, PATH::DATASET, what `hyperslab.open` or `hyperslab.gather` returned, or several paths. `chunks` is
     what Dask's arrays take; "auto", or a size as "64MiB", is whole stored chunks up to Dask's `array.chunk-size`, or
     that size, and long runs of storage where an array is stored in one piece. `values` is 'real' (the default, unless a
-    view says else) or 'stored', as in `hyperslab.open`.
+    view says else) or 'stored', as in `hyperslab.open`. `storage_options` are what fsspec is given with URLs.
 
     Nothing but metadata is read now, save for a .nii.gz of more than 4 MiB, which is inflated once and indexed. Raises
     FormatError for a file that cannot be read, UsageError for arrays that do not fit together or chunks that Dask does
@@ -60,7 +62,7 @@ def to_dask(
         from dask.base import tokenize
     except ImportError as error:
         raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
-    stored = _stored(source, values or _values(source), axis)
+    stored = _stored(source, values or _values(source), axis, storage_options)
     cuts = _normal(chunks, stored)
     states, boxes = [_state(s) for s in stored.sources], [box for _, box in stored.whole.members]
     name = "hyperslab-" + tokenize(states, stored.shape, boxes, stored.values, cuts)
@@ -77,7 +79,8 @@ def _state(source: ArraySource) -> tuple[Any, ...]:
     told = (source.url, source.name, source.version, source.file_size, source.mtime_ns)
     if not source.document:
         return told
-    return *told, identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT) or secrets.token_hex(16)
+    found = None if is_remote(source.url) else identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
+    return *told, found or secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +145,18 @@ def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
     return kinds.pop() if kinds else "real"
 
 
-def _stored(source: Named | Sequence[Named] | SourceSet, values: Values, axis: int | None) -> StoredArray:
+def _stored(
+    source: Named | Sequence[Named] | SourceSet,
+    values: Values,
+    axis: int | None,
+    storage_options: Mapping[str, Any] | None,
+) -> StoredArray:
     """The one array that is named, with an index of every gzip file that can be entered in the middle."""
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
     named = source.sources if isinstance(source, SourceSet) and axis is not None else source
-    found = gather(named) if axis is None else gather(named, "concatenated", axis)
+    kind: Kind = "independent" if axis is None else "concatenated"
+    found = gather(named, kind, axis or 0, storage_options=storage_options)
     if len(found.wholes) > 1:
         raise UsageError(
             f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other, "

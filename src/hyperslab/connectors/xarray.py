@@ -62,7 +62,7 @@ class HyperslabBackend(BackendEntrypoint):
     supports_groups = True
     open_dataset_parameters = (
         *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
-        *("use_cftime", "decode_timedelta", "group"),
+        *("use_cftime", "decode_timedelta", "group", "storage_options"),
     )
     "Said here for those who pass the class itself as engine=, which xarray then does not look at."
 
@@ -90,8 +90,12 @@ class HyperslabBackend(BackendEntrypoint):
         use_cftime: Any = None,
         decode_timedelta: Any = None,
         group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xarray.Dataset:
-        """Open one group of a file; see `xarray.open_dataset`. Raises FormatError, Missing and MissingGroup."""
+        """Open one group of a file; see `xarray.open_dataset`. `storage_options` are what fsspec is given with a URL.
+
+        Raises FormatError, Missing, MissingGroup, and Unavailable for a store that does not answer.
+        """
         decoders = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -100,7 +104,7 @@ class HyperslabBackend(BackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
-        listing = _listing(filename_or_obj, group, False, drop_variables)
+        listing = _listing(filename_or_obj, group, False, drop_variables, storage_options)
         (found,) = listing.groups.values()
         return _dataset(listing, found, drop_variables, decoders)
 
@@ -110,10 +114,11 @@ class HyperslabBackend(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **decoders: Any,
     ) -> dict[str, xarray.Dataset]:
         """Open a group of a file, named '.' if it is not the root, and all below it; see `xarray.open_groups`."""
-        listing = _listing(filename_or_obj, group, True, drop_variables)
+        listing = _listing(filename_or_obj, group, True, drop_variables, storage_options)
         top = next(iter(listing.groups))
         names = {path: (path.removeprefix(top).strip("/") or ".") if group else path for path in listing.groups}
         return {
@@ -196,7 +201,7 @@ class _Store(AbstractDataStore):
     __slots__ = ("_arrays", "_group", "_path")
 
     def __init__(self, listing: Listing, group: Group) -> None:
-        self._group, self._path = group, listing.path
+        self._group, self._path = group, str(listing.path)  # of a URL what can be shown
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
@@ -233,13 +238,19 @@ def _kind(path: str | os.PathLike[str]) -> str:
     return formats.detect(os.path.expanduser(os.fspath(path)))
 
 
-def _listing(file: Any, group: str | None, tree: bool, without: str | Iterable[str] | None) -> Listing:
+def _listing(
+    file: Any,
+    group: str | None,
+    tree: bool,
+    without: str | Iterable[str] | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Listing:
     if not isinstance(file, str | os.PathLike):
         raise UsageError(f"the engine hyperslab opens files by their name, which a {type(file).__name__} is not")
     if not isinstance(group, str | None):
         raise UsageError(f"group must be a string, not {group!r}")
     names = [without] if isinstance(without, str) else list(without or ())
-    return read_groups(os.fspath(file), group or "", tree, names)
+    return read_groups(os.fspath(file), group or "", tree, names, storage_options)
 
 
 def _dataset(listing: Listing, group: Group, without: Any, decoders: dict[str, Any]) -> xarray.Dataset:

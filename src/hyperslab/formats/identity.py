@@ -41,6 +41,14 @@ def identify_remote(remote: Remote, metadata: bytes) -> Identity:
     return Identity(remote.size, 0, digest.hexdigest())
 
 
+def size_and_time(path: str) -> tuple[int, int]:
+    """The size of a file and its time of change, of a remote object 0, as an `Identity` has them."""
+    if isinstance(path, Remote):
+        return path.size, 0
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
 def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
     """Identify an open file by its size, its metadata bytes and 8 evenly spread pages of its data.
 
