@@ -89,7 +89,9 @@ def chunk_files() -> ModuleType:
     try:
         from hyperslab.formats import zarr_store
     except ImportError as error:
-        raise MissingExtra("Zarr arrays need zarr 3.1 or newer: pip install 'hyperslab[zarr]'") from error
+        raise MissingExtra(
+            f"Zarr arrays need zarr 3.1.3 or newer, below 3.2 ({error}): pip install 'hyperslab[zarr]'"
+        ) from error
     return zarr_store
 
 
