@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyperslab.array import Encoding
     from hyperslab.connectors.dask import to_dask
     from hyperslab.conversion import convert
     from hyperslab.difference import diff
     from hyperslab.driver import Result, run
+    from hyperslab.encoding import Encoding
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
     from hyperslab.manage import cancel, clean, status, verify
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "array": ("Encoding",),
     "conversion": ("convert",),
     "difference": ("diff",),
     "connectors.dask": ("to_dask",),
     "driver": ("Result", "run"),
+    "encoding": ("Encoding",),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
     "partition": ("Rule",),
