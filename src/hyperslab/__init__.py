@@ -65,6 +65,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names, also those that are not imported yet, and what modules have."""
+    return sorted({*__all__, *globals()})
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use, so that `import hyperslab` starts nothing."""
     for module, names in _PLACES.items():

@@ -56,6 +56,8 @@ def test_importing_starts_nothing() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == f"{hyperslab.__version__}\n"
     assert all(hasattr(hyperslab, name) for name in hyperslab.__all__)
+    shown = "import hyperslab; print(*(set(hyperslab.__all__) | {'__name__'}) - set(dir(hyperslab)))"
+    assert subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.parametrize("values", ["real", "stored"])

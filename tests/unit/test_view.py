@@ -144,8 +144,7 @@ def test_wrong_arguments_get_a_sentence(image: Path) -> None:
         np.array(view.open(str(image)), copy=False)
 
 
-def _indexed(path: Path) -> None:
-    found = view.open(str(path))
+def _indexed(found: view.ArrayView) -> None:
     found._index()
     assert found.source.gzip is not None
 
@@ -154,17 +153,17 @@ def _indexed(path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_indexes_a_file_while_a_thread_of_its_parent_does() -> None:
     held, done = threading.Event(), threading.Event()
+    shared = view.open(Path(__file__).parents[1] / "data" / "mri" / "example4d.nii.gz")
 
     def hold() -> None:
-        with view._INDEXING:
+        with shared._indexing:
             held.set()
             done.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    path = Path(__file__).parents[1] / "data" / "mri" / "example4d.nii.gz"
-    child = multiprocessing.get_context("fork").Process(target=_indexed, args=(path,))
+    child = multiprocessing.get_context("fork").Process(target=_indexed, args=(shared,))
     child.start()
     child.join(30)
     done.set()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from hyperslab import formats, gzipindex
 from hyperslab.array import Array, ArraySource
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.forklock import ForkLock
 from hyperslab.formats.groups import Group, Listing, Variable, read_groups
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.view import ArrayView
@@ -40,17 +40,6 @@ BLOCK_NBYTES = 128 * 1024**2
 "Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's `array.chunk-size`."
 GUESSED = ("nifti", "hdf5", "netcdf")
 "Formats of the files that are opened where no engine is named."
-_opening = threading.Lock()
-"Held while a variable is described: threads that share it wait for the one description."
-
-
-def _renew_lock() -> None:
-    """In a forked process: the thread that held the lock is not there to give it back."""
-    global _opening  # noqa: PLW0603  # a lock that may be held can only be replaced
-    _opening = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 class HyperslabBackend(BackendEntrypoint):
@@ -139,12 +128,13 @@ class HyperslabBackend(BackendEntrypoint):
 class LazyArray(BackendArray):
     """The values of a variable, read when indexed. Threads may share it; pickled, it knows where the bytes are."""
 
-    __slots__ = ("_source", "_view", "dtype", "listing", "shape", "variable")
+    __slots__ = ("_opening", "_source", "_view", "dtype", "listing", "shape", "variable")
 
     def __init__(self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None) -> None:
         self.variable, self.listing, self.shape = variable, listing, variable.shape
         self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
         self._source, self._view = source, None if source is None else shared(source, variable.values)
+        self._opening = ForkLock()  # threads that share a variable wait for the one description
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyArray, (self.variable, None, self._opened().source)
@@ -178,7 +168,7 @@ class LazyArray(BackendArray):
     def _opened(self) -> ArrayView:
         if (view := self._view) is not None:
             return view
-        with _opening:
+        with self._opening:
             if self._view is None:
                 self._source = self._source or self._described()
                 self._view = ArrayView(self._source, self.variable.values, threads)
