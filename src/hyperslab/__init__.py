@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hyperslab.pipeline import Fold, Pipeline
     from hyperslab.prepared import Options, prepare
     from hyperslab.slab import Hyperslab
+    from hyperslab.uploading import upload
     from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
     from hyperslab.workloads.synth import synth
 
@@ -36,6 +37,7 @@ _PLACES = {
     "prepared": ("Options", "prepare"),
     "pipeline": ("Fold", "Pipeline"),
     "slab": ("Hyperslab",),
+    "uploading": ("upload",),
     "view": ("ArrayView", "open"),
     "workloads.synth": ("synth",),
 }
@@ -61,6 +63,7 @@ __all__ = [
     "status",
     "synth",
     "to_dask",
+    "upload",
     "verify",
 ]
 

@@ -31,7 +31,7 @@ from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.sinkio import remove
 from hyperslab.sources import Kind, SourceSet
-from hyperslab.upload import require_absent, upload
+from hyperslab.uploading import require_absent, upload
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
@@ -116,7 +116,7 @@ def convert(
 
     `format` to `storage_options` are arguments of `hyperslab.conversion.conversion`, `settings` fields of Options
     (engine, workers, threads, memory_bytes, ...) where that is left out. What goes to a URL is made in the directory
-    for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload.upload` raise.
+    for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
     """
     if unknown := settings.keys() - {field.name for field in fields(Options)}:
         raise TypeError(f"convert() takes no argument '{min(unknown)}'")
