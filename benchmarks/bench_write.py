@@ -30,8 +30,9 @@ import hyperslab
 from benchmarks.gates import Gates
 from benchmarks.reading_data import CHUNK, grain, structure
 from hyperslab import formats, sinkio
-from hyperslab.array import Array, ArraySink, Encoding, Header
+from hyperslab.array import Array, ArraySink, Header
 from hyperslab.cli.parse import parse_size
+from hyperslab.encoding import Encoding
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab
 

@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hyperslab.array import Encoding
     from hyperslab.connectors.dask import to_dask
     from hyperslab.conversion import convert
     from hyperslab.difference import diff
     from hyperslab.driver import Result, run
+    from hyperslab.encoding import Encoding
     from hyperslab.errors import HyperslabError
     from hyperslab.gathering import gather
     from hyperslab.manage import cancel, clean, status, verify
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from hyperslab.pipeline import Fold, Pipeline
     from hyperslab.prepared import Options, prepare
     from hyperslab.slab import Hyperslab
+    from hyperslab.uploading import upload
     from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
     from hyperslab.workloads.synth import synth
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "array": ("Encoding",),
     "conversion": ("convert",),
     "difference": ("diff",),
     "connectors.dask": ("to_dask",),
     "driver": ("Result", "run"),
+    "encoding": ("Encoding",),
     "errors": ("HyperslabError",),
     "gathering": ("gather",),
     "partition": ("Rule",),
@@ -36,6 +37,7 @@ _PLACES = {
     "prepared": ("Options", "prepare"),
     "pipeline": ("Fold", "Pipeline"),
     "slab": ("Hyperslab",),
+    "uploading": ("upload",),
     "view": ("ArrayView", "open"),
     "workloads.synth": ("synth",),
 }
@@ -61,8 +63,14 @@ __all__ = [
     "status",
     "synth",
     "to_dask",
+    "upload",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not imported yet, and what modules have."""
+    return sorted({*__all__, *globals()})
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg, regular_cuts
 from hyperslab.slab import Hyperslab
@@ -318,31 +319,8 @@ class ArraySource:
         return self.real if values == "real" else self.stored.newbyteorder("=")
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How a new file stores an array, as far as a user chooses it; xarray's word. What is left out is the format's."""
-
-    chunks: tuple[int, ...] = ()
-    "Shape of a chunk along the array's own axes; (): the format's choice."
-    compression: str | None = None
-    "'none', or a name that the format knows: gzip, zstd, ...; None: the format's choice."
-    level: int | None = None
-    "Of the compression; None: its fastest sensible one."
-    shards: tuple[int, ...] = ()
-    "Shape of a shard, which holds whole chunks, along the array's own axes (Zarr 3); (): none."
-    version: int | None = None
-    "Of the format, where it has several (Zarr: 2 or 3)."
-    name: str = ""
-    "Of the dataset in the file; '': the format's choice."
-    virtual: bool = False
-    "True: the parts that writers made stay, and the file says where they are (HDF5: a virtual dataset)."
-
-
 Encoded = tuple[int, bytes | memoryview]
 "A piece of a file that is joined of such, and its number."
-DEFAULT_ENCODING = Encoding()
-"All is left to the format."
-
 Form = Literal["placed", "pieces", "parts", "store"]
 """How regions of a new file are written. placed: at their positions in a file of known head and size. pieces: encoded
 by the writers, and joined when all are there. parts: to a file each, with one more that says where they are. store: by

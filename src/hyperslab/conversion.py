@@ -10,15 +10,16 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import DEFAULT_ENCODING, ArraySource, Encoding, Values
+from hyperslab.array import ArraySource, Values
 from hyperslab.driver import Result, run
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.errors import UsageError
 from hyperslab.gathering import Named, gather
 from hyperslab.location import is_remote, local_path
@@ -30,14 +31,11 @@ from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.sinkio import remove
 from hyperslab.sources import Kind, SourceSet
-from hyperslab.upload import require_absent, upload
+from hyperslab.uploading import require_absent, upload
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
 "Stored chunks that are smaller are not asked for again where many files become one."
-_CONVERSION = frozenset(
-    ("format", "grid", "kind", "axis", "values", "dtype", "encoding", "overwrite", "storage_options")
-)
 _NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
 _MINC = "/minc-2.0/"
@@ -71,6 +69,7 @@ def conversion(
     """
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
+    require_encoding(encoding)
     if values not in get_args(Values):
         raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
     if name and grid is not None:
@@ -101,20 +100,33 @@ def convert(
     dest: str | os.PathLike[str],
     options: Options | None = None,
     *,
+    format: str = "",
+    grid: Rule | None = None,
+    kind: Kind | None = None,
+    axis: int | None = None,
+    values: Values = "stored",
+    dtype: str | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
-    `settings` are arguments of `hyperslab.conversion.conversion` (format, grid, kind, axis, values, dtype, encoding,
-    overwrite, storage_options), and fields of Options where that is left out. What goes to a URL is made in the
-    directory for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload.upload` raise.
+    `format` to `storage_options` are arguments of `hyperslab.conversion.conversion`, `settings` fields of Options
+    (engine, workers, threads, memory_bytes, ...) where that is left out. What goes to a URL is made in the directory
+    for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
     """
-    named = {name: settings.pop(name) for name in list(settings) if name in _CONVERSION}
-    allowed, stores = named.get("overwrite", False), named.get("storage_options")
-    place = staged(os.fspath(dest), stores, allowed)
-    result = run(conversion(source, place, **named), options, progress=progress, **settings)
-    publish(result, os.fspath(dest), stores, allowed)
+    if unknown := settings.keys() - {field.name for field in fields(Options)}:
+        raise TypeError(f"convert() takes no argument '{min(unknown)}'")
+    place = staged(os.fspath(dest), storage_options, overwrite)
+    pipeline = conversion(
+        source, place, format=format, grid=grid, kind=kind, axis=axis, values=values, dtype=dtype, encoding=encoding,
+        overwrite=overwrite, storage_options=storage_options,
+    )  # fmt: skip
+    result = run(pipeline, options, progress=progress, **settings)
+    publish(result, os.fspath(dest), storage_options, overwrite)
     return result
 
 

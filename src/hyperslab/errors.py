@@ -15,6 +15,14 @@ class FormatError(HyperslabError):
     """A file that is corrupt, truncated, or not what its name says."""
 
 
+class Missing(FormatError, UsageError, FileNotFoundError):
+    """A file that is not there; FileNotFoundError for callers that know nothing of hyperslab."""
+
+
+class MissingGroup(UsageError, OSError):
+    """A group that is not in a file; OSError, as xarray's other engines raise."""
+
+
 class SourceChanged(HyperslabError):
     """A file that was written to after the plan had been made from it."""
 

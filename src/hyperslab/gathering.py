@@ -8,19 +8,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 
 from hyperslab import formats
 from hyperslab.array import ArraySource, Header
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, Missing, UsageError
 from hyperslab.location import is_remote
 from hyperslab.redaction import redact
 from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
+from hyperslab.view import ArrayView, no_source
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
-Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource
+Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource | ArrayView
 
 
 def gather(
@@ -35,16 +36,17 @@ def gather(
     A directory stands for its array files and Zarr stores (not those in folders below), a glob for its matches, both in
     natural order (block_2 before block_10); a text file holds lines of `path`, `path,dataset` or `path,dataset,origin`.
     The blocks of a mosaic lie at `origins`, one per source, at those of the list ("0 64 0"), or where their affines
-    say. Among independent files, one that cannot be understood becomes a broken source: the task that reads it fails,
-    the others go on. A URL (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are
-    what fsspec is given with URLs. Raises UsageError when nothing is found, FormatError when all files are broken or
-    when they are to make one array and one is, Unavailable for a store that does not answer.
+    say. A view stands for its array, whatever kind of values it gives. Among independent files, one that cannot be
+    understood becomes a broken source: the task that reads it fails, the others go on. A URL (s3://bucket/key::dataset,
+    https://...) stands for that one object; `storage_options` are what fsspec is given with URLs. Raises UsageError
+    when nothing is found or something is named that is no source, FormatError when all files are broken or when they
+    are to make one array and one is, Unavailable for a store that does not answer.
     """
     if isinstance(named, SourceSet):
         return named
     if kind not in get_args(Kind):
         raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(Kind))}")
-    items: Sequence[Named] = [named] if isinstance(named, (str, os.PathLike, np.ndarray, ArraySource)) else named
+    items = several(named)
     opened = [found for item in items for found in _open(item, storage_options)]
     sound = [found for found in opened if isinstance(found, ArraySource)]
     if kind == "independent" and (sound or not opened):
@@ -55,6 +57,11 @@ def gather(
     if kind == "concatenated":
         return concatenated(sound, axis)
     return mosaic(sound, origins if origins is not None else _listed_origins(items, sound[0].ndim))
+
+
+def several(named: Named | Sequence[Named]) -> list[Named]:
+    """What is named, one by one: only lists and tuples are several, arrays and views are one each."""
+    return list(named) if isinstance(named, list | tuple) else [cast(Named, named)]
 
 
 class _Broken(NamedTuple):
@@ -73,10 +80,12 @@ def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
 
 
 def _open(item: Named, storage_options: Mapping[str, Any] | None) -> Iterator[ArraySource | _Broken]:
-    if isinstance(item, ArraySource):
-        yield item
+    if isinstance(item, ArraySource | ArrayView):
+        yield item if isinstance(item, ArraySource) else item.source
     elif isinstance(item, np.ndarray):
         yield formats.open_array(item)
+    elif not isinstance(item, str | os.PathLike):
+        raise no_source(item)
     else:
         for url in expand(os.fspath(item)):
             try:
@@ -98,6 +107,8 @@ def expand(text: str) -> list[str]:
             return _files_of(path)
         if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
             return _lines_of(Path(path))
+    except Missing:
+        raise
     except OSError as error:
         raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
     if os.path.lexists(path):
@@ -105,7 +116,7 @@ def expand(text: str) -> list[str]:
     matches = sorted(glob.glob(path, recursive=True), key=natural)
     if not matches:
         why = "no file matches this pattern" if glob.has_magic(path) else "there is no such file"
-        raise UsageError(f"SOURCE '{text}': {why}")
+        raise Missing(f"SOURCE '{text}': {why}")
     return [f"{match}::{dataset}" if dataset else match for match in matches]
 
 
@@ -138,7 +149,7 @@ def _lines_of(listing: Path) -> list[str]:
     urls = []
     for entry in _entries_of(listing):
         if not is_remote(entry.path) and not os.path.lexists(entry.path):
-            raise UsageError(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
+            raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
         urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
     if not urls:
         raise UsageError(f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line")

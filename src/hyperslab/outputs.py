@@ -69,6 +69,10 @@ def _volume(
 ) -> Volume:  # fmt: skip
     whole = pipeline.source.wholes[index]
     shape = output_shape(pipeline, whole.shape)
+    if not shape:
+        source = pipeline.source.first(whole)
+        where = f"{source.url}::{source.name}" if source.name else source.url
+        raise UsageError(f"{where}: is a single number, not an array, and is not converted; hyperslab.open reads it")
     name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
     path = os.path.join(folder, name)
     header = scaled_header(whole.header, pipeline.scale)

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Encoding, Values
+from hyperslab.array import Values
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.errors import UsageError
 from hyperslab.function import FunctionRef, refer
 from hyperslab.gathering import Named, gather
@@ -185,6 +186,7 @@ class Pipeline:
         compression="gzip")`; `more` are further fields of hyperslab.pipeline.Write.
         """
         self._must_be_open("write")
+        require_encoding(encoding)
         return self._with(end=Write(os.fspath(dest), format, keep, encoding, **more))
 
     def reduce(self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0) -> Pipeline:

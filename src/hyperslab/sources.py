@@ -134,6 +134,8 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
     """One array: the sources one after the other along `axis`, in the order given."""
     _require_same_ndim(sources)
     ndim = sources[0].ndim
+    if not ndim:
+        raise UsageError(f"{sources[0].url} holds a single number, which has no axis: numbers cannot be concatenated")
     if not -ndim <= axis < ndim:
         raise UsageError(f"--axis {axis}: the sources have axes 0 to {ndim - 1}")
     axis %= ndim
@@ -172,10 +174,11 @@ def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[i
     first = sources[0]
     corner = min(range(len(sources)), key=lambda i: origins[i])  # its header is the whole's, without rounding
     header = _header(sources[corner]).moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
-    axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}))
-    members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis])
+    axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}), default=0)
+    members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis : axis + 1])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
-    whole = Whole(name, shape, tuple(members), header, axis, max(box.count[axis] for box in boxes))
+    longest = max(math.prod(box.count[axis : axis + 1]) for box in boxes)
+    whole = Whole(name, shape, tuple(members), header, axis, longest)
     return SourceSet(kind, tuple(sources), (whole,))
 
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hyperslab import blockio, formats, sinkio
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, ArraySource, Encoding, Header, Scaling, Values
+from hyperslab.array import Array, ArraySink, ArraySource, Header, Scaling, Values
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.function import FunctionRef
 from hyperslab.pipeline import PRIMARY, Boundary, Fold, Step

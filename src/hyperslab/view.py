@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from hyperslab import blockio, gzipindex, native
 from hyperslab.array import Array, ArraySource, Values
 from hyperslab.errors import UsageError
+from hyperslab.forklock import ForkLock
 from hyperslab.formats import open_array, open_source
 from hyperslab.reader import Reader
 from hyperslab.slab import Hyperslab, Index, from_index
@@ -21,18 +21,6 @@ from hyperslab.units import show_bytes
 
 _Positions = npt.NDArray[np.intp]
 _Indices = Index | Sequence[int] | Array | tuple[Any, ...]
-_INDEXING = threading.Lock()
-"Held while a file is indexed: threads that share a view wait for the one index."
-
-
-def _renew_lock() -> None:
-    """In a forked process: the thread that held the lock is not there to give it back."""
-    global _INDEXING  # noqa: PLW0603  # a lock that may be held can only be replaced
-    _INDEXING = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def open(  # noqa: A001  # the public name of the verb
@@ -43,19 +31,32 @@ def open(  # noqa: A001  # the public name of the verb
     `values` is 'real' for values as meant (slope and intercept applied, NaN where they are missing) or 'stored' for
     those in the file. A view is of the file as it was when it was opened: where it changes, reads raise SourceChanged;
     what this process writes through h5py is seen by views opened after that. `storage_options` are what fsspec is given
-    with a URL (s3://, https:// ...). Raises FormatError for a file that cannot be read, UsageError for a dataset that
-    is not there, Unavailable for a store that does not answer.
+    with a URL (s3://, https:// ...). Raises FormatError for a file that cannot be read, Missing, which is a
+    FileNotFoundError too, for one that is not there, UsageError for a dataset that is not there, Unavailable for a
+    store that does not answer.
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
-    source = open_array(url) if isinstance(url, np.ndarray) else open_source(str(url), storage_options)
-    return ArrayView(source, values)
+    if isinstance(url, np.ndarray):
+        return ArrayView(open_array(url), values)
+    if not isinstance(url, str | os.PathLike):
+        raise no_source(url)
+    return ArrayView(open_source(os.fspath(url), storage_options), values)
+
+
+def no_source(given: object) -> UsageError:
+    """The error for an object that names no array."""
+    kind = type(given)
+    return UsageError(
+        f"a {kind.__module__}.{kind.__qualname__} is no source: name a file by its path, a dataset in it as "
+        "'PATH::DATASET', or give a NumPy array"
+    )
 
 
 class ArrayView:
     """What NumPy code asks of an array; indexing with integers, slices, '...' and one list reads those elements."""
 
-    __slots__ = ("_reader", "_threads", "source", "values")
+    __slots__ = ("_indexing", "_reader", "_threads", "source", "values")
 
     def __init__(
         self, source: ArraySource, values: Values = "real", threads: Callable[[], int] = native.all_threads
@@ -64,6 +65,7 @@ class ArrayView:
         self.source = source
         self.values: Values = values
         self._reader = Reader(source)
+        self._indexing = ForkLock()
         self._threads = threads
 
     def __reduce__(self) -> tuple[type[ArrayView], tuple[ArraySource, Values, Callable[[], int]]]:
@@ -97,7 +99,10 @@ class ArrayView:
 
     @property
     def affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices to millimetres; None where the array has none."""
+        """(4, 4) float64: voxel indices to millimetres; None where the array has none.
+
+        The identity where an array in HDF5 or Zarr says none: its place is then counted in voxels.
+        """
         return self.source.header.affine
 
     def read(self, where: Hyperslab | _Indices, out: Array | None = None) -> Any:
@@ -126,7 +131,7 @@ class ArrayView:
         return blockio.read(self.source, slab, out, self.values, self._threads(), self._reader)
 
     def _index(self) -> None:
-        with _INDEXING:
+        with self._indexing:  # threads that share a view wait for the one index
             if self.source.gzip is None:
                 self.source = gzipindex.index(self.source)
 

@@ -18,14 +18,17 @@ import h5py
 import nibabel as nib
 import numpy as np
 import pytest
+import zarr
 
 import hyperslab
 from hyperslab import blockio, gzipindex, native
 from hyperslab.array import Array
+from hyperslab.connectors import dask as connector
 from hyperslab.connectors.dask import StoredArray
 from hyperslab.errors import FormatError, MissingExtra, SourceChanged, UsageError
 from tests.connectors.calls import noting
 from tests.formats.files import DATA
+from tests.formats.zarr_made import make
 
 SHAPE = (50, 60, 70)
 UNIT = (8, 16, 32)
@@ -94,7 +97,7 @@ def test_chunks_are_what_dask_takes(folder: Path, chunks: Any, expected: Any) ->
     assert hyperslab.to_dask(f"{folder}/a.h5::packed", chunks).chunks == expected
 
 
-@pytest.mark.parametrize("chunks", [(1, 2), "many", (-5, 1, 1), ((1, 1), -1, -1), object()])
+@pytest.mark.parametrize("chunks", [(1, 2), "many", (-5, 1, 1), ((1, 1), -1, -1), object(), 0, -3, "0B", "-5MiB"])
 def test_chunks_that_dask_does_not_take(folder: Path, chunks: Any) -> None:
     with pytest.raises(UsageError, match=r"chunks=.* does not fit the shape \(50, 60, 70\)"):
         hyperslab.to_dask(f"{folder}/a.h5::packed", chunks)
@@ -210,6 +213,20 @@ def test_names_tell_states_and_ways_apart(folder: Path, tmp_path: Path) -> None:
     assert not set(names()) & set(first)
 
 
+@pytest.mark.parametrize("most", [1000, 1], ids=["all files", "too many files"])
+def test_a_zarr_chunk_written_in_place_is_read_again(
+    client: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(connector, "MOST_LOOKED_AT", most)
+    # More chunks than the description looks at, so that it stays the same.
+    path = make(tmp_path / "a.zarr", shape=(4, 500), chunks=(2, 2))
+    before = hyperslab.to_dask(path).persist()
+    assert (hyperslab.to_dask(path).name == before.name) == (most == 1000)
+    value = before[2, 10].compute()
+    zarr.open_array(path)[2, 10] = value + 1
+    assert hyperslab.to_dask(path)[2, 10].compute() == value + 1
+
+
 def test_tasks_never_touch_the_library(folder: Path, data: Array, monkeypatch: pytest.MonkeyPatch) -> None:
     array = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT, "stored")
     monkeypatch.setattr(h5py, "File", None)
@@ -292,7 +309,7 @@ def test_bad_files_are_said_at_once(tmp_path: Path) -> None:
     path.write_bytes(b"nothing that is known here")
     with pytest.raises(FormatError, match="its format is unknown"):
         hyperslab.to_dask(path)
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
         hyperslab.to_dask(tmp_path / "none.h5")
 
 

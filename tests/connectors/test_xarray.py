@@ -25,6 +25,7 @@ from hyperslab.errors import FormatError, SourceChanged, UsageError
 from tests.connectors.calls import noting
 from tests.connectors.opened import RAW, assert_same, ours, theirs
 from tests.formats.files import DATA, ROOT
+from tests.formats.zarr_made import make
 
 
 def test_several_files_are_one_dataset(tmp_path: Path) -> None:
@@ -214,12 +215,13 @@ def test_a_variable_in_another_file_is_read_there(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
-    ("none.nc", {}, FormatError, "there is no such file"),
+    ("none.nc", {}, FileNotFoundError, "there is no such file"),
     ("text.nc", {}, FormatError, "its format is unknown"),
-    ("all.nc", {"group": "outside"}, UsageError, r"holds no group '/outside'; those in '/' are: inside"),
+    ("all.nc", {"group": "outside"}, OSError, r"holds no group '/outside'; those in '/' are: inside"),
     ("all.nc", {"group": "inside/none"}, UsageError, r"those in '/inside' are: below"),
     ("all.nc", {"group": 3}, UsageError, "group must be a string, not 3"),
-    ("a.nii", {"group": "a"}, UsageError, "only HDF5 files have groups"),
+    ("a.zarr", {}, UsageError, "is a Zarr store, which xarray opens itself: say engine='zarr'"),
+    ("a.nii", {"group": "a"}, OSError, "only HDF5 files have groups"),
     (b"CDF\x01", {}, UsageError, "opens files by their name, which a bytes is not"),
 ]
 
@@ -231,6 +233,7 @@ def test_wrong_use_gets_a_sentence(
     (tmp_path / "text.nc").write_text("what somebody wrote")
     (tmp_path / "all.nc").symlink_to(netcdf4)
     (tmp_path / "a.nii").symlink_to(DATA / "mri" / "anatomical.nii")
+    make(tmp_path / "a.zarr")
     with pytest.raises(error, match=words):
         ours(tmp_path / name if isinstance(name, str) else name, **options)
 
@@ -242,12 +245,14 @@ def test_the_engine_has_a_name(netcdf4: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_only_what_no_other_engine_opens_is_taken_unasked(netcdf4: Path) -> None:
+def test_only_what_no_other_engine_opens_is_taken_unasked(netcdf4: Path, tmp_path: Path) -> None:
     path = DATA / "mri" / "icbm152_sym09a_brain_T1w.nii.gz"
     assert plugins.guess_engine(str(path)) == "hyperslab"
     with xarray.open_dataset(path) as dataset:
         assert dataset.image.dims == ("x", "y", "z")
     assert plugins.guess_engine(str(netcdf4)) == "netcdf4"
+    for version in (2, 3):
+        assert plugins.guess_engine(str(make(tmp_path / f"{version}.zarr", version=version))) == "zarr"
     engine = HyperslabBackend()
     guesses: list[tuple[Callable[[], Any], bool]] = [
         (lambda: str(netcdf4), True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import h5py
 import nibabel as nib
 import numpy as np
 import pytest
+import xarray
 
 import hyperslab
 from hyperslab import gzipindex
+from hyperslab.array import ArraySource
 from hyperslab.connectors import xarray as connector
 from hyperslab.errors import UsageError
 from tests.connectors.calls import noting
@@ -78,6 +81,31 @@ def test_a_compressed_image_is_inflated_once(monkeypatch: pytest.MonkeyPatch) ->
     assert found == nib.load(path).get_fdata().max()  # type: ignore[attr-defined]
     assert pickle.loads(sent).image[90, 100, 90] == hyperslab.open(str(path))[90, 100, 90]
     assert len(passes) == 2  # that of `hyperslab.open` is its own
+
+
+def test_a_file_that_is_inflated_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path, begun, go_on = DATA / "mri" / "colin27_ch2bet_brain.nii.gz", threading.Event(), threading.Event()
+    xarray.Dataset({"v": ("x", np.arange(5))}).to_netcdf(tmp_path / "a.nc")
+    index = gzipindex.index
+
+    def waiting(source: ArraySource) -> ArraySource:
+        begun.set()
+        assert go_on.wait(30)
+        return index(source)
+
+    monkeypatch.setattr(gzipindex, "index", waiting)
+    with ours(path) as image, ours(tmp_path / "a.nc") as other:
+        thread = threading.Thread(target=image.image.load)
+        thread.start()
+        assert begun.wait(30)
+        reader = threading.Thread(target=other.v.load)
+        reader.start()
+        reader.join(10)
+        was_kept_waiting = reader.is_alive()
+        go_on.set()
+        thread.join()
+        reader.join()
+    assert not was_kept_waiting
 
 
 def test_an_image_without_known_real_values_is_refused(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
-"""xarray's own tests of its engines netcdf4 and scipy, with files that NetCDF-C writes and this engine reads.
+"""xarray's own tests of its engines, with files that NetCDF-C and h5netcdf write and this engine reads.
 
-Left out: what opens files that are in memory or already open, which this engine does not take; asynchronous loading,
-for which the suite needs a plugin of pytest (`test_xarray.py` has it); examples that need Iris or the network. Changed:
-the class of the error for a group that is not there. Marks of the suite for what xarray cannot do (xfail, skip) stay.
+The suites are those of netCDF-4 through netcdf4, by itself and with `chunks={}`, of netCDF-4 through h5netcdf, and of
+netCDF classic through netcdf4. Its other suites (scipy, open files, bytes in memory, Zarr) are of what this engine does
+not take. Left out: asynchronous loading, for which the suite needs a plugin of pytest (`test_xarray.py` has it);
+examples that need Iris or the network; encodings in h5netcdf's words. Changed: the class of the error for a group that
+is no name. Marks of the suite for what xarray cannot do (xfail, skip) stay.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,24 +39,31 @@ class Reads:
         monkeypatch.setattr(suite, "open_dataset", opened)
 
 
-class TestNetcdf4(Reads, suite.TestNetCDF4Data):
+class Groups(Reads):
+    """Of files that have some."""
+
+    open: Any
+
+    def test_open_group(self) -> None:
+        """As the suite's, but for the error for a group that is no name."""
+        with suite.create_tmp_file() as path:
+            xarray.Dataset({"x": ("time", np.arange(10))}).to_netcdf(path, group="foo")
+            for group in ("foo", "/foo", "foo/", "/foo/"):
+                with self.open(path, group=group) as dataset:
+                    np.testing.assert_array_equal(dataset.x, np.arange(10))
+            with pytest.raises(OSError, match="holds no group '/bar'"), self.open(path, group="bar"):
+                pass
+            with pytest.raises(UsageError, match="must be a string"), self.open(path, group=(1, 2, 3)):
+                pass
+
+
+class TestNetcdf4(Groups, suite.TestNetCDF4Data):
     """All kinds of netCDF-4 variables, groups, encodings, indexing, pickling."""
 
     test_load_async: Any = None
     test_roundtrip_example_1_netcdf: Any = None
     test_coordinate_variables_after_iris_roundtrip: Any = None
     test_refresh_from_disk: Any = suite.NetCDFBase.test_refresh_from_disk  # which NetCDF-C is not good at
-
-    def test_open_group(self) -> None:
-        """As the suite's, but for the error for a group that is not there."""
-        with suite.create_tmp_file() as path:
-            xarray.Dataset({"x": ("time", np.arange(10))}).to_netcdf(path, group="foo")
-            for group in ("foo", "/foo", "foo/", "/foo/"):
-                with self.open(path, group=group) as dataset:
-                    np.testing.assert_array_equal(dataset.x, np.arange(10))
-            for wrong in ("bar", (1, 2, 3)):
-                with pytest.raises(UsageError), self.open(path, group=wrong):
-                    pass
 
     def test_roundtrip_complex(self) -> None:
         """The suite's, without the option of netCDF4 that makes pairs complex when they are read: here they are."""
@@ -67,3 +78,23 @@ class TestClassic(Reads, suite.TestNetCDF3ViaNetCDF4Data):
     test_load_async: Any = None
     test_roundtrip_example_1_netcdf: Any = None
     test_coordinate_variables_after_iris_roundtrip: Any = None
+
+
+class TestChunked(TestNetcdf4, suite.TestNetCDF4ViaDaskData):
+    """netCDF-4 in Dask arrays of stored chunks."""
+
+    @contextlib.contextmanager
+    def roundtrip(
+        self, data: Any, save_kwargs: Any = None, open_kwargs: Any = None, allow_cleanup_failure: Any = False
+    ) -> Iterator[Any]:
+        how = {"chunks": {}, **(open_kwargs or {})}
+        with super().roundtrip(data, save_kwargs, how, allow_cleanup_failure) as found:
+            yield found
+
+
+class TestByH5netcdf(Groups, suite.TestH5NetCDFData):
+    """netCDF-4 as h5netcdf writes it, but for h5netcdf's own words for filters."""
+
+    test_load_async: Any = None
+    test_compression_encoding_h5py: Any = None
+    test_dump_encodings_h5py: Any = None

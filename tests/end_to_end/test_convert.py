@@ -17,8 +17,9 @@ import pytest
 
 import hyperslab
 from hyperslab import driver, formats, records, sinkio
-from hyperslab.array import Array, Encoding
+from hyperslab.array import Array
 from hyperslab.conversion import conversion
+from hyperslab.encoding import Encoding
 from hyperslab.partition import Rule
 from hyperslab.prepared import Options, prepare
 from tests.clusters import dask, spark

@@ -14,6 +14,7 @@ import pytest
 
 import hyperslab
 from hyperslab.array import Array
+from hyperslab.errors import UsageError
 from hyperslab.testing import functions
 from tests.end_to_end.command import (
     ANATOMICAL,
@@ -55,6 +56,8 @@ def test_importing_starts_nothing() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == f"{hyperslab.__version__}\n"
     assert all(hasattr(hyperslab, name) for name in hyperslab.__all__)
+    shown = "import hyperslab; print(*(set(hyperslab.__all__) | {'__name__'}) - set(dir(hyperslab)))"
+    assert subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.parametrize("values", ["real", "stored"])
@@ -82,6 +85,20 @@ def test_open_a_dataset() -> None:
         view[20]
     with pytest.raises(hyperslab.HyperslabError, match="there is no such file"):
         hyperslab.open("/missing.nii")
+
+
+def test_a_view_is_one_source_wherever_sources_are_taken(tmp_path: Path) -> None:
+    view = hyperslab.open(ANATOMICAL)
+    assert len(hyperslab.Pipeline(view).inputs[""].sources) == len(hyperslab.gather([view]).sources) == 1
+    assert len(hyperslab.convert(view, tmp_path / "dir", format="nii").outputs) == 1
+    twice = hyperslab.to_dask([hyperslab.open(ANATOMICAL, "stored")] * 2, axis=0)
+    assert np.array_equal(twice.compute(), np.concatenate([values_of(ANATOMICAL)] * 2))
+    with pytest.raises(UsageError, match="say values="):
+        hyperslab.to_dask([view, hyperslab.open(ANATOMICAL, "stored")], axis=0)
+    with h5py.File(LAYOUT / "tfilters.h5") as file:
+        for take in (hyperslab.open, hyperslab.Pipeline, hyperslab.to_dask):
+            with pytest.raises(UsageError, match=r"h5py.*Dataset is no source: .*'PATH::DATASET'"):
+                take(file["shuffle"])
 
 
 def test_map_and_write(tmp_path: Path) -> None:

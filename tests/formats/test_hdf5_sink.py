@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, Encoding, Header, Scaling
+from hyperslab.array import Array, Header, Scaling
+from hyperslab.encoding import Encoding
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.packing import DEFAULT_FILL

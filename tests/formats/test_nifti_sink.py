@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from hyperslab import blockio, formats, gzipindex, sinkio
-from hyperslab.array import Array, Encoding, Header, Scaling
+from hyperslab.array import Array, Header, Scaling
+from hyperslab.encoding import Encoding
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating, nifti_sink
 from hyperslab.formats.nifti_header import carried, taken_over

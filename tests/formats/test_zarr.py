@@ -262,14 +262,16 @@ def test_an_attribute_places_the_array(tmp_path: Path) -> None:
         np.testing.assert_array_equal(formats.open_source(str(tmp_path / "a.zarr")).header.affine, np.eye(4))
 
 
-def test_without_zarr_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize("absent", ["sys.modules['zarr'] = None", "import zarr; zarr.__version__ = '3.2.0'"])
+def test_without_a_zarr_that_is_known_a_sentence_says_what_to_install(tmp_path: Path, absent: str) -> None:
     make(tmp_path / "a.zarr")
     code = (
-        "import sys; sys.modules['zarr'] = None\nimport hyperslab\nfrom hyperslab.errors import MissingExtra\n"
+        f"import sys; {absent}\nimport hyperslab\nfrom hyperslab.errors import MissingExtra\n"
         "try:\n    hyperslab.open(sys.argv[1])\nexcept MissingExtra as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.zarr"], capture_output=True, text=True, check=True)
     assert "pip install 'hyperslab[zarr]'" in done.stdout
+    assert "zarr 3.1.3 or newer, below 3.2" in done.stdout
 
 
 def test_bad_stores_get_a_sentence(tmp_path: Path) -> None:

@@ -228,6 +228,15 @@ def test_impossible_documents_get_a_sentence(tmp_path: Path, said: dict[str, Any
     assert str(tmp_path / "a.zarr") in str(raised.value)
 
 
+@pytest.mark.parametrize("document", ["zarr.json", ".zattrs"])
+def test_a_document_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path, document: str) -> None:
+    path = make(tmp_path / "a.zarr", version=3 if document == "zarr.json" else 2)
+    (path / document).unlink(missing_ok=True)
+    os.mkfifo(path / document)
+    with pytest.raises(FormatError, match=r"holds no zarr\.json|\.zattrs: is not a file"):
+        formats.open_source(str(path))
+
+
 def _numcodecs_blosc() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

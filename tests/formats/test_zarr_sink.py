@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import blockio, formats
-from hyperslab.array import Array, ArraySink, Encoding, Header, Scaling
+from hyperslab.array import Array, ArraySink, Header, Scaling
+from hyperslab.encoding import Encoding
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import zarr as zarr_format
 from hyperslab.slab import Hyperslab

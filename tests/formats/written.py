@@ -16,7 +16,8 @@ import netCDF4
 import numpy as np
 
 from hyperslab import blockio, formats, sinkio
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Encoding, Header, Scaling
+from hyperslab.array import Array, ArraySink, Header, Scaling
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import assert_same

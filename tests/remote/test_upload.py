@@ -14,10 +14,11 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperslab
-from hyperslab import objectstore, upload
+from hyperslab import objectstore
+from hyperslab import uploading as upload
 from hyperslab.errors import FormatError, HyperslabError, OutputBusy, Unavailable, UsageError
 from hyperslab.testing.formats import traced_memory
-from hyperslab.upload import PART_NBYTES
+from hyperslab.uploading import PART_NBYTES
 from tests.remote.conftest import BUCKET, S3
 from tests.remote.server import Server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import netCDF4
 import nibabel as nib
 import numpy as np
 import pytest
+import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperslab
 from hyperslab import blockio, formats
 from hyperslab.array import Array, ArraySource
+from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.location import Remote
 from hyperslab.testing.formats import assert_same, slabs
 from tests.formats.files import DATA
@@ -120,3 +123,29 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     out = room[tuple(slice(None, None, -2) for _ in slab.count)]
     blockio.read(source, slab, out, values="stored")
     assert_same(out, block)
+
+
+@pytest.mark.parametrize("name", ["four.nc", "classic.nc", "plain.nii", "packed.nii.gz"])
+def test_xarray_and_dask_read_urls(place: Any, folder: Path, name: str) -> None:
+    url, options = place(folder / name)
+    with (
+        xarray.open_dataset(url, engine=HyperslabBackend, storage_options=options, chunks={}) as found,
+        xarray.open_dataset(folder / name, engine=HyperslabBackend) as expected,
+    ):
+        xarray.testing.assert_identical(found.load(), expected)
+        assert {variable.encoding["source"] for variable in found.variables.values()} == {url}
+        again = pickle.loads(pickle.dumps(found))
+        xarray.testing.assert_identical(again, expected)
+    dataset = "" if ".nii" in name else "::packed"
+    np.testing.assert_array_equal(
+        hyperslab.to_dask(url + dataset, storage_options=options).compute(),
+        np.asarray(hyperslab.open(f"{folder / name}{dataset}")),
+    )
+
+
+def test_groups_are_opened_by_url(place: Any, folder: Path) -> None:
+    url, options = place(folder / "made.h5")
+    with xarray.open_datatree(url, engine=HyperslabBackend, storage_options=options) as tree:
+        np.testing.assert_array_equal(tree["gzip"], np.asarray(hyperslab.open(f"{folder}/made.h5::gzip", "stored")))
+    with pytest.raises(OSError, match="holds no group '/none'"):
+        xarray.open_dataset(url, engine=HyperslabBackend, storage_options=options, group="none")

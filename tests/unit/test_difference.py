@@ -288,6 +288,29 @@ def test_what_makes_no_pair(tmp_path: Path) -> None:
     assert (pair.values.differing, pair.values.first.b) == (1, b"bc")
 
 
+def test_views_and_arrays_in_memory_are_arrays_not_lists_of_rows(tmp_path: Path) -> None:
+    values = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+    other = np.where(values == 31, 0, values)
+    a, b = (hyperslab.open(save(tmp_path / f"{n}.nii", v)) for n, v in (("a", values), ("b", other)))
+    check(diff(a, b), values, other)
+    check(diff([a], tmp_path / "b.nii"), values, other)
+    assert not hyperslab.diff(hyperslab.gather(a), hyperslab.gather(b)).same
+    found = hyperslab.diff([values, a, tmp_path / "a.nii"], [values, b, other])
+    assert [pair.same for pair in found.pairs] == [True, False, False]
+    with pytest.raises(UsageError, match="memory: has no affine"):
+        hyperslab.diff([values, values], a)
+    with h5py.File(save_h5(tmp_path / "c.h5", values)) as file, pytest.raises(UsageError, match="'PATH::DATASET'"):
+        hyperslab.diff(file["data"], a)
+
+
+def test_sets_of_several_datasets_are_compared_one_by_one(tmp_path: Path) -> None:
+    for name, last in (("a.h5", 3), ("b.h5", 4)):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["x"], file["y"] = [1, 2, 3], [1, 2, last]
+    sets = (hyperslab.gather([f"{tmp_path}/{name}::{n}" for n in "xy"]) for name in ("a.h5", "b.h5"))
+    assert [pair.same for pair in hyperslab.diff(*sets).pairs] == [True, False]
+
+
 def test_first_stops_at_a_block_that_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traversal, "FLOOR_NBYTES", 2**16)
     monkeypatch.setattr(traversal, "LARGEST_NBYTES", 2**16)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, machine, pages
-from hyperslab.array import Encoding, Header
+from hyperslab.array import Header
 from hyperslab.conversion import conversion
+from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.machine import network_file_system
 from hyperslab.partition import Rule

@@ -15,8 +15,8 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 
-from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, ArraySink, Encoding, Header
+from hyperslab import Encoding, blockio, formats, sinkio
+from hyperslab.array import Array, ArraySink, Header
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
 from hyperslab.sinkio import Written

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.array import Encoding, Header
+from hyperslab.array import Header
 from hyperslab.conversion import conversion
+from hyperslab.encoding import Encoding
 from hyperslab.outputs import operations
 from hyperslab.partition import Partition, Rule
 from hyperslab.plan import Budget, Plan, compile_plan

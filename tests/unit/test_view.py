@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
+import hyperslab
 from hyperslab import sinkio, view
 from hyperslab.array import Header, Scaling
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import UsageError
 from hyperslab.formats import nifti
 from hyperslab.slab import Hyperslab
+from tests.formats.zarr_made import make, values
 
 VALUES = np.arange(6 * 5 * 4, dtype="u2").reshape(6, 5, 4)
 
@@ -50,6 +52,16 @@ def test_an_array_without_axes_reads_into_an_array_and_is_a_scalar() -> None:
     assert array.read((), room) is room
     assert room == 5
     assert isinstance(array[()], np.uint16)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_zarr_array_without_axes_is_read(tmp_path: Path, version: int) -> None:
+    found = view.open(make(tmp_path / "a.zarr", version=version, shape=(), chunks=()))
+    assert np.asarray(found) == found[()] == values(())
+    with pytest.raises(UsageError, match=r"a\.zarr: is a single number, not an array"):
+        hyperslab.convert(found, tmp_path / "b.h5")
+    with pytest.raises(UsageError, match="numbers cannot be concatenated"):
+        hyperslab.gather([found, found], "concatenated")
 
 
 def test_a_list_reads_into_an_array(image: Path) -> None:
@@ -122,7 +134,7 @@ def test_a_region_is_read_into_an_array(image: Path) -> None:
 def test_wrong_arguments_get_a_sentence(image: Path) -> None:
     with pytest.raises(UsageError, match="'real' or 'stored'"):
         view.open(str(image), values="raw")  # type: ignore[arg-type]
-    with pytest.raises(FormatError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="no such file"):
         view.open("/nowhere/image.nii")
     with pytest.raises(IndexError):
         view.open(str(image))[6]
@@ -132,8 +144,7 @@ def test_wrong_arguments_get_a_sentence(image: Path) -> None:
         np.array(view.open(str(image)), copy=False)
 
 
-def _indexed(path: Path) -> None:
-    found = view.open(str(path))
+def _indexed(found: view.ArrayView) -> None:
     found._index()
     assert found.source.gzip is not None
 
@@ -142,17 +153,17 @@ def _indexed(path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_indexes_a_file_while_a_thread_of_its_parent_does() -> None:
     held, done = threading.Event(), threading.Event()
+    shared = view.open(Path(__file__).parents[1] / "data" / "mri" / "example4d.nii.gz")
 
     def hold() -> None:
-        with view._INDEXING:
+        with shared._indexing:
             held.set()
             done.wait()
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    path = Path(__file__).parents[1] / "data" / "mri" / "example4d.nii.gz"
-    child = multiprocessing.get_context("fork").Process(target=_indexed, args=(path,))
+    child = multiprocessing.get_context("fork").Process(target=_indexed, args=(shared,))
     child.start()
     child.join(30)
     done.set()

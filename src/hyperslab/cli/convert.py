@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 
 from hyperslab import driver
-from hyperslab.array import Encoding
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
     OPTION_HELP,
-    parse_compression,
     parse_numbers,
     parse_rule,
     parse_size,
     parse_storage_options,
 )
 from hyperslab.conversion import conversion, publish, staged
+from hyperslab.encoding import Encoding
 from hyperslab.prepared import Options, prepare
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
@@ -94,11 +93,10 @@ def convert(
     without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130 interrupted.
     """
     asked = parse_rule(block_shape, blocks, None, None)
-    codec, level = parse_compression(compression)
     encoding = Encoding(
         parse_numbers("--chunks", chunks) if chunks is not None else (),
-        codec,
-        level,
+        compression,
+        None,
         parse_numbers("--shards", shards) if shards is not None else (),
         zarr_version,
         name,

@@ -100,13 +100,3 @@ def _json_or_text(text: str, numbers: bool) -> Any:
         return text
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return text if is_number and not numbers else value
-
-
-def parse_compression(text: str | None) -> tuple[str | None, int | None]:
-    """(name, level) from 'gzip:4', 'gzip' or 'none'; None where nothing is said."""
-    if text is None:
-        return None, None
-    name, colon, level = text.partition(":")
-    if not name or (colon and not re.fullmatch(r"-?\d{1,3}", level)):
-        raise UsageError(f"--compression {text}: give none, gzip, or a name with a level such as gzip:4")
-    return name, int(level) if colon else None

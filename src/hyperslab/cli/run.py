@@ -11,18 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from hyperslab import driver
-from hyperslab.array import DEFAULT_ENCODING, Encoding
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
     OPTION_HELP,
-    parse_compression,
     parse_inputs,
     parse_numbers,
     parse_rule,
     parse_size,
     parse_storage_options,
 )
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.pipeline import Pipeline, Reduce
@@ -159,7 +158,7 @@ def _gather_input(name: str, path: str, sources: str, axis: int, stores: Mapping
 
 def _encoding(chunks: str | None, compression: str | None) -> Encoding:
     shape = parse_numbers("--chunks", chunks) if chunks is not None else ()
-    return Encoding(shape, *parse_compression(compression))
+    return Encoding(shape, compression)
 
 
 def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | None, encoding: Encoding) -> Pipeline:

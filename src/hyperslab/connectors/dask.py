@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import os
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +22,12 @@ from hyperslab import gzipindex
 from hyperslab.array import Array, ArraySource, Values
 from hyperslab.connectors.views import shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
-from hyperslab.gathering import Named, gather
+from hyperslab.formats.identity import identify_files
+from hyperslab.gathering import Named, gather, several
+from hyperslab.location import is_remote
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.slab import Hyperslab, from_index
-from hyperslab.sources import SourceSet, Whole
+from hyperslab.sources import Kind, SourceSet, Whole
 from hyperslab.view import ArrayView
 
 if TYPE_CHECKING:
@@ -31,19 +35,23 @@ if TYPE_CHECKING:
 
     Chunks = str | int | tuple[Any, ...] | dict[int, Any]
 
+MOST_LOOKED_AT = 10_000
+"Chunk files of a Zarr array whose sizes and times of change are part of the array's name in Dask."
+
 
 def to_dask(
-    source: Named | ArrayView | Sequence[Named] | SourceSet,
+    source: Named | Sequence[Named] | SourceSet,
     chunks: Chunks = "auto",
     values: Values | None = None,
     axis: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dask.array.Array:
     """Make a Dask array of an array in a file, or of several one after the other along `axis`.
 
     `source` is PATH, PATH::DATASET, what `hyperslab.open` or `hyperslab.gather` returned, or several paths. `chunks` is
     what Dask's arrays take; "auto", or a size as "64MiB", is whole stored chunks up to Dask's `array.chunk-size`, or
     that size, and long runs of storage where an array is stored in one piece. `values` is 'real' (the default, unless a
-    view says else) or 'stored', as in `hyperslab.open`.
+    view says else) or 'stored', as in `hyperslab.open`. `storage_options` are what fsspec is given with URLs.
 
     Nothing but metadata is read now, save for a .nii.gz of more than 4 MiB, which is inflated once and indexed. Raises
     FormatError for a file that cannot be read, UsageError for arrays that do not fit together or chunks that Dask does
@@ -54,18 +62,25 @@ def to_dask(
         from dask.base import tokenize
     except ImportError as error:
         raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
-    if isinstance(source, ArrayView):
-        values, source = values or source.values, source.source
-    stored = _stored(source, values or "real", axis)
+    stored = _stored(source, values or _values(source), axis, storage_options)
     cuts = _normal(chunks, stored)
-    states = [(s.url, s.name, s.version, s.file_size, s.mtime_ns) for s in stored.sources]
-    name = "hyperslab-" + tokenize(states, stored.shape, [box for _, box in stored.whole.members], stored.values, cuts)
+    states, boxes = [_state(s) for s in stored.sources], [box for _, box in stored.whole.members]
+    name = "hyperslab-" + tokenize(states, stored.shape, boxes, stored.values, cuts)
     # The array is a key of its own (inline_array=False), so that a task names it instead of bringing it along; and may
     # be given lists (fancy=True), without which Dask 2026.8 does not join slices with reads.
     array: dask.array.Array = da.from_array(
         stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype)
     )
     return array
+
+
+def _state(source: ArraySource) -> tuple[Any, ...]:
+    """What differs where the values do: Dask takes what has the same name for the same values, and keeps them."""
+    told = (source.url, source.name, source.version, source.file_size, source.mtime_ns)
+    if not source.document:
+        return told
+    found = None if is_remote(source.url) else identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
+    return *told, found or secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +136,27 @@ class StoredArray:
         return shared(self.sources[number], self.values)
 
 
-def _stored(source: Named | Sequence[Named] | SourceSet, values: Values, axis: int | None) -> StoredArray:
+def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
+    """The kind of values that the views among the sources give."""
+    items = [] if isinstance(source, SourceSet) else several(source)
+    kinds: set[Values] = {item.values if isinstance(item, ArrayView) else "real" for item in items}
+    if len(kinds) > 1:
+        raise UsageError("to_dask: some sources give real values, other ones stored values: say values=")
+    return kinds.pop() if kinds else "real"
+
+
+def _stored(
+    source: Named | Sequence[Named] | SourceSet,
+    values: Values,
+    axis: int | None,
+    storage_options: Mapping[str, Any] | None,
+) -> StoredArray:
     """The one array that is named, with an index of every gzip file that can be entered in the middle."""
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
     named = source.sources if isinstance(source, SourceSet) and axis is not None else source
-    found = gather(named) if axis is None else gather(named, "concatenated", axis)
+    kind: Kind = "independent" if axis is None else "concatenated"
+    found = gather(named, kind, axis or 0, storage_options=storage_options)
     if len(found.wholes) > 1:
         raise UsageError(
             f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other, "
@@ -154,12 +184,16 @@ def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
     try:
         if isinstance(chunks, str):
             limit = parse_bytes(config.get("array.chunk-size") if chunks == "auto" else chunks)
+            if limit < 1:
+                raise ValueError("a chunk has at least one byte")
             return _aligned(stored, limit)
         before = stored.sources[0].own_chunk_shape or None
         extents: tuple[tuple[int, ...], ...] = normalize_chunks(
             chunks, stored.shape, dtype=stored.dtype, previous_chunks=before
         )
-    except (ValueError, TypeError, NotImplementedError) as error:
+        if any(extent < 0 for along in extents for extent in along):
+            raise ValueError("a chunk has at least one element along every axis")
+    except (ValueError, TypeError, NotImplementedError, ZeroDivisionError) as error:
         raise UsageError(f"to_dask: chunks={chunks!r} does not fit the shape {stored.shape}: {error}") from error
     return extents
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import threading
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,6 +23,7 @@ from hyperslab import formats, gzipindex
 from hyperslab.array import Array, ArraySource
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.forklock import ForkLock
 from hyperslab.formats.groups import Group, Listing, Variable, read_groups
 from hyperslab.partition import Layout, Rule, cut
 from hyperslab.view import ArrayView
@@ -38,17 +38,8 @@ except ImportError as error:
 
 BLOCK_NBYTES = 128 * 1024**2
 "Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's `array.chunk-size`."
-_opening = threading.Lock()
-"Held while a variable is described: threads that share it wait for the one description."
-
-
-def _renew_lock() -> None:
-    """In a forked process: the thread that held the lock is not there to give it back."""
-    global _opening  # noqa: PLW0603  # a lock that may be held can only be replaced
-    _opening = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+GUESSED = ("nifti", "hdf5", "netcdf")
+"Formats of the files that are opened where no engine is named."
 
 
 class HyperslabBackend(BackendEntrypoint):
@@ -60,7 +51,7 @@ class HyperslabBackend(BackendEntrypoint):
     supports_groups = True
     open_dataset_parameters = (
         *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
-        *("use_cftime", "decode_timedelta", "group"),
+        *("use_cftime", "decode_timedelta", "group", "storage_options"),
     )
     "Said here for those who pass the class itself as engine=, which xarray then does not look at."
 
@@ -68,10 +59,11 @@ class HyperslabBackend(BackendEntrypoint):
         """Whether the first bytes of a file are those of a format that is read here.
 
         xarray asks its own engines netcdf4, h5netcdf and scipy first, whichever of them are installed: this one is
-        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be.
+        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be. Its engine zarr is asked later, so Zarr
+        stores are left to it.
         """
         try:
-            return isinstance(filename_or_obj, str | os.PathLike) and bool(formats.detect(os.fspath(filename_or_obj)))
+            return isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
         except HyperslabError:
             return False
 
@@ -87,8 +79,12 @@ class HyperslabBackend(BackendEntrypoint):
         use_cftime: Any = None,
         decode_timedelta: Any = None,
         group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> xarray.Dataset:
-        """Open one group of a file; see `xarray.open_dataset`. Raises FormatError, and UsageError for no such group."""
+        """Open one group of a file; see `xarray.open_dataset`. `storage_options` are what fsspec is given with a URL.
+
+        Raises FormatError, Missing, MissingGroup, and Unavailable for a store that does not answer.
+        """
         decoders = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -97,7 +93,7 @@ class HyperslabBackend(BackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
-        listing = _listing(filename_or_obj, group, False, drop_variables)
+        listing = _listing(filename_or_obj, group, False, drop_variables, storage_options)
         (found,) = listing.groups.values()
         return _dataset(listing, found, drop_variables, decoders)
 
@@ -107,10 +103,11 @@ class HyperslabBackend(BackendEntrypoint):
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **decoders: Any,
     ) -> dict[str, xarray.Dataset]:
         """Open a group of a file, named '.' if it is not the root, and all below it; see `xarray.open_groups`."""
-        listing = _listing(filename_or_obj, group, True, drop_variables)
+        listing = _listing(filename_or_obj, group, True, drop_variables, storage_options)
         top = next(iter(listing.groups))
         names = {path: (path.removeprefix(top).strip("/") or ".") if group else path for path in listing.groups}
         return {
@@ -131,12 +128,13 @@ class HyperslabBackend(BackendEntrypoint):
 class LazyArray(BackendArray):
     """The values of a variable, read when indexed. Threads may share it; pickled, it knows where the bytes are."""
 
-    __slots__ = ("_source", "_view", "dtype", "listing", "shape", "variable")
+    __slots__ = ("_opening", "_source", "_view", "dtype", "listing", "shape", "variable")
 
     def __init__(self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None) -> None:
         self.variable, self.listing, self.shape = variable, listing, variable.shape
         self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
         self._source, self._view = source, None if source is None else shared(source, variable.values)
+        self._opening = ForkLock()  # threads that share a variable wait for the one description
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyArray, (self.variable, None, self._opened().source)
@@ -170,7 +168,7 @@ class LazyArray(BackendArray):
     def _opened(self) -> ArrayView:
         if (view := self._view) is not None:
             return view
-        with _opening:
+        with self._opening:
             if self._view is None:
                 self._source = self._source or self._described()
                 self._view = ArrayView(self._source, self.variable.values, threads)
@@ -193,7 +191,7 @@ class _Store(AbstractDataStore):
     __slots__ = ("_arrays", "_group", "_path")
 
     def __init__(self, listing: Listing, group: Group) -> None:
-        self._group, self._path = group, listing.path
+        self._group, self._path = group, str(listing.path)  # of a URL what can be shown
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
@@ -226,13 +224,23 @@ class _Store(AbstractDataStore):
         return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
 
 
-def _listing(file: Any, group: str | None, tree: bool, without: str | Iterable[str] | None) -> Listing:
+def _kind(path: str | os.PathLike[str]) -> str:
+    return formats.detect(os.path.expanduser(os.fspath(path)))
+
+
+def _listing(
+    file: Any,
+    group: str | None,
+    tree: bool,
+    without: str | Iterable[str] | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Listing:
     if not isinstance(file, str | os.PathLike):
         raise UsageError(f"the engine hyperslab opens files by their name, which a {type(file).__name__} is not")
     if not isinstance(group, str | None):
         raise UsageError(f"group must be a string, not {group!r}")
     names = [without] if isinstance(without, str) else list(without or ())
-    return read_groups(os.fspath(file), group or "", tree, names)
+    return read_groups(os.fspath(file), group or "", tree, names, storage_options)
 
 
 def _dataset(listing: Listing, group: Group, without: Any, decoders: dict[str, Any]) -> xarray.Dataset:

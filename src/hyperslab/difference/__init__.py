@@ -25,7 +25,7 @@ from hyperslab.array import Array, Values
 from hyperslab.difference.elements import Tolerance, are_comparable, compare
 from hyperslab.difference.found import Comparison, Difference, Element, HeaderDifference, ValueDifference
 from hyperslab.difference.headers import compare_headers, compare_storage, say_shape
-from hyperslab.difference.pairing import Pair, Source, Together, pair, say
+from hyperslab.difference.pairing import Pair, Source, Together, name_of, pair, say
 from hyperslab.difference.side import Side, side
 from hyperslab.difference.traversal import peak, tiles, too_little, traverse
 from hyperslab.errors import HyperslabError, UsageError
@@ -131,7 +131,7 @@ def _compare_all(pairs: tuple[Pair, ...], how: _How) -> Iterator[Difference]:
             try:
                 found = _compare(each, quiet)
             except HyperslabError as error:
-                found = Difference(str(each.a), str(each.b), trouble=str(error))
+                found = Difference(name_of(each.a), name_of(each.b), trouble=str(error))
             progress.advance(0)
             yield found
             if how.first and not found.same:

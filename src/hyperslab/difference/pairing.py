@@ -6,14 +6,20 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
 from hyperslab import formats
+from hyperslab.array import ArraySource
 from hyperslab.errors import UsageError
-from hyperslab.gathering import Named, expand, gather
+from hyperslab.gathering import Named, expand, gather, several
 from hyperslab.sources import Kind, SourceSet
 from hyperslab.units import show_count
+from hyperslab.view import ArrayView
 
 Together = Literal["auto", "independent", "concatenated", "mosaic"]
 Source = Named | Sequence[Named] | SourceSet
+_Files = Mapping[str, Named | SourceSet]
+"What a source names, by what tells it from the others."
 
 
 class Pair(NamedTuple):
@@ -32,10 +38,17 @@ class Pair(NamedTuple):
     def _whole(self, source: Source) -> SourceSet:
         """Everything that a source names as one array."""
         files = _files(source)
-        if len(files) <= 1 and not isinstance(source, SourceSet):
-            return gather(source, storage_options=self.storage_options)
+        one = len(files) <= 1
+        found = gather(source, storage_options=self.storage_options) if one else self._joined(source, files)
+        if len(found.wholes) > 1:
+            raise UsageError(
+                f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them in turn"
+            )
+        return found
+
+    def _joined(self, source: Source, files: _Files) -> SourceSet:
         try:
-            found = gather(source, self.kind, self.axis, storage_options=self.storage_options)
+            return gather(source, self.kind, self.axis, storage_options=self.storage_options)
         except UsageError as error:
             if self.kind != "mosaic":
                 raise
@@ -43,11 +56,6 @@ class Pair(NamedTuple):
                 f"{_say_several(source, files)} are taken for blocks of one array, but {error}; or say --sources "
                 "concatenated, or independent to compare files of equal names"
             ) from error
-        if len(found.wholes) > 1:
-            raise UsageError(
-                f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them in turn"
-            )
-        return found
 
 
 class Pairing(NamedTuple):
@@ -85,9 +93,18 @@ def say(source: Source, found: SourceSet) -> str:
     return f"{one.url}::{one.name}" if one.name else one.url
 
 
-def _by_name(
-    a: Source, b: Source, ours: Mapping[str, str], theirs: Mapping[str, str], options: Mapping[str, Any] | None
-) -> Pairing:
+def name_of(source: Source) -> str:
+    """What a source is called that may not be there: its path and dataset, or what it is."""
+    if isinstance(source, ArrayView):
+        source = source.source
+    if isinstance(source, ArraySource):
+        return f"{source.url}::{source.name}" if source.name else source.url
+    if isinstance(source, np.ndarray):
+        return "an array in memory"
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else show_count(len(_files(source)), "file")
+
+
+def _by_name(a: Source, b: Source, ours: _Files, theirs: _Files, options: Mapping[str, Any] | None) -> Pairing:
     common = [name for name in ours if name in theirs]
     if not common:
         raise UsageError(
@@ -96,20 +113,25 @@ def _by_name(
         )
     return Pairing(
         tuple(Pair(ours[name], theirs[name], "independent", 0, options) for name in common),
-        tuple(path for name, path in ours.items() if name not in theirs),
-        tuple(path for name, path in theirs.items() if name not in ours),
+        tuple(name_of(path) for name, path in ours.items() if name not in theirs),
+        tuple(name_of(path) for name, path in theirs.items() if name not in ours),
     )
 
 
-def _files(source: Source) -> dict[str, str]:
+def _files(source: Source) -> dict[str, Named | SourceSet]:
     """The files that a source names, by what tells them apart: their paths below their common folder, without suffix.
 
     Arrays and descriptions of arrays, which have no paths, are numbered.
     """
     if isinstance(source, SourceSet):
-        return {str(number): found.url for number, found in enumerate(source.sources)}
-    items = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
-    urls = [url for item in items for url in _urls(item)]
+        return {str(n): found for n, found in enumerate(source.sources)} if len(source.wholes) > 1 else {"0": source}
+    items = [found for item in several(source) for found in _expanded(item)]
+    urls = [item for item in items if isinstance(item, str)]
+    return dict(_named(urls)) if len(urls) == len(items) else {str(n): item for n, item in enumerate(items)}
+
+
+def _named(urls: Sequence[str]) -> dict[str, str]:
+    """Files by the shortest names that tell them apart."""
     paths, datasets = zip(*map(formats.split_url, urls), strict=True) if urls else ((), ())
     root = os.path.commonpath(folders) if all(folders := [os.path.dirname(path) for path in paths]) and paths else ""
     names = [os.path.relpath(path, root) if root else path for path in paths]
@@ -120,12 +142,12 @@ def _files(source: Source) -> dict[str, str]:
     return {str(number): url for number, url in enumerate(urls)}
 
 
-def _urls(item: Named) -> Iterator[str]:
-    if isinstance(item, str | os.PathLike):
-        for url in expand(os.fspath(item)):
-            yield url if "://" in url else os.path.abspath(url)
-    else:
-        yield ""
+def _expanded(item: Named) -> Iterator[Named]:
+    if not isinstance(item, str | os.PathLike):
+        yield item
+        return
+    for url in expand(os.fspath(item)):
+        yield url if "://" in url else os.path.abspath(url)
 
 
 def _without_suffix(name: str) -> str:
@@ -134,6 +156,6 @@ def _without_suffix(name: str) -> str:
     return name
 
 
-def _say_several(source: Source, files: Mapping[str, str]) -> str:
-    where = os.fspath(source) if isinstance(source, str | os.PathLike) else next(iter(files.values()), "")
-    return f"the {show_count(len(files), 'file')} of {where}"
+def _say_several(source: Source, files: _Files) -> str:
+    where = source if isinstance(source, str | os.PathLike) else next(iter(files.values()), "")
+    return f"the {show_count(len(files), 'file')} of {name_of(where)}"

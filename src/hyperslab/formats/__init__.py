@@ -15,7 +15,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Encoding, Header, Scaling
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Header, Scaling
+from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.formats.detection import SUFFIXES, SUPPORTED, detect, is_store, suffix_of
 from hyperslab.location import Remote, is_remote, local_path, split_dataset

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from hyperslab.errors import FormatError
+from hyperslab.errors import FormatError, Missing
 from hyperslab.location import Remote
 from hyperslab.remotefile import open_binary
 
@@ -82,8 +82,8 @@ def _check_is_file(path: str) -> None:
         mode = file.stat().st_mode
     except FileNotFoundError:
         if file.is_symlink():
-            raise FormatError(_dangling(file)) from None
-        raise FormatError(f"{path}: there is no such file") from None
+            raise Missing(_dangling(file)) from None
+        raise Missing(f"{path}: there is no such file") from None
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}") from error
     if stat.S_ISDIR(mode):

@@ -16,11 +16,13 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.array import ArraySource, Header, Values
-from hyperslab.errors import UsageError
+from hyperslab.errors import MissingGroup, UsageError
 from hyperslab.formats import minc
+from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf_header import LARGEST_NBYTES, read_header
 from hyperslab.formats.netcdf_header import Variable as ClassicVariable
 from hyperslab.formats.packing import ATTRIBUTES
+from hyperslab.location import is_remote, local_path
 
 IMAGE = "image"
 _EXACT_IN_FLOAT64 = 4
@@ -75,24 +77,43 @@ class Listing:
     mtime_ns: int
 
 
-def read_groups(path: str, group: str = "", tree: bool = False, without: Collection[str] = ()) -> Listing:
+def read_groups(
+    url: str,
+    group: str = "",
+    tree: bool = False,
+    without: Collection[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> Listing:
     """List a group of a file and, for a `tree`, all groups below it; variables named in `without` are not looked at.
 
-    Raises FormatError for a file that cannot be read, UsageError for a group that is not there.
+    `storage_options` are what fsspec is given with a URL. Raises FormatError for a file that cannot be read, UsageError
+    for a Zarr store, MissingGroup for a group that is not there.
     """
-    path, wanted = os.path.abspath(os.path.expanduser(path)), "/" + group.strip("/")
+    path, wanted = _place(url, storage_options), "/" + group.strip("/")
     kind = formats.detect(path)
-    state = os.stat(path)
+    state = size_and_time(path)
+    if kind == "zarr":
+        raise UsageError(f"{path}: is a Zarr store, which xarray opens itself: say engine='zarr'")
     if kind == "hdf5":
         found, state = _hdf5(path, wanted, tree, without)
     elif wanted != "/":
-        raise UsageError(f"{path}: holds no group '{group}': only HDF5 files have groups")
+        raise MissingGroup(f"{path}: holds no group '{group}': only HDF5 files have groups")
     else:
         found = {"/": _image(path, kind, "") if kind == "nifti" else _classic(path, without)}
-    return Listing(path, kind, found, state.st_size, state.st_mtime_ns)
+    return Listing(path, kind, found, *state)
 
 
-def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> tuple[dict[str, Group], os.stat_result]:
+def _place(url: str, storage_options: Mapping[str, Any] | None) -> str:
+    """The path of a file, or a remote object as it is now."""
+    if not is_remote(url):
+        return os.path.abspath(os.path.expanduser(local_path(url)))
+    path, name = formats.find(url, storage_options)
+    if name:
+        raise UsageError(f"{path}::{name}: name the file alone, and the group in it by group=")
+    return path
+
+
+def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> tuple[dict[str, Group], tuple[int, int]]:
     """Of a MINC2 file the image, and the groups as they are where one is named."""
     from hyperslab.formats import hdf5_groups
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hyperslab.errors import FormatError
+from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats.hdf5_storage import register_plugins
 from hyperslab.formats.hdf5_tree import flush
 from hyperslab.location import Remote
@@ -36,6 +36,8 @@ def errors(path: str, name: str) -> Iterator[None]:
     wrong = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
     try:
         yield
+    except HyperslabError:
+        raise
     except (*wrong, MemoryError) as error:
         if not isinstance(error, OSError | MemoryError | RecursionError) and not _is_of_library(error):
             raise

@@ -11,7 +11,6 @@ enough of it they are named phony_dim_0, phony_dim_1, ..., counted from the root
 from __future__ import annotations
 
 import itertools
-import os
 from collections import ChainMap, Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, MissingGroup
 from hyperslab.formats import minc
 from hyperslab.formats.groups import Group, Variable
 from hyperslab.formats.hdf5_file import errors, opened
 from hyperslab.formats.hdf5_heap import check_attributes
 from hyperslab.formats.hdf5_types import element
+from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf4 import NOT_COORDINATE, attributes, grown_extent, is_dimension, is_scale, scale_names
 from hyperslab.formats.packing import DEFAULT_FILL
 
@@ -68,10 +68,10 @@ class _Members:
     "Datatypes that have a name."
 
 
-def look(path: str) -> tuple[bool, os.stat_result]:
-    """Whether a file is a MINC2 volume, and its state once what this process has written to it is in it."""
+def look(path: str) -> tuple[bool, tuple[int, int]]:
+    """Whether a file is a MINC2 volume, and its size and time once what this process has written to it is in it."""
     with opened(path) as file:
-        return minc.IMAGE2 in file, os.stat(path)
+        return minc.IMAGE2 in file, size_and_time(path)
 
 
 def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
@@ -82,7 +82,7 @@ def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[s
         for name in filter(None, wanted.split("/")):
             if name not in members.groups:
                 held = ", ".join(members.groups) or "none"
-                raise UsageError(f"{path}: holds no group '{wanted}'; those in '{members.group.name}' are: {held}")
+                raise MissingGroup(f"{path}: holds no group '{wanted}'; those in '{members.group.name}' are: {held}")
             members = _members(path, members.groups[name], members.dimensions, members.types, numbers)
         if not tree:
             return {wanted: _group(members, without)}

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, Encoding, Form, Header, Scaling
+from hyperslab.array import Array, ArraySink, Codec, Encoded, Form, Header, Scaling
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5_attributes import (

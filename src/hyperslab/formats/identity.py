@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import NamedTuple
 
@@ -40,6 +41,14 @@ def identify_remote(remote: Remote, metadata: bytes) -> Identity:
     return Identity(remote.size, 0, digest.hexdigest())
 
 
+def size_and_time(path: str) -> tuple[int, int]:
+    """The size of a file and its time of change, of a remote object 0, as an `Identity` has them."""
+    if isinstance(path, Remote):
+        return path.size, 0
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
 def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
     """Identify an open file by its size, its metadata bytes and 8 evenly spread pages of its data.
 
@@ -54,6 +63,24 @@ def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_resu
     for page in sorted({data_start + (last - data_start) * i // (PAGES - 1) for i in range(PAGES)}):
         digest.update(os.pread(fd, PAGE_NBYTES, page))
     return Identity(status.st_size, status.st_mtime_ns, digest.hexdigest())
+
+
+def identify_files(folder: str, most: int) -> str | None:
+    """Checksum of the names, sizes and times of change of all files below a folder; None for more than `most`.
+
+    Raises OSError.
+    """
+    seen: list[tuple[str, int, int]] = []
+    folders = [folder]
+    while folders and len(seen) <= most:
+        with os.scandir(folders.pop()) as entries:
+            for entry in itertools.islice(entries, most + 1):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    status = entry.stat()
+                    seen.append((entry.path, status.st_size, status.st_mtime_ns))
+    return None if len(seen) > most else xxhash.xxh3_128(repr(sorted(seen)).encode()).hexdigest()
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:

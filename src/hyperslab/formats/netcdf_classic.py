@@ -18,17 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import (
-    DEFAULT_ENCODING,
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    ChunkTable,
-    Encoding,
-    Header,
-    Scaling,
-)
+from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, ChunkTable, Header, Scaling
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc, packing
 from hyperslab.formats.identity import identify_path

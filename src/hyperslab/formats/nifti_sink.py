@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import DEFAULT_ENCODING, Array, ArraySink, Codec, Encoded, Encoding, Header, Scaling
+from hyperslab.array import Array, ArraySink, Codec, Encoded, Header, Scaling
+from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.nifti_header import DIMS, build_head, parse

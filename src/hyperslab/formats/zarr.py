@@ -112,7 +112,9 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     if slab.size:
         array = chunk_files().reading(zarr_metadata.place(source.url, source.name), source.metadata)
         chunk_files().read(array, forward, block, source.own_chunk_shape, source.axes, threads)
-    return block[tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)]
+    turn: tuple[Any, ...] = (..., *(slice(None, None, -1 if s < 0 else 1) for s in slab.stride))
+    turned: Array = block[turn]  # an array also without axes
+    return turned
 
 
 def _walk(path: str) -> list[tuple[str, Node]]:

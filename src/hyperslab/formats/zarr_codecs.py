@@ -2,18 +2,33 @@
 
 numcodecs tells c-blosc nothing of the length of what it decodes. Where a chunk is cut short, c-blosc reads what lies
 behind it in memory, and gives any values, without an error (numcodecs 0.16). Its header says how long it has to be
-(C-Blosc, README_CHUNK_FORMAT: bytes 12 to 15).
+(C-Blosc, README_CHUNK_FORMAT: bytes 12 to 15). Which method of a codec zarr-python calls to decode a chunk is its own
+affair and differs by version: with a version for which that is not known, nothing is read.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numcodecs
+import zarr
 import zarr.codecs.numcodecs
 from zarr.codecs import BloscCodec
 
 _HEADER_NBYTES = 16
+_KNOWN = (3, 1, 3), (3, 2)
+"""Versions of zarr-python whose way to a codec is that below: from the first on, up to the second."""
+
+
+def _require_known(version: str) -> None:
+    """Raise ImportError for a version of zarr-python that may decode chunks past the classes below."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if not _KNOWN[0] <= numbers < _KNOWN[1]:
+        raise ImportError(f"zarr {version} is there")
+
+
+_require_known(zarr.__version__)
 
 
 def _require_whole(chunk: Any) -> None:

@@ -89,7 +89,9 @@ def chunk_files() -> ModuleType:
     try:
         from hyperslab.formats import zarr_store
     except ImportError as error:
-        raise MissingExtra("Zarr arrays need zarr 3.1 or newer: pip install 'hyperslab[zarr]'") from error
+        raise MissingExtra(
+            f"Zarr arrays need zarr 3.1.3 or newer, below 3.2 ({error}): pip install 'hyperslab[zarr]'"
+        ) from error
     return zarr_store
 
 
@@ -136,6 +138,8 @@ def _walk(folder: str, name: str, seen: set[tuple[int, int]]) -> Iterator[tuple[
 
 
 def _parsed(path: str) -> tuple[dict[str, Any], bytes]:
+    if not os.path.isfile(path):  # a pipe would have us wait
+        raise FormatError(f"{path}: is not a file, as a document has to be; copy the store again")
     try:
         raw = Path(path).read_bytes()
         found = json.loads(raw)

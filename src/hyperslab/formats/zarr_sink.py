@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, ArraySink, Codec, Encoding, Header, Scaling, require_within
+from hyperslab.array import Array, ArraySink, Codec, Header, Scaling, require_within
+from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.formats.packing import ATTRIBUTES, pack
 from hyperslab.formats.place import AFFINE, NAMES, attributes_of
