@@ -82,11 +82,17 @@ def local_path(url: str) -> str:
     return path if "%" not in path or os.path.lexists(path) else unquote(path)
 
 
-def local_folder(dest: str | os.PathLike[str]) -> str:
-    """The directory of this machine that a destination names. Raises UsageError for the URL of a store."""
+def text_of(dest: str | os.PathLike[str]) -> str:
+    """A path or URL as it was meant, also a URL that was made a path of pathlib."""
     text = os.fspath(dest)
     if isinstance(dest, PurePath) and _URL_AS_PATH.match(text) and not os.path.lexists(dest.parts[0]):
-        text = text.replace(":/", "://", 1)
+        return text.replace(":/", "://", 1)
+    return text
+
+
+def local_folder(dest: str | os.PathLike[str]) -> str:
+    """The directory of this machine that a destination names. Raises UsageError for the URL of a store."""
+    text = text_of(dest)
     if is_remote(text):
         raise UsageError(
             f"{redact(text)}: give a directory of this machine, and take what is written there to the store with "

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -133,7 +134,7 @@ def _below(target: Remote, name: str) -> Remote:
     return Remote(f"{target.target}/{name}" if name else target.target, target.options)
 
 
-def _send_directory(target: Remote, sent: Mapping[str, Path], there: Set[str], overwrite: bool) -> None:
+def _send_directory(target: Remote, sent: Mapping[str, Path], there: AbstractSet[str], overwrite: bool) -> None:
     """Send the data, compare them, and only then send the documents, those of the innermost directories first."""
     files = {_below(target, name): path for name, path in sent.items()}
     documents = {remote: path for remote, path in files.items() if path.name in DOCUMENTS}

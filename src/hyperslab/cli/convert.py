@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,8 +17,9 @@ from hyperslab.cli.parse import (
     parse_size,
     parse_storage_options,
 )
-from hyperslab.conversion import conversion, publish, staged
+from hyperslab.conversion import begun
 from hyperslab.prepared import Options, prepare
+from hyperslab.publication import publish
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
 
@@ -105,10 +105,9 @@ def convert(
         virtual,
     )
     stores = parse_storage_options(storage_option)
-    place = staged(dest, stores, overwrite or resume or dry_run)
-    pipeline = conversion(
-        source, place, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself
-        axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,  # type: ignore[arg-type]  # read refuses
+    pipeline = begun(
+        source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
+        values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
     )  # fmt: skip
     options = Options(
         engine=engine,
@@ -121,7 +120,8 @@ def convert(
     )
     prepared = prepare(pipeline, options)
     if dry_run or not quiet:
-        show_plan(prepared, Path(place))
+        assert prepared.directory is not None
+        show_plan(prepared, prepared.directory.out / prepared.directory.file)
     if dry_run:
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)

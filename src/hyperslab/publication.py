@@ -1,0 +1,182 @@
+"""Publication: what a conversion makes for a URL, from the directory for temporary files into the store.
+
+- nothing is removed or written over but what an earlier conversion has put there, and only if that was allowed: a
+  directory of files has an object that names them (`tests/remote/test_convert.py`)
+- an upload that fails is gone on with: what has arrived is not sent again
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hyperslab import formats
+from hyperslab.driver import Result
+from hyperslab.errors import FormatError, OutputBusy, UsageError
+from hyperslab.location import is_remote, local_path
+from hyperslab.objectstore import look
+from hyperslab.products import PUBLISHED
+from hyperslab.redaction import redact
+from hyperslab.remotefile import RemoteFile
+from hyperslab.rundir import RunDirectory, load_json, save_json
+from hyperslab.sinkio import remove
+from hyperslab.upload import REPLACING, listed, removed, upload
+from hyperslab.zarrkeys import require_replaceable
+
+MANIFEST = ".hyperslab.json"
+"Name of the object beside files of a conversion that holds their names."
+_OTHERS = 0o077
+"Permissions of a group and of all others."
+
+Stores = Mapping[str, Any] | None
+
+
+def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: bool = False) -> str:
+    """Where a destination is written: itself, or for a URL a path in the directory for temporary files.
+
+    Raises OutputBusy for a URL that is there already, unless it may be overwritten, or an upload by the conversion that
+    is resumed has put it there; with `overwrite`, for what no conversion has made. Raises UsageError for a directory
+    for temporary files that others can write to.
+    """
+    if not is_remote(dest):
+        return local_path(dest)
+    there = listed(dest, storage_options)
+    _own_folder(_folder(dest))
+    directory = RunDirectory.of(_place(dest))
+    sent = _load(directory.root)
+    if resume and sent.done and all(there.get(name) == nbytes for name, nbytes in sent.done.items()):
+        raise OutputBusy(f"{redact(dest)}: is done, all of it is there; --overwrite without --resume makes it again")
+    begun = sent.begun if resume else set()
+    if overwrite:
+        _require_made_here(dest, storage_options, there, begun)
+    elif any(not _is_of(name, begun) for name in there.keys() - {MANIFEST}):
+        raise OutputBusy(
+            f"{redact(dest)}: exists; choose another name, or --overwrite; --resume goes on with a conversion that has "
+            "begun to write there"
+        )
+    elif not resume and sent.done and not directory.is_owned():
+        remove(directory.root)  # of a conversion whose result has been removed since
+    return _place(dest)
+
+
+def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool) -> None:
+    """Upload what was made for a URL, each file when all of it is there, and remove it here; the records stay."""
+    if not is_remote(dest) or not result.ok:
+        return
+    root, is_one = result.folder.parent, _is_one(dest)
+    sent = _load(root)
+    there = listed(dest, storage_options)
+    files = {"" if is_one else path.name: path for path in result.outputs}
+    before = set() if is_one else _named(dest, storage_options, there) | sent.begun
+    if not is_one:
+        _say(root, dest, storage_options, before | files.keys())
+    for name, path in files.items():
+        state = [path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_size]
+        if sent.sent.get(name) == state and any(_is_of(found, {name}) for found in there.keys() - {MANIFEST}):
+            continue
+        again = name in sent.begun
+        sent.begun.add(name)
+        _save(root, sent)
+        upload(path, _url(dest, name), storage_options, overwrite or again)
+        sent.sent[name] = state
+        _save(root, sent)
+    if not is_one:
+        stale = before - files.keys()
+        removed(dest, storage_options, sorted(name for name in there if _is_of(name, stale - {MANIFEST})))
+        _say(root, dest, storage_options, files.keys())
+    sent.done = listed(dest, storage_options)
+    _save(root, sent)
+    for path in result.outputs:
+        remove(path)
+
+
+class _Sent:
+    """What of a conversion has been sent; names are those below its URL, '' is the one file at the URL itself."""
+
+    def __init__(self, begun: Collection[str] = (), sent: Mapping[str, Any] | None = None, done: Any = None) -> None:
+        self.begun, self.sent, self.done = set(begun), dict(sent or {}), dict(done or {})
+
+
+def _load(root: Path) -> _Sent:
+    return _Sent(**load_json(root / PUBLISHED)) if (root / PUBLISHED).is_file() else _Sent()
+
+
+def _save(root: Path, sent: _Sent) -> None:
+    save_json(root / PUBLISHED, {"begun": sorted(sent.begun), "sent": sent.sent, "done": sent.done})
+
+
+def _place(dest: str) -> str:
+    return str(_folder(dest) / redact(dest).rstrip("/").rpartition("/")[2])
+
+
+def _folder(dest: str) -> Path:
+    """The directory for temporary files of a destination, the same for every attempt of a user."""
+    digest = hashlib.sha256(redact(dest).rstrip("/").encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"hyperslab-{os.getuid()}-{digest}"
+
+
+def _own_folder(folder: Path) -> None:
+    """Make a directory that is ours alone. Raises UsageError where there is another of its name."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & _OTHERS:
+        raise UsageError(
+            f"{folder}: is not a directory that you alone can use, as one for temporary files has to be; remove it, or "
+            "set TMPDIR to a directory of your own"
+        )
+
+
+def _is_one(dest: str) -> bool:
+    """Whether a URL names one file, or one Zarr store."""
+    return formats.is_array_file(dest.rstrip("/"))
+
+
+def _is_of(name: str, files: Collection[str]) -> bool:
+    """Whether an object is one of these files, or lies in one of these stores."""
+    return "" in files or name.partition("/")[0] in files
+
+
+def _url(dest: str, name: str) -> str:
+    return f"{dest.rstrip('/')}/{name}" if name else dest
+
+
+def _require_made_here(dest: str, storage_options: Stores, there: Mapping[str, int], begun: AbstractSet[str]) -> None:
+    """Raise OutputBusy for objects that no conversion has made, which nothing is to replace or to be mixed with."""
+    if _is_one(dest):
+        file = set() if dest.rstrip("/").lower().endswith(".zarr") else {""}
+        if not begun:
+            require_replaceable(redact(dest), there.keys() - {REPLACING} - file, REPLACING in there)
+        return
+    known = _named(dest, storage_options, there) | begun | {MANIFEST}
+    odd = min((name for name in there if not _is_of(name, known)), default=None)
+    if odd is not None:
+        raise OutputBusy(
+            f"{redact(dest)}: holds {odd or 'an object of this name'}, which no conversion has made: --overwrite "
+            "replaces only what an earlier conversion made; choose a new place, or remove what is there"
+        )
+
+
+def _named(dest: str, storage_options: Stores, there: Mapping[str, int]) -> set[str]:
+    """The files that conversions have put there."""
+    if MANIFEST not in there:
+        return set()
+    remote, _ = look(_url(dest, MANIFEST), storage_options or {}, 1)
+    raw = b"".join(RemoteFile(remote).fetch([(0, remote.size)]))
+    try:
+        return {str(name) for name in json.loads(raw)["files"]}
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(f"{remote}: does not say which files conversions have made; remove it with them") from None
+
+
+def _say(root: Path, dest: str, storage_options: Stores, names: Collection[str]) -> None:
+    save_json(root / MANIFEST, {"version": 1, "files": sorted(names)})
+    upload(root / MANIFEST, _url(dest, MANIFEST), storage_options, overwrite=True)
