@@ -124,6 +124,10 @@ def begun(source: Named | Sequence[Named] | SourceSet, dest: str, resume: bool, 
     pipeline = conversion(source, place, **named)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
+        if named.get("encoding", DEFAULT_ENCODING).virtual:
+            raise UsageError(
+                f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave --virtual out"
+            )
     return pipeline
 
 

@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hyperslab import formats
 from hyperslab.driver import Result
-from hyperslab.errors import FormatError, OutputBusy, UsageError
+from hyperslab.errors import AlreadyDone, FormatError, OutputBusy, UsageError
 from hyperslab.location import is_remote, local_path
 from hyperslab.objectstore import look
 from hyperslab.products import PUBLISHED
@@ -28,7 +29,7 @@ from hyperslab.redaction import redact
 from hyperslab.remotefile import RemoteFile
 from hyperslab.rundir import RunDirectory, load_json, save_json
 from hyperslab.sinkio import remove
-from hyperslab.upload import REPLACING, listed, removed, upload
+from hyperslab.upload import REPLACING, Uploaded, listed, removed, upload
 from hyperslab.zarrkeys import require_replaceable
 
 MANIFEST = ".hyperslab.json"
@@ -43,7 +44,7 @@ def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: 
     """Where a destination is written: itself, or for a URL a path in the directory for temporary files.
 
     Raises OutputBusy for a URL that is there already, unless it may be overwritten, or an upload by the conversion that
-    is resumed has put it there; with `overwrite`, for what no conversion has made. Raises UsageError for a directory
+    is resumed has put it there (AlreadyDone: all of it); with `overwrite`, for what no conversion has made. Raises UsageError for a directory
     for temporary files that others can write to.
     """
     if not is_remote(dest):
@@ -51,10 +52,10 @@ def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: 
     there = listed(dest, storage_options)
     _own_folder(_folder(dest))
     directory = RunDirectory.of(_place(dest))
-    sent = _load(directory.root)
-    if resume and sent.done and all(there.get(name) == nbytes for name, nbytes in sent.done.items()):
-        raise OutputBusy(f"{redact(dest)}: is done, all of it is there; --overwrite without --resume makes it again")
-    begun = sent.begun if resume else set()
+    record = _load(directory.root)
+    if resume and record.done and all(there.get(name) == nbytes for name, nbytes in record.done.items()):
+        raise AlreadyDone(f"{redact(dest)}: is done, all of it is there; --overwrite alone makes it again")
+    begun = record.begun if resume else set()
     if overwrite:
         _require_made_here(dest, storage_options, there, begun)
     elif any(not _is_of(name, begun) for name in there.keys() - {MANIFEST}):
@@ -62,55 +63,84 @@ def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: 
             f"{redact(dest)}: exists; choose another name, or --overwrite; --resume goes on with a conversion that has "
             "begun to write there"
         )
-    elif not resume and sent.done and not directory.is_owned():
+    elif not resume and record.done and not directory.is_owned():
         remove(directory.root)  # of a conversion whose result has been removed since
     return _place(dest)
 
 
-def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool) -> None:
-    """Upload what was made for a URL, each file when all of it is there, and remove it here; the records stay."""
+def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool) -> Uploaded | None:
+    """Upload what was made for a URL, each file when all of it is there, and remove it here; the records stay.
+
+    Returns what was sent, which a resumed upload may have to send nothing of; None for a path. Raises what
+    `hyperslab.upload.upload` raises.
+    """
     if not is_remote(dest) or not result.ok:
-        return
-    root, is_one = result.folder.parent, _is_one(dest)
-    sent = _load(root)
-    there = listed(dest, storage_options)
-    files = {"" if is_one else path.name: path for path in result.outputs}
-    before = set() if is_one else _named(dest, storage_options, there) | sent.begun
-    if not is_one:
-        _say(root, dest, storage_options, before | files.keys())
-    for name, path in files.items():
-        state = [path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_size]
-        if sent.sent.get(name) == state and any(_is_of(found, {name}) for found in there.keys() - {MANIFEST}):
-            continue
-        again = name in sent.begun
-        sent.begun.add(name)
-        _save(root, sent)
-        upload(path, _url(dest, name), storage_options, overwrite or again)
-        sent.sent[name] = state
-        _save(root, sent)
-    if not is_one:
-        stale = before - files.keys()
-        removed(dest, storage_options, sorted(name for name in there if _is_of(name, stale - {MANIFEST})))
-        _say(root, dest, storage_options, files.keys())
-    sent.done = listed(dest, storage_options)
-    _save(root, sent)
+        return None
+    root, there = result.folder.parent, listed(dest, storage_options)
+    record = _load(root)
+    if _is_one(dest):
+        done = _send(root, record, {"": Path(_place(dest))}, there, dest, storage_options, overwrite)
+    else:
+        files = {path.name: path for path in result.outputs}
+        named = _named(dest, storage_options, there)
+        stale = ((named if overwrite else set()) | record.begun) - files.keys()
+        _say(root, dest, storage_options, named | stale | files.keys())
+        done = _send(root, record, files, there, dest, storage_options, overwrite)
+        removed(dest, storage_options, sorted(name for name in there.keys() - {MANIFEST} if _is_of(name, stale)))
+        _say(root, dest, storage_options, (named | files.keys()) - stale)
+    record.done = listed(dest, storage_options)
+    _save(root, record)
     for path in result.outputs:
         remove(path)
+    return Uploaded(redact(dest), sum(one.files for one in done), sum(one.nbytes for one in done))
 
 
-class _Sent:
+@dataclass(slots=True)
+class _Record:
     """What of a conversion has been sent; names are those below its URL, '' is the one file at the URL itself."""
 
-    def __init__(self, begun: Collection[str] = (), sent: Mapping[str, Any] | None = None, done: Any = None) -> None:
-        self.begun, self.sent, self.done = set(begun), dict(sent or {}), dict(done or {})
+    begun: set[str] = field(default_factory=set)
+    sent: dict[str, list[int]] = field(default_factory=dict)
+    "The state of each file that has arrived."
+    done: dict[str, int] = field(default_factory=dict)
+    "Names and sizes of all objects, when all had arrived."
 
 
-def _load(root: Path) -> _Sent:
-    return _Sent(**load_json(root / PUBLISHED)) if (root / PUBLISHED).is_file() else _Sent()
+def _send(
+    root: Path, record: _Record, files: Mapping[str, Path], there: Mapping[str, int], dest: str,
+    storage_options: Stores, overwrite: bool,
+) -> list[Uploaded]:  # fmt: skip
+    """Send the files that have not arrived, and keep a record of it."""
+    present, done = there.keys() - {MANIFEST}, []
+    for name, path in files.items():
+        status = path.stat()
+        state = [status.st_ino, status.st_mtime_ns, status.st_size]
+        if record.sent.get(name) == state and any(_is_of(found, {name}) for found in present):
+            continue
+        is_ours = name in record.begun
+        record.begun.add(name)
+        _save(root, record)
+        try:
+            done.append(upload(path, _url(dest, name), storage_options, overwrite or is_ours))
+        except UsageError as error:
+            if path.is_file() or isinstance(error, OutputBusy):  # what is there, if anything, is somebody else's
+                record.begun.discard(name)
+                _save(root, record)
+            raise
+        record.sent[name] = state
+        _save(root, record)
+    return done
 
 
-def _save(root: Path, sent: _Sent) -> None:
-    save_json(root / PUBLISHED, {"begun": sorted(sent.begun), "sent": sent.sent, "done": sent.done})
+def _load(root: Path) -> _Record:
+    if not (root / PUBLISHED).is_file():
+        return _Record()
+    kept = load_json(root / PUBLISHED)
+    return _Record(set(kept["begun"]), kept["sent"], kept["done"])
+
+
+def _save(root: Path, record: _Record) -> None:
+    save_json(root / PUBLISHED, {"begun": sorted(record.begun), "sent": record.sent, "done": record.done})
 
 
 def _place(dest: str) -> str:

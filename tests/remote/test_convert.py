@@ -12,11 +12,13 @@ import pytest
 import zarr
 
 import hyperslab
-from hyperslab import Encoding, Rule
+from hyperslab import Encoding, Rule, conversion
 from hyperslab.array import Array
 from hyperslab.errors import FormatError, HyperslabError, OutputBusy, UsageError
 from hyperslab.publication import MANIFEST
 from hyperslab.upload import REPLACING
+from tests.end_to_end.command import call as command
+from tests.end_to_end.command import succeed
 from tests.remote.conftest import BUCKET, S3
 
 VALUES: Array = np.random.default_rng(5).integers(0, 900, (30, 24, 20)).astype("i2")
@@ -175,3 +177,30 @@ def test_what_is_there_is_kept_unless_told(image: str, s3: S3) -> None:
     assert s3.fs.cat(f"{BUCKET}/made/there.nii") == b"somebody's"
     convert(image, url, s3, overwrite=True)
     assert s3.fs.cat(f"{BUCKET}/made/there.nii") == Path(image).read_bytes()
+
+
+def test_the_command_goes_on_and_says_what_it_has_sent(image: str, s3: S3) -> None:
+    options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
+    line = ("convert", image, f"s3://{BUCKET}/by-command", "--blocks", 2, "--engine", "serial", *options)
+    s3.server.always = "403"
+    assert command(*line, "--dry-run").code == 1
+    s3.server.forget()
+    assert "uploaded   2 files, " in succeed(*line)
+    assert "exists" in command(*line).err
+    assert "is done, all of it is there" in succeed(*line, "--resume")
+    assert "leave --virtual out" in command("convert", image, f"s3://{BUCKET}/v.h5", "--virtual", *options).err
+
+
+def test_what_somebody_else_puts_there_meanwhile_is_kept(image: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the conversion is gone on with."""
+
+    def run(*arguments: Any, **settings: Any) -> hyperslab.Result:
+        result = hyperslab.run(*arguments, **settings)
+        s3.put("raced/image_15_00_00.nii", b"theirs")
+        return result
+
+    monkeypatch.setattr(conversion, "run", run)
+    for resume in (False, True, True):
+        with pytest.raises(OutputBusy, match="exists"):
+            convert(image, f"s3://{BUCKET}/raced", s3, grid=Rule("blocks", (4, 1, 1)), resume=resume)
+        assert s3.fs.cat(f"{BUCKET}/raced/image_15_00_00.nii") == b"theirs"

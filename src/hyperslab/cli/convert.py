@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -18,10 +19,12 @@ from hyperslab.cli.parse import (
     parse_storage_options,
 )
 from hyperslab.conversion import begun
+from hyperslab.errors import AlreadyDone
 from hyperslab.prepared import Options, prepare
 from hyperslab.publication import publish
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
+from hyperslab.units import show_bytes, show_count
 
 Opt = typer.Option
 
@@ -105,10 +108,14 @@ def convert(
         virtual,
     )
     stores = parse_storage_options(storage_option)
-    pipeline = begun(
-        source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
-        values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
-    )  # fmt: skip
+    try:
+        pipeline = begun(
+            source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
+            values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
+        )  # fmt: skip
+    except AlreadyDone as done:
+        typer.echo(str(done))
+        return 0
     options = Options(
         engine=engine,
         workers=workers,
@@ -125,5 +132,10 @@ def convert(
     if dry_run:
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
-    publish(result, dest, stores, overwrite)
-    return show_result(result, redact(dest), quiet)
+    began = time.monotonic()
+    sent = publish(result, dest, stores, overwrite)
+    code = show_result(result, redact(dest), quiet)
+    if sent is not None and not quiet:
+        took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
+        typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")
+    return code
