@@ -23,8 +23,8 @@ from hyperslab.location import is_remote, scheme, text_of
 from hyperslab.outputs import SUFFIXES
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
-from hyperslab.prepared import Options
-from hyperslab.publication import publish, staged
+from hyperslab.prepared import Options, prepare
+from hyperslab.publication import publish, require_unfinished, staged
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.sources import Kind, SourceSet
@@ -110,11 +110,12 @@ def convert(
     `hyperslab.upload.upload` raise.
     """
     named = {name: settings.pop(name) for name in list(settings) if name in _CONVERSION}
-    resume = options.resume if options is not None else settings.get("resume", False)
-    place = text_of(dest)
-    pipeline = begun(source, place, resume, **named)
-    result = run(pipeline, options, progress=progress, **settings)
-    publish(result, place, named.get("storage_options"), named.get("overwrite", False))
+    options, place, stores = options or Options(**settings), text_of(dest), named.get("storage_options")
+    pipeline = begun(source, place, options.resume, **named)
+    prepared = prepare(pipeline, options)
+    require_unfinished(prepared, place, stores)
+    result = run(pipeline, options, progress=progress, prepared=prepared)
+    publish(result, place, stores, named.get("overwrite", False))
     return result
 
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hyperslab import formats
+from hyperslab import formats, resume
 from hyperslab.driver import Result
 from hyperslab.errors import AlreadyDone, FormatError, OutputBusy, UsageError
 from hyperslab.location import is_remote, local_path
 from hyperslab.objectstore import look
+from hyperslab.prepared import Prepared
 from hyperslab.products import PUBLISHED
 from hyperslab.redaction import redact
 from hyperslab.remotefile import RemoteFile
@@ -40,11 +41,11 @@ _OTHERS = 0o077
 Stores = Mapping[str, Any] | None
 
 
-def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: bool = False) -> str:
+def staged(dest: str, storage_options: Stores, overwrite: bool = False, resumes: bool = False) -> str:
     """Where a destination is written: itself, or for a URL a path in the directory for temporary files.
 
     Raises OutputBusy for a URL that is there already, unless it may be overwritten, or an upload by the conversion that
-    is resumed has put it there (AlreadyDone: all of it); with `overwrite`, for what no conversion has made. Raises UsageError for a directory
+    is resumed has put it there; with `overwrite`, for what no conversion has made. Raises UsageError for a directory
     for temporary files that others can write to.
     """
     if not is_remote(dest):
@@ -53,9 +54,7 @@ def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: 
     _own_folder(_folder(dest))
     directory = RunDirectory.of(_place(dest))
     record = _load(directory.root)
-    if resume and record.done and all(there.get(name) == nbytes for name, nbytes in record.done.items()):
-        raise AlreadyDone(f"{redact(dest)}: is done, all of it is there; --overwrite alone makes it again")
-    begun = record.begun if resume else set()
+    begun = record.begun if resumes else set()
     if overwrite:
         _require_made_here(dest, storage_options, there, begun)
     elif any(not _is_of(name, begun) for name in there.keys() - {MANIFEST}):
@@ -63,9 +62,22 @@ def staged(dest: str, storage_options: Stores, overwrite: bool = False, resume: 
             f"{redact(dest)}: exists; choose another name, or --overwrite; --resume goes on with a conversion that has "
             "begun to write there"
         )
-    elif not resume and record.done and not directory.is_owned():
+    elif not resumes and record.done and not directory.is_owned():
         remove(directory.root)  # of a conversion whose result has been removed since
     return _place(dest)
+
+
+def require_unfinished(prepared: Prepared, dest: str, storage_options: Stores) -> None:
+    """Raise AlreadyDone where all of a conversion to a URL, of the sources as they are, has arrived before."""
+    if not is_remote(dest) or not prepared.inherited:
+        return
+    assert prepared.directory is not None
+    record = _load(prepared.directory.root)
+    if not record.done or resume.results(prepared.inherited).keys() != {task.id for task in prepared.plan.tasks}:
+        return
+    there = listed(dest, storage_options)
+    if all(there.get(name) == nbytes for name, nbytes in record.done.items()):
+        raise AlreadyDone(f"{redact(dest)}: is done, all of it is there; --overwrite alone makes it again")
 
 
 def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool) -> Uploaded | None:

@@ -21,7 +21,7 @@ from hyperslab.cli.parse import (
 from hyperslab.conversion import begun
 from hyperslab.errors import AlreadyDone
 from hyperslab.prepared import Options, prepare
-from hyperslab.publication import publish
+from hyperslab.publication import publish, require_unfinished
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_bytes, show_count
@@ -108,14 +108,10 @@ def convert(
         virtual,
     )
     stores = parse_storage_options(storage_option)
-    try:
-        pipeline = begun(
-            source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
-            values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
-        )  # fmt: skip
-    except AlreadyDone as done:
-        typer.echo(str(done))
-        return 0
+    pipeline = begun(
+        source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
+        values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
+    )  # fmt: skip
     options = Options(
         engine=engine,
         workers=workers,
@@ -126,6 +122,11 @@ def convert(
         resume=resume,
     )
     prepared = prepare(pipeline, options)
+    try:
+        require_unfinished(prepared, dest, stores)
+    except AlreadyDone as done:
+        typer.echo(str(done))
+        return 0
     if dry_run or not quiet:
         assert prepared.directory is not None
         show_plan(prepared, prepared.directory.out / prepared.directory.file)
