@@ -144,8 +144,8 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
     nib.save(nib.Nifti1Image(VALUES + 1, AFFINE), image)  # type: ignore[no-untyped-call]
     s3.server.forget()
     assert convert(image, url, s3, resume=True, **settings).ok, "the source is another one now"
-    puts = [seen.path.split("?")[0] for seen in s3.server.seen if seen.method == "PUT"]
-    assert {path.removeprefix(f"/{BUCKET}/{dest}/") for path in puts} >= names(s3, dest)
+    sent = [seen.path.split("?")[0] for seen in s3.server.seen if seen.method == "PUT"]
+    assert {path.removeprefix(f"/{BUCKET}/{dest}/") for path in sent} >= names(s3, dest)
     s3.fs.rm(f"{BUCKET}/{dest}", recursive=True)
     assert convert(image, url, s3, **settings).ok, "what is no longer there can be made again"
     assert names(s3, dest) >= arrived
