@@ -6,9 +6,7 @@ by all tasks together. So it runs on every engine, resumes, verifies and reports
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,16 +20,16 @@ from hyperslab.driver import Result, run
 from hyperslab.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.errors import UsageError
 from hyperslab.gathering import Named, gather
-from hyperslab.location import is_remote, local_path
+from hyperslab.location import is_remote, scheme, text_of
 from hyperslab.outputs import SUFFIXES
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
-from hyperslab.prepared import Options
+from hyperslab.prepared import Options, prepare
+from hyperslab.publication import publish, require_unfinished, staged
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
-from hyperslab.sinkio import remove
 from hyperslab.sources import Kind, SourceSet
-from hyperslab.uploading import require_absent, upload
+from hyperslab.stores import S3
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
@@ -116,43 +114,34 @@ def convert(
 
     `format` to `storage_options` are arguments of `hyperslab.conversion.conversion`, `settings` fields of Options
     (engine, workers, threads, memory_bytes, ...) where that is left out. What goes to a URL is made in the directory
-    for temporary files first, see `publish`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
+    for temporary files (TMPDIR) first, see `hyperslab.publication`. Raises what `hyperslab.run` and `hyperslab.upload`
+    raise.
     """
     if unknown := settings.keys() - {field.name for field in fields(Options)}:
         raise TypeError(f"convert() takes no argument '{min(unknown)}'")
-    place = staged(os.fspath(dest), storage_options, overwrite)
-    pipeline = conversion(
-        source, place, format=format, grid=grid, kind=kind, axis=axis, values=values, dtype=dtype, encoding=encoding,
-        overwrite=overwrite, storage_options=storage_options,
+    options, place = options or Options(**settings), text_of(dest)
+    pipeline = begun(
+        source, place, options.resume, format=format, grid=grid, kind=kind, axis=axis, values=values, dtype=dtype,
+        encoding=encoding, overwrite=overwrite, storage_options=storage_options,
     )  # fmt: skip
-    result = run(pipeline, options, progress=progress, **settings)
-    publish(result, os.fspath(dest), storage_options, overwrite)
+    prepared = prepare(pipeline, options)
+    require_unfinished(prepared, place, storage_options)
+    result = run(pipeline, options, progress=progress, prepared=prepared)
+    publish(result, place, storage_options, overwrite)
     return result
 
 
-def staged(dest: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> str:
-    """Where a destination is written: itself, or for a URL a path in the directory for temporary files.
-
-    Raises OutputBusy for a URL that is there already, unless it may be overwritten.
-    """
-    if not is_remote(dest):
-        return local_path(dest)
-    require_absent(dest, storage_options, overwrite)
-    url = redact(dest).rstrip("/")
-    folder = Path(tempfile.gettempdir()) / f"hyperslab-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return str(folder / url.rpartition("/")[2])
-
-
-def publish(result: Result, dest: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> None:
-    """Upload what was made for a URL, each file when all of it is there, and remove it here; the records stay."""
-    if not is_remote(dest) or not result.ok:
-        return
-    one = [str(path) for path in result.outputs] == [staged(dest, storage_options, True)]
-    for path in result.outputs:
-        upload(path, dest if one else f"{dest.rstrip('/')}/{path.name}", storage_options, overwrite)
-    for path in result.outputs:
-        remove(path)
+def begun(source: Named | Sequence[Named] | SourceSet, dest: str, resume: bool, **named: Any) -> Pipeline:
+    """The pipeline of `conversion` that writes `dest`, or for a URL what `publish` takes there. Raises UsageError."""
+    place = staged(dest, named.get("storage_options"), named.get("overwrite", False), resume)
+    pipeline = conversion(source, place, **named)
+    if is_remote(dest):
+        _require_other_objects(pipeline.source, dest)
+        if named.get("encoding", DEFAULT_ENCODING).virtual:
+            raise UsageError(
+                f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave --virtual out"
+            )
+    return pipeline
 
 
 def _is_file_name(path: str) -> bool:
@@ -207,6 +196,21 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     for folder in (f.resolve() for f in folders if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
+
+
+def _require_other_objects(sources: SourceSet, dest: str) -> None:
+    """Raise UsageError where an upload would replace what it is made from."""
+    target = _address(dest)
+    for source in sources.sources:
+        if is_remote(source.url) and f"{_address(source.url)}/".startswith(f"{target}/"):
+            raise UsageError(f"{redact(dest)}: is the source itself, or holds it: give another name")
+
+
+def _address(url: str) -> str:
+    """What tells one object from another, whatever its store is called."""
+    kind = scheme(url)
+    named = getattr(url, "target", url).partition("://")[2].partition("?versionId=")[0]
+    return f"{'s3' if kind in S3 else kind}://{named.rstrip('/')}"
 
 
 def _carried(encoding: Encoding, format: str, sources: SourceSet) -> Encoding:

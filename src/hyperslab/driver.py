@@ -22,6 +22,7 @@ from hyperslab.admission import admit
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.journal import Partial, SlotJournal, Tail, conclude, load_partials, moved_bytes
+from hyperslab.location import local_folder
 from hyperslab.measured import Moments, agreement, build_trace
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Stage
@@ -84,7 +85,7 @@ def run(
     after both, `resume=True` repeats only what is missing.
     """
     options = options or Options(**settings)
-    place = Path(out) if out is not None else None
+    place = Path(local_folder(out)) if out is not None else None
     if place is None and not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
     prepared = prepared or prepare(pipeline, options, place)

@@ -43,6 +43,10 @@ class OutputBusy(UsageError):
     """An output directory that another run owns, or that holds another run's results."""
 
 
+class AlreadyDone(OutputBusy):
+    """A conversion to a URL that is to be gone on with, and of which everything has arrived."""
+
+
 class MissingExtra(UsageError):
     """An optional dependency that is not installed; the text holds the command that installs it."""
 

@@ -9,12 +9,16 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from hyperslab.errors import UsageError
 from hyperslab.redaction import hide, redact
 
 _URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*)://[^/]*")
+_URL_AS_PATH = re.compile(r"(?i)[a-z][a-z0-9+.-]+:/")
+"What pathlib makes of a URL."
 _LOCAL = ("file", "local")
 _WEB = ("http", "https")
 
@@ -76,6 +80,25 @@ def local_path(url: str) -> str:
     path = url.partition("://")[2]
     path = path.removeprefix("localhost") if path.startswith("localhost/") else path
     return path if "%" not in path or os.path.lexists(path) else unquote(path)
+
+
+def text_of(dest: str | os.PathLike[str]) -> str:
+    """A path or URL as it was meant, also a URL that was made a path of pathlib."""
+    text = os.fspath(dest)
+    if isinstance(dest, PurePath) and _URL_AS_PATH.match(text) and not os.path.lexists(dest.parts[0]):
+        return text.replace(":/", "://", 1)
+    return text
+
+
+def local_folder(dest: str | os.PathLike[str]) -> str:
+    """The directory of this machine that a destination names. Raises UsageError for the URL of a store."""
+    text = text_of(dest)
+    if is_remote(text):
+        raise UsageError(
+            f"{redact(text)}: give a directory of this machine, and take what is written there to the store with "
+            "'hyperslab convert' or hyperslab.upload.upload afterwards"
+        )
+    return local_path(text)
 
 
 def split_dataset(url: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from hyperslab.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.errors import UsageError
 from hyperslab.function import FunctionRef, refer
 from hyperslab.gathering import Named, gather
+from hyperslab.location import local_folder
 from hyperslab.partition import Rule
 from hyperslab.sources import SourceSet
 
@@ -183,11 +184,12 @@ class Pipeline:
         """End with files in the directory `dest`: one per block, or one `volume` per array.
 
         `encoding` says how they store their arrays, such as `hyperslab.Encoding(chunks=(64, 64, 64),
-        compression="gzip")`; `more` are further fields of hyperslab.pipeline.Write.
+        compression="gzip")`; `more` are further fields of hyperslab.pipeline.Write. Raises UsageError for a URL of a
+        store: `hyperslab.convert` and `hyperslab.upload` write there.
         """
         self._must_be_open("write")
         require_encoding(encoding)
-        return self._with(end=Write(os.fspath(dest), format, keep, encoding, **more))
+        return self._with(end=Write(local_folder(dest), format, keep, encoding, **more))
 
     def reduce(self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0) -> Pipeline:
         """End with one result; `fold` is a Fold or a reference to one. Raises UsageError when it is not."""

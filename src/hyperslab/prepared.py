@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from hyperslab.products import Products, committed_volumes, leftovers, made
 from hyperslab.resume import Inherited
 from hyperslab.rundir import FOLDER, RunDirectory
 from hyperslab.units import show_bytes, show_count
+from hyperslab.zarrkeys import require_replaceable
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,16 @@ def _own_file(pipeline: Pipeline) -> str:
 
 
 def _require_free_names(pipeline: Pipeline, plan: Plan, directory: RunDirectory) -> None:
-    """Raise OutputBusy for files that are there and no earlier submission of this run has made."""
+    """Raise OutputBusy for files that are there and no earlier submission of this run has made.
+
+    If they may be overwritten, for directories that are more than a Zarr store.
+    """
     output = plan.stages[-1].job.output
-    if output is None or (isinstance(pipeline.end, Write) and pipeline.end.overwrite):
+    if output is None:
+        return
+    if isinstance(pipeline.end, Write) and pipeline.end.overwrite:
+        for folder in (Path(sink.path) for sink, _ in output.volumes if os.path.isdir(sink.path)):
+            require_replaceable(str(folder), [file.relative_to(folder).as_posix() for file in _files(folder)])
         return
     made = committed_volumes(directory)
     for sink, _ in output.volumes:
@@ -144,6 +152,11 @@ def _require_replaceable(directory: RunDirectory) -> None:
             f"{directory.out} holds what no conversion has made, such as {min(other)}: --overwrite replaces only what "
             "an earlier conversion made; give a new or empty directory"
         )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files in a directory and below. Links to directories are not followed, nor are they when it is removed."""
+    return (Path(top, name) for top, _, names in os.walk(folder) for name in names)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -22,6 +22,8 @@ from hyperslab.task import Job, Outcome, Task, Volume, output_pieces
 
 _COMMITTED = "committed.jsonl"
 _REPLACED = "replaced.json"
+PUBLISHED = "published.json"
+"What of a conversion to a URL has been sent, see hyperslab.publication."
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
 "Name of an unfinished block, as hyperslab.sinkio.write makes it."
 
@@ -73,7 +75,8 @@ class Products:
         save_json(directory.root / _REPLACED, sorted(made(directory) | parts))
         for path in leftovers(directory.out, {directory.file} if directory.file else None):
             sinkio.remove_stale(path)
-        for path in (*directory.submissions(), directory.root / _COMMITTED, directory.root / "manifest.json"):
+        records = (_COMMITTED, PUBLISHED, "manifest.json")
+        for path in (*directory.submissions(), *(directory.root / name for name in records)):
             sinkio.remove(path)
 
     def still_there(self, results: Mapping[int, Outcome]) -> set[int]:

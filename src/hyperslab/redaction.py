@@ -23,20 +23,34 @@ HARMLESS = frozenset(
 "Storage options whose values are no secret; all others may be."
 _WORDS = r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"
 _NAME = rf"[\w-]*(?:{_WORDS})[\w-]*"
-_SIGNED = r"sig|key|auth|jwt|code"
+_SIGNED = r"sig|key|auth|jwt|code|pwd|pass|session|policy|hmac|hdnea|hdnts"
 "Short names that mean a secret in the query of a URL."
+_PUBLIC = r"versionId|version|generation|format|download|sv|X-Amz-(?:Algorithm|Date|Expires|SignedHeaders)"
+"Names in the query of a web address whose values are no secret; all others may be."
+_VALUE = r"""(?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )"""
 _PRIVATE = re.compile(
-    rf"""(?ix) (://) [^/\s]+ (?=@)
-    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) (?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )
+    rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
+    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) {_VALUE}
     | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+"""
 )
+_QUERY = re.compile(rf"(?ix) ( [?&] (?!(?:{_PUBLIC})=) [^=&\#\s?'\"]+ = ) {_VALUE}")
 _LEAST_LENGTH = 4
 "A shorter text is no secret worth the name, and may be part of any word."
 
 
 def redact(text: str) -> str:
-    """The text without user:password@ in URLs, signatures in their queries, and values of names that mean a secret."""
-    return _PRIVATE.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
+    """The text without user:password@ in URLs, values of queries, and values of names that mean a secret."""
+    text = _PRIVATE.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
+    return _QUERY.sub(lambda match: f"{match[1]}***" if _is_on_the_web(text[: match.start()]) else match[0], text)
+
+
+def _is_on_the_web(before: str) -> bool:
+    """Whether what follows a text is in a web address, as far as can be seen.
+
+    Other addresses have no query, but may have names that look like one.
+    """
+    above, _, _ = before.rpartition("://")
+    return above.lower().endswith(("http", "https"))
 
 
 def redact_command(arguments: Sequence[str]) -> str:

@@ -17,9 +17,10 @@ import io
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import tee
 from typing import Any, BinaryIO
 
 from hyperslab.location import Remote
@@ -83,14 +84,18 @@ class RemoteFile:
 
         Raises SourceChanged, FormatError, UsageError, Unavailable.
         """
-        for held, data in self._answers(join(ranges)):
-            self.nbytes += len(data)
-            if len(held) == 1:
-                yield data
-                continue
-            for offset, nbytes in held:
-                first = offset - held[0][0]
-                yield data[first : first + nbytes]
+        asked, again = tee(join(ranges))
+        with closing(self._landed(part for held in asked for part in _parts_of(held))) as landed:
+            for held in again:
+                parts = [next(landed) for _ in _parts_of(held)]
+                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                self.nbytes += len(data)
+                if len(held) == 1:
+                    yield data
+                    continue
+                for offset, nbytes in held:
+                    first = offset - held[0][0]
+                    yield data[first : first + nbytes]
 
     def check(self) -> None:
         """Raise SourceChanged for an object that is no longer as it was described."""
@@ -98,30 +103,21 @@ class RemoteFile:
 
         look_again(self.remote)
 
-    def _answers(self, requests: Iterable[list[Range]]) -> Iterator[tuple[list[Range], bytes]]:
-        from hyperslab.objectstore import start
+    def _landed(self, parts: Iterable[Range]) -> Generator[bytes]:
+        """What requests bring, in their order; up to DEPTH of them are under way, however many a range needs."""
+        from hyperslab.objectstore import finished, start
 
-        waiting: deque[tuple[list[Range], list[tuple[int, Future[bytes]]]]] = deque()
+        waiting: deque[tuple[int, Future[bytes]]] = deque()
         try:
-            for held in requests:
-                parts = list(_parts(held[0][0], sum(held[-1])))
-                while waiting and sum(len(flying) for _, flying in waiting) + len(parts) > DEPTH:
-                    yield self._landed(waiting)
-                waiting.append((held, [(nbytes, start(self.remote, offset, nbytes)) for offset, nbytes in parts]))
+            for offset, nbytes in parts:
+                if len(waiting) == DEPTH:
+                    yield finished(self.remote, *waiting.popleft())
+                waiting.append((nbytes, start(self.remote, offset, nbytes)))
             while waiting:
-                yield self._landed(waiting)
+                yield finished(self.remote, *waiting.popleft())
         finally:  # of those that nobody waits for any more
-            for _, flying in waiting:
-                for _, future in flying:
-                    future.cancel()
-
-    def _landed(self, waiting: deque[tuple[list[Range], list[tuple[int, Future[bytes]]]]]) -> tuple[list[Range], bytes]:
-        from hyperslab.objectstore import finished
-
-        held, flying = waiting[0]
-        parts = [finished(self.remote, nbytes, future) for nbytes, future in flying]
-        waiting.popleft()
-        return held, parts[0] if len(parts) == 1 else b"".join(parts)
+            for _, future in waiting:
+                future.cancel()
 
 
 class RemoteIO(io.RawIOBase):
@@ -234,6 +230,11 @@ def _kept(token: str, number: int) -> bytes | None:
 def _fits(held: list[Range], offset: int, nbytes: int) -> bool:
     """Whether a range is fetched with those before it."""
     return 0 <= offset - sum(held[-1]) <= GAP_NBYTES and offset + nbytes - held[0][0] <= LARGEST_NBYTES
+
+
+def _parts_of(held: Sequence[Range]) -> Iterator[Range]:
+    """The requests for ranges that are fetched together."""
+    return _parts(held[0][0], sum(held[-1]))
 
 
 def _parts(first: int, end: int) -> Iterator[Range]:

@@ -5,6 +5,7 @@ cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
 committed.jsonl          which allocation every finished volume was
 replaced.json            volumes of an earlier conversion, until one with --overwrite has replaced them
+published.json           what of a conversion to a URL has been sent
 gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint

@@ -5,6 +5,7 @@
 - of a directory, the documents that say what is in it come last, that of the directory itself at the very end: what
   has no such document is nothing that a reader opens. Over an older one, they go first
 - nothing is written over unless that was allowed, and sizes are compared when all is there
+- what is removed is a Zarr store's own: where anything else lies, nothing is touched
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +26,10 @@ from hyperslab.location import Remote, is_remote, scheme
 from hyperslab.objectstore import call, finished, in_thread, insist, wait
 from hyperslab.storefaults import understand
 from hyperslab.stores import S3, WEB, Store, path_in, store_of, submit
+from hyperslab.zarrkeys import DOCUMENTS, require_replaceable
 
-DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
-"Names of the files that say what is in a directory (Zarr 2 and 3)."
+REPLACING = ".hyperslab-replacing"
+"Name of the object that lies in a Zarr store while another takes its place: it has no documents then."
 PART_NBYTES = 16 * 1024**2
 "Of a large object that is sent in parts (Amazon S3 user guide: at least 5 MiB, at most 10,000 parts)."
 DEPTH = 4
@@ -55,12 +58,13 @@ def upload(
     storage_options: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Uploaded:
-    """Copy a file, or all files of a directory and below, to a URL.
+    """Copy a file, or all files of a directory and below, those behind links too, to a URL.
 
-    Raises OutputBusy for a destination that exists, unless `overwrite`; UsageError for one that cannot be written to
-    and for a source that is not there; FormatError where access is denied; Unavailable for a store that does not
-    answer. A file is then as it was at the destination, or complete; of a directory what has arrived is left there,
-    without the document that opens it, and `overwrite` goes over it.
+    Raises OutputBusy for a destination that exists, unless `overwrite`, with which a directory takes the place of a
+    Zarr store that has nothing else in it; UsageError for one that cannot be written to and for a source that is not
+    there; FormatError where access is denied; Unavailable for a store that does not answer. A file is then as it was at
+    the destination, or complete; of a directory what has arrived is left there, without the document that opens it, and
+    `overwrite` goes over it.
     """
     source = Path(local)
     target = _destination(url, storage_options)
@@ -69,18 +73,24 @@ def upload(
     if there and not overwrite:
         raise OutputBusy(f"{target}: exists; choose another name, or say that it may be overwritten")
     if source.is_dir():
-        _send_directory(target, {_below(target, path, source): path for path in files}, there, overwrite)
+        sent = {path.relative_to(source).as_posix(): path for path in files}
+        if left := there.keys() - sent.keys() - {REPLACING}:
+            require_replaceable(target, left | (there.keys() & DOCUMENTS), REPLACING in there)
+        _send_directory(target, sent, there.keys(), overwrite)
     else:
         _send(target, {target: source}, overwrite)
         _check_sizes(target, {target: source})
     return Uploaded(str(target), len(files), sum(path.stat().st_size for path in files))
 
 
-def require_absent(url: str, storage_options: Mapping[str, Any] | None, overwrite: bool) -> None:
-    """Raise OutputBusy for a destination that exists, unless it may be overwritten; UsageError for a wrong one."""
-    target = _destination(url, storage_options)
-    if not overwrite and _there(target):
-        raise OutputBusy(f"{target}: exists; choose another name, or say that it may be overwritten")
+def listed(url: str, storage_options: Mapping[str, Any] | None) -> dict[str, int]:
+    """The objects below a destination, and their sizes; '' names one of the URL itself. Raises as `upload` does."""
+    return _there(_destination(url, storage_options))
+
+
+def removed(url: str, storage_options: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    """Remove objects below a destination, one after the other."""
+    _remove(_destination(url, storage_options), names)
 
 
 def _destination(url: str, storage_options: Mapping[str, Any] | None) -> Remote:
@@ -88,6 +98,8 @@ def _destination(url: str, storage_options: Mapping[str, Any] | None) -> Remote:
     target = Remote(url.rstrip("/"), storage_options)
     if not is_remote(url) or scheme(url) in WEB:
         raise UsageError(f"{target}: cannot be written to; give a URL of an object store, such as s3://bucket/key")
+    if "/" not in target.target.partition("://")[2]:
+        raise UsageError(f"{target}: names all of a store; give a place in it, such as {target}/results")
     if scheme(url) not in S3:
         return target
     retries = {"total_max_attempts": store_of(target).attempts, "mode": "standard"}
@@ -97,7 +109,7 @@ def _destination(url: str, storage_options: Mapping[str, Any] | None) -> Remote:
 
 def _files(source: Path) -> list[Path]:
     """The file, or all files of a directory and below, in order. Raises UsageError for anything else."""
-    found = sorted(Path(top, name) for top, _, names in os.walk(source) for name in names) or [source]
+    found = (sorted(_walk(source, frozenset())) if source.is_dir() else []) or [source]
     odd = next((path for path in found if not path.is_file()), None)
     if odd is not None:
         what = "there is nothing to upload" if source.is_dir() and odd == source else "is not a file that is there"
@@ -105,23 +117,46 @@ def _files(source: Path) -> list[Path]:
     return found
 
 
-def _below(target: Remote, path: Path, source: Path) -> Remote:
-    return Remote(f"{target.target}/{path.relative_to(source).as_posix()}", target.options)
+def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
+    """All that is no directory in a directory and below, also behind links. Raises UsageError for links in circles."""
+    state = folder.stat()
+    place = (state.st_dev, state.st_ino)
+    if place in above:
+        raise UsageError(f"{folder}: is a link to a directory that it lies in; remove the link")
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _walk(path, above | {place})
+        else:
+            yield path
 
 
-def _send_directory(target: Remote, files: Mapping[Remote, Path], there: Mapping[str, int], overwrite: bool) -> None:
+def _below(target: Remote, name: str) -> Remote:
+    return Remote(f"{target.target}/{name}" if name else target.target, target.options)
+
+
+def _send_directory(target: Remote, sent: Mapping[str, Path], there: AbstractSet[str], overwrite: bool) -> None:
     """Send the data, compare them, and only then send the documents, those of the innermost directories first."""
-    store = store_of(target)
+    files = {_below(target, name): path for name, path in sent.items()}
     documents = {remote: path for remote, path in files.items() if path.name in DOCUMENTS}
     data = {remote: path for remote, path in files.items() if remote not in documents}
-    new = {path_in(store, remote) for remote in data}
-    _remove(target, sorted((name for name in there if name.rpartition("/")[2] in DOCUMENTS), key=_depth))
+    older = {name for name in there if name.rpartition("/")[2] in DOCUMENTS}
+    if there:
+        _mark(target)
+    _remove(target, sorted(older, key=_depth))
     _send(target, data, overwrite)
-    _remove(target, [name for name in there if name not in new and name.rpartition("/")[2] not in DOCUMENTS])
+    _remove(target, sorted(there - older - sent.keys() - {REPLACING}))
     _check_sizes(target, data)
     for depth in sorted({_depth(remote) for remote in documents}, reverse=True):
         _send(target, {r: path for r, path in documents.items() if _depth(r) == depth}, overwrite)
     _check_sizes(target, files)
+    if there:
+        _remove(target, [REPLACING])
+
+
+def _mark(target: Remote) -> None:
+    """Say that what lies there was a Zarr store, so that it can be replaced should this be interrupted."""
+    store = store_of(target)
+    _asked(target, partial(call, store, "pipe_file", f"{path_in(store, target)}/{REPLACING}", b""))
 
 
 def _depth(name: str) -> int:
@@ -183,28 +218,29 @@ async def _put(store: Store, path: Path, name: str, nbytes: int, overwrite: bool
 
 
 def _there(target: Remote) -> dict[str, int]:
-    """The objects at a URL and below: the store's names and sizes."""
+    """The objects at a URL and below: their names from there on, '' for that at the URL itself, and sizes."""
     store = store_of(target)
+    above = path_in(store, target)
 
     async def attempt() -> dict[str, int]:
         store.fs.invalidate_cache()
-        found = await call(store, "find", path_in(store, target), detail=True)
-        return {str(name): int(about["size"] or 0) for name, about in found.items()}
+        found = await call(store, "find", above, detail=True)
+        return {str(name)[len(above) + 1 :]: int(about["size"] or 0) for name, about in found.items()}
 
     return _asked(target, attempt)
 
 
 def _remove(target: Remote, names: Iterable[str]) -> None:
-    """Remove objects, one after the other."""
+    """Remove objects below a URL, one after the other."""
     store = store_of(target)
     for name in names:
-        _asked(target, partial(call, store, "rm_file", name))
+        _asked(target, partial(call, store, "rm_file", f"{path_in(store, target)}/{name}"))
 
 
 def _check_sizes(target: Remote, files: Mapping[Remote, Path]) -> None:
     """Raise Unavailable where an object is not as large as its file."""
-    store, there = store_of(target), _there(target)
+    there = _there(target)
     for remote, path in files.items():
-        found, expected = there.get(path_in(store, remote)), path.stat().st_size
+        found, expected = there.get(remote.target[len(target.target) + 1 :]), path.stat().st_size
         if found != expected:
             raise Unavailable(f"{remote}: holds {found or 0} bytes of {expected} after it was sent; upload it again")

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -14,6 +15,8 @@ import pytest
 
 from hyperslab import formats, native
 from hyperslab.connectors import views
+from hyperslab.location import Remote
+from hyperslab.view import ArrayView
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +49,19 @@ def test_an_array_that_is_sent_again_is_read_through_the_same_view(tmp_path: Pat
     assert views.shared(source, "stored") is not first
     os.utime(path, ns=(0, 0))
     assert views.shared(formats.open_source(f"{path}::data"), "real") is not first
+
+
+def test_an_array_that_is_opened_with_new_credentials_is_read_with_them() -> None:
+    source = formats.open_array(np.zeros(3))
+
+    def opened(target: str, options: dict[str, str]) -> ArrayView:
+        return views.shared(replace(source, url=Remote(target, options)), "real")
+
+    first, again, renewed, signed = (
+        opened("https://h/a.nii?sig=old", {"token": "old"}),
+        opened("https://h/a.nii?sig=old", {"token": "old"}),
+        opened("https://h/a.nii?sig=old", {"token": "new"}),
+        opened("https://h/a.nii?sig=new", {"token": "old"}),
+    )
+    assert again is first
+    assert len({id(view) for view in (first, renewed, signed)}) == 3

@@ -218,3 +218,17 @@ def test_a_split_is_replaced_by_another_one(source: Path, values: Array) -> None
     undisturbed(*line, "--overwrite")
     assert sorted(path.name for path in out.glob("[!.]*")) == ["in_00_00_0000.nii", "in_00_00_0600.nii"]
     assert np.array_equal(load(out / "in_00_00_0600.nii"), values[:, :, 600:])
+
+
+def test_a_directory_that_is_more_than_a_zarr_store_is_kept(source: Path) -> None:
+    place = source.parent / "x.zarr"
+    place.mkdir()
+    line = ("convert", source, place, "--engine", "serial", "-q", "--overwrite")
+    undisturbed(*line)  # an empty one
+    undisturbed(*line)
+    (place / "paper.csv").write_text("mine")
+    assert "x.zarr: holds paper.csv, which is not of a Zarr store" in refusal(*line)
+    (place / "paper.csv").unlink()
+    (place / "zarr.json").unlink()
+    assert "which is not of a Zarr store" in refusal(*line)
+    assert any(place.iterdir())

@@ -51,6 +51,20 @@ def test_opening_takes_few_requests(many_chunks: tuple[bytes, Array], s3: S3) ->
     assert all(seen.method == "GET" and seen.range for seen in s3.server.seen)
 
 
+def test_a_large_chunk_is_fetched_by_no_more_requests_at_a_time_than_others(
+    web: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = np.random.default_rng(0).bytes(40 * 2**10)
+    web.objects["/a"] = raw
+    monkeypatch.setattr(remotefile, "LARGEST_NBYTES", 2**10)
+    remote = describe(f"{web.url}/a", {})
+    web.forget()
+    web.delay_s = 0.02
+    assert b"".join(remotefile.RemoteFile(remote).fetch([(0, 30 * 2**10), (30 * 2**10, 10 * 2**10)])) == raw
+    assert len(web.seen) == 40
+    assert 1 < web.most_at_once <= remotefile.DEPTH
+
+
 def test_a_small_file_is_opened_by_one_request(folder: Path, web: Server) -> None:
     web.objects["/plain.nii"] = (folder / "plain.nii").read_bytes()
     view = hyperslab.open(f"{web.url}/plain.nii")

@@ -149,7 +149,16 @@ def test_what_a_library_says_is_cleaned() -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("http://u:p@h:80/a?b=1", "http://***@h:80/a?b=1"),
+        ("http://u:p@h:80/a?b=1", "http://***@h:80/a?b=***"),
+        ("s3://k:ab/cd@b/x is not there", "s3://***@b/x is not there"),
+        ("http://h:80/a@b.nii?versionId=7&pwd=x", "http://h:80/a@b.nii?versionId=7&pwd=***"),
+        (
+            "https://h/a?pass=x&session=y&Policy=z__&Key-Pair-Id=K",
+            "https://h/a?pass=***&session=***&Policy=***&Key-Pair-Id=***",
+        ),
+        ("https://h/a b.nii?hdnea=st=1~acl=/*~hmac=ab: denied", "https://h/a b.nii?hdnea=*** denied"),
+        ("of https://h/a.nii: s3://b/run?task=1.nii", "of https://h/a.nii: s3://b/run?task=1.nii"),
+        ("/data/a?b=1&c=2.nii", "/data/a?b=1&c=2.nii"),
         ("https://h/a?sig=abc%2F&sv=1&token=q#x", "https://h/a?sig=***&sv=1&token=***#x"),
         ("{'Authorization': 'Bearer q', 'a': 'b'}", "{'Authorization': '***', 'a': 'b'}"),
         ("see https://h/a and me@b.c", "see https://h/a and me@b.c"),

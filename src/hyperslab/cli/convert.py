@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
 from typing import Annotated
 
 import typer
@@ -16,11 +16,14 @@ from hyperslab.cli.parse import (
     parse_size,
     parse_storage_options,
 )
-from hyperslab.conversion import conversion, publish, staged
+from hyperslab.conversion import begun
 from hyperslab.encoding import Encoding
+from hyperslab.errors import AlreadyDone
 from hyperslab.prepared import Options, prepare
+from hyperslab.publication import publish, require_unfinished
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
+from hyperslab.units import show_bytes, show_count
 
 Opt = typer.Option
 
@@ -103,10 +106,9 @@ def convert(
         virtual,
     )
     stores = parse_storage_options(storage_option)
-    place = staged(dest, stores, overwrite or resume or dry_run)
-    pipeline = conversion(
-        source, place, format=format, grid=asked if asked.kind != "auto" else None, kind=sources,  # type: ignore[arg-type]  # gather refuses other words itself
-        axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,  # type: ignore[arg-type]  # read refuses
+    pipeline = begun(
+        source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
+        values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
     )  # fmt: skip
     options = Options(
         engine=engine,
@@ -118,10 +120,21 @@ def convert(
         resume=resume,
     )
     prepared = prepare(pipeline, options)
+    try:
+        require_unfinished(prepared, dest, stores)
+    except AlreadyDone as done:
+        typer.echo(str(done))
+        return 0
     if dry_run or not quiet:
-        show_plan(prepared, Path(place))
+        assert prepared.directory is not None
+        show_plan(prepared, prepared.directory.out / prepared.directory.file)
     if dry_run:
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
-    publish(result, dest, stores, overwrite)
-    return show_result(result, redact(dest), quiet)
+    began = time.monotonic()
+    sent = publish(result, dest, stores, overwrite)
+    code = show_result(result, redact(dest), quiet)
+    if sent is not None and not quiet:
+        took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
+        typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")
+    return code

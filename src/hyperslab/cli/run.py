@@ -24,6 +24,7 @@ from hyperslab.cli.parse import (
 from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.gathering import gather
+from hyperslab.location import local_folder
 from hyperslab.pipeline import Pipeline, Reduce
 from hyperslab.prepared import Options, prepare
 from hyperslab.redaction import OPTION
@@ -40,7 +41,7 @@ def run(
     source: Annotated[
         list[str], typer.Argument(help="Files, PATH::DATASET, URLs, directories, globs, or a list in a .txt file.")
     ],
-    out: Annotated[Path, Opt("--out", "-o", help="Directory for the outputs and the run's records.")],
+    out: Annotated[str, Opt("--out", "-o", help="Directory for the outputs and the run's records.")],
     param: Annotated[list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")] = [],  # noqa: B006
     other: Annotated[list[str], Opt("--with", help="Further input of the same shape, as NAME=SOURCE.")] = [],  # noqa: B006
     sources: Annotated[
@@ -104,7 +105,7 @@ def run(
     _choice("--keep", keep or "blocks", ("blocks", "volume"))
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
-    _require_writable(out)
+    folder = _writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores, others = parse_storage_options(storage_option), parse_inputs(other)
     inputs = {name: _gather_input(name, path, sources, axis or 0, stores) for name, path in others.items()}
@@ -112,7 +113,7 @@ def run(
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
     pipeline = _with_end(
-        add_function(pipeline, function, param, around, dtype), out, format, keep, _encoding(chunks, compression)
+        add_function(pipeline, function, param, around, dtype), folder, format, keep, _encoding(chunks, compression)
     )
     if accept_changed_function and not resume:
         raise UsageError("--accept-changed-function: needs --resume")
@@ -130,9 +131,9 @@ def run(
         accept_changed_function=accept_changed_function,
     )
     if dry_run:
-        return show_plan(prepare(pipeline, options, out), out)
-    result = driver.run(pipeline, options, out=out, progress=progress_for(quiet))
-    return show_result(result, out, quiet)
+        return show_plan(prepare(pipeline, options, folder), folder)
+    result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
+    return show_result(result, folder, quiet)
 
 
 def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
@@ -140,13 +141,15 @@ def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
         raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
 
 
-def _require_writable(out: Path) -> None:
-    """Raise UsageError where the output directory could not be made."""
+def _writable(given: str) -> Path:
+    """The output directory. Raises UsageError where it could not be made."""
+    out = Path(local_folder(given))
     place = next(folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder))
     if not place.is_dir():
         raise UsageError(f"-o {out}: {place} is a file: give a directory")
     if not os.access(place, os.W_OK | os.X_OK):
         raise UsageError(f"-o {out}: you may not write to {place}; choose another directory")
+    return out
 
 
 def _gather_input(name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]) -> SourceSet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from hyperslab.workloads import synth as workload
 
 def synth(
     kind: Annotated[str, typer.Argument(help="bigbrain (uint16, as histology) or climate (float32: time, lat, lon).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the files.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Directory for the files.")],
     nbytes: Annotated[str, typer.Option("--size", help="Bytes of the whole array, such as 2GiB.")] = "256MiB",
     blocks: Annotated[int, typer.Option(help="Files it is cut into; 1 makes one volume.")] = 1,
     format: Annotated[str, typer.Option(help="nii or h5.")] = "nii",

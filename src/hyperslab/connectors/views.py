@@ -12,6 +12,7 @@ import threading
 
 from hyperslab import native
 from hyperslab.array import ArraySource, Values
+from hyperslab.location import Remote
 from hyperslab.view import ArrayView
 
 KEPT = 64
@@ -40,13 +41,18 @@ class _Known:
 
     def __init__(self, source: ArraySource, values: Values) -> None:
         self.source, self.values = source, values
-        self.key = (source.url, source.name, source.version, source.file_size, source.mtime_ns, values)
+        self.key = (_place(source.url), source.name, source.version, source.file_size, source.mtime_ns, values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Known) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def _place(url: str) -> str:
+    """Where a file is; of an object in a store, also what it is asked for with, such as credentials that expire."""
+    return f"{url.target} {sorted(url.options.items())!r}" if isinstance(url, Remote) else url
 
 
 @functools.lru_cache(KEPT)

@@ -20,6 +20,7 @@ from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.formats.detection import SUFFIXES, SUPPORTED, detect, is_store, suffix_of
 from hyperslab.location import Remote, is_remote, local_path, split_dataset
+from hyperslab.redaction import redact
 from hyperslab.remotefile import describe
 from hyperslab.slab import Hyperslab
 
@@ -138,7 +139,20 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
     `storage_options` are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for what cannot be looked at.
     """
     path, name = split_url(url)
-    return describe(path, storage_options) if is_remote(path) else path, name
+    if not is_remote(path):
+        return path, name
+    if _is_in_store(path):
+        raise UsageError(
+            f"{redact(path)}: Zarr stores are not read from URLs yet; open it with zarr.open or xarray.open_zarr, or "
+            "copy it to this machine first"
+        )
+    return describe(path, storage_options), name
+
+
+def _is_in_store(url: str) -> bool:
+    """Whether a URL names a Zarr store, or something in one that is no file."""
+    *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
+    return last.endswith(".zarr") or (suffix_of(last) is None and any(part.endswith(".zarr") for part in above))
 
 
 def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[ArrayInfo]:

@@ -20,6 +20,7 @@ import numpy as np
 from hyperslab import formats, sinkio
 from hyperslab.array import Array, ArraySink, Header
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError
+from hyperslab.location import local_folder
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.slab import Hyperslab
 from hyperslab.workloads.volume import block, kind_of, shape_of
@@ -69,7 +70,7 @@ def synth(
         raise UsageError(f"--format {format}: choose one of {', '.join(FORMATS)}")
     if workers < 1:
         raise UsageError(f"--workers {workers}: give 1 or more")
-    folder, partition = Path(dest).absolute(), _partition(kind, shape, 1 if blocks is None else blocks)
+    folder, partition = Path(local_folder(dest)).absolute(), _partition(kind, shape, 1 if blocks is None else blocks)
     _require_room(folder, kind, partition)
     folder.mkdir(parents=True, exist_ok=True)
     files = {slab: _sink(kind, shape, slab, folder, format, len(partition)) for slab in partition}
