@@ -185,14 +185,16 @@ def _ending(name: str) -> str:
 def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     """Raise UsageError where the result would replace, or lie among, what it is made from, links followed."""
     dest = Path(path).resolve()
-    for source in sources.sources:
-        if is_remote(source.url):
-            continue
-        origin = Path(source.url).resolve()
-        if dest in (origin, *origin.parents) and dest.exists() and not _is_plain_directory(path):
+    urls = dict.fromkeys(source.url for source in sources.sources)
+    origins = {url: Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)}
+    for url, origin in origins.items():
+        if dest in (origin, *origin.parents) and not _is_plain_directory(path):
             raise UsageError(f"{path}: is the source itself: give another name, and rename it when it is done")
-    folders = [Path(n) for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
-    for folder in (f.resolve() for f in folders if f.is_dir()):
+        if dest in (origin, *origin.parents):
+            raise UsageError(f"{path}: holds the source {url}, which could be replaced: name another directory")
+    names = [n for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
+    folders = [Path(formats.split_url(os.fspath(name))[0]).resolve() for name in names if not is_remote(str(name))]
+    for folder in (f for f in (*folders, *origins.values()) if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
 

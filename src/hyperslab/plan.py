@@ -157,7 +157,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
         limit, (partitions, tasks) = limit // 2, smaller
     if not tasks:
         raise UsageError("the sources hold no elements: there is nothing to run over")
-    _require_distinct_outputs(tasks)
+    _require_distinct_outputs(job, tasks)
     _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = description.summarise(pipeline, rule, partitions)
@@ -336,11 +336,12 @@ def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> No
             block_sink(job, task, output_shape(pipeline, task.core.count), dtype)
 
 
-def _require_distinct_outputs(tasks: Sequence[Task]) -> None:
-    names = [task.output for task in tasks if task.output]
+def _require_distinct_outputs(job: Job, tasks: Sequence[Task]) -> None:
+    volumes = job.output.volumes if job.output else ()
+    names = [task.output for task in tasks if task.output] + [os.path.basename(sink.path) for sink, _ in volumes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"two blocks would be written to {twice}: give the sources different names")
+        raise UsageError(f"two arrays or blocks would be written to {twice}: give the sources different names")
 
 
 def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:

@@ -1,0 +1,75 @@
+"""Where conversions may write: never over a source, nor twice to one name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyperslab import records, sinkio
+from tests.end_to_end.command import Finished, call, save, tree, values_of
+
+SMALL = ("--engine", "serial", "-q")
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
+    monkeypatch.setattr(records, "write_report", lambda *_: None)
+    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    return save(tmp_path / "v.nii", np.random.default_rng(0).integers(0, 99, (8, 6, 4)).astype("i2"))
+
+
+def convert(*arguments: object) -> None:
+    assert call("convert", *arguments, *SMALL) == Finished(0, "", "")
+
+
+def refuse(*arguments: object) -> str:
+    done = call("convert", *arguments, *SMALL)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+    return done.err
+
+
+def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
+    """The name of a block may be that of another array."""
+    for name, extent in (("a", 8), ("a_0_0_0", 4)):
+        save(tmp_path / "in" / f"{name}.nii", np.ones((extent,) * 3, "u1"))
+    said = refuse(tmp_path / "in", tmp_path / "out", "--block-shape", "4,4,4")
+    assert "two arrays or blocks would be written to a_0_0_0.nii: give the sources different names" in said
+    assert not (tmp_path / "out").exists()
+    convert(tmp_path / "in", tmp_path / "out", "--block-shape", "2,2,2")
+    assert len(list((tmp_path / "out").glob("[!.]*"))) == 72
+
+
+def test_a_source_in_the_destination_directory_is_kept(tmp_path: Path, volume: Path) -> None:
+    """A conversion removes what an earlier one made there, which could be its own source."""
+    blocks = tmp_path / "blk"
+    convert(volume, blocks, "--blocks", "1x1x2")
+    before = tree(blocks)
+    for source, options in (
+        (blocks / "v_0_0_0.nii", ("--blocks", "2x1x1")),
+        (f"{blocks}/*.nii", ("--format", "h5")),
+        (tmp_path / "same" / "v_0_0_2.nii", ("--format", "nii.gz")),
+    ):
+        (tmp_path / "same").is_symlink() or (tmp_path / "same").symlink_to(blocks)
+        for overwrite in ((), ("--overwrite",)):
+            assert "blk: holds the source " in refuse(source, blocks, *options, *overwrite)
+    assert tree(blocks) == before
+    convert(blocks, tmp_path / "merged.nii")
+    np.testing.assert_array_equal(values_of(tmp_path / "merged.nii"), values_of(volume))
+
+
+@pytest.mark.parametrize("source", ["z.zarr::a", "z.zarr", "*.zarr::a"])
+@pytest.mark.parametrize("dest", ["z.zarr/sub.h5", "z.zarr/a/sub.nii", "z.zarr"])
+def test_a_store_is_not_written_into_while_it_is_read(tmp_path: Path, volume: Path, source: str, dest: str) -> None:
+    pytest.importorskip("zarr")
+    convert(volume, tmp_path / "z.zarr", "--name", "a")
+    before = tree(tmp_path / "z.zarr")
+    said = refuse(tmp_path / source, tmp_path / dest, "--overwrite")
+    assert "is the source itself" in said or "lies inside the source" in said
+    assert tree(tmp_path / "z.zarr") == before
