@@ -155,8 +155,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
         if _peak(smaller[1]) > peak * LEAST_SHRINKAGE:
             break
         limit, (partitions, tasks) = limit // 2, smaller
-    if not tasks:
-        raise UsageError("the sources hold no elements: there is nothing to run over")
+    _require_elements(pipeline, tasks)
     _require_distinct_outputs(job, tasks)
     _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
@@ -334,6 +333,18 @@ def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> No
         if dtype not in seen:
             seen.add(dtype)
             block_sink(job, task, output_shape(pipeline, task.core.count), dtype)
+
+
+def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
+    """Raise UsageError where nothing would be written, or not all that is expected."""
+    if not tasks:
+        raise UsageError("the sources hold no elements: there is nothing to run over")
+    empty = next((whole for whole in pipeline.source.wholes if 0 in whole.shape), None)
+    if empty is not None and isinstance(pipeline.end, Write):
+        url = pipeline.source.first(empty).url
+        raise UsageError(
+            f"{url}: an array of shape {empty.shape} holds no elements, so nothing would be written of it: leave it out"
+        )
 
 
 def _require_distinct_outputs(job: Job, tasks: Sequence[Task]) -> None:

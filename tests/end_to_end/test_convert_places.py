@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -62,6 +63,15 @@ def test_a_source_in_the_destination_directory_is_kept(tmp_path: Path, volume: P
     assert tree(blocks) == before
     convert(blocks, tmp_path / "merged.nii")
     np.testing.assert_array_equal(values_of(tmp_path / "merged.nii"), values_of(volume))
+
+
+def test_an_array_without_elements_does_not_vanish(tmp_path: Path) -> None:
+    for name, shape in (("a", (4, 4)), ("b", (0, 4))):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["data"] = np.zeros(shape, "i2")
+    said = refuse(tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "out", "--format", "h5")
+    assert f"{tmp_path / 'b.h5'}: an array of shape (0, 4) holds no elements" in said
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("source", ["z.zarr::a", "z.zarr", "*.zarr::a"])
