@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hyperslab.affines import is_invertible, is_turned
 from hyperslab.array import Array, ArraySource, Header
 from hyperslab.errors import UsageError
 from hyperslab.location import parts
@@ -146,7 +147,24 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
             )
         origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
         reach += source.shape[axis]
+    _require_one_place(sources, origins, axis)
     return _tiled("concatenated", sources, origins)
+
+
+def _require_one_place(sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]], axis: int) -> None:
+    """Raise UsageError where affines say another place than the joined array's.
+
+    All may be the first one's, as those of copies of one header are, or say where each source comes to lie.
+    """
+    affines = [np.eye(4) if source.header.affine is None else source.header.affine for source in sources]
+    offsets = [_offset(affine, affines[0]) for affine in affines]
+    places = [(*origin, 0, 0)[:3] for origin in origins]
+    strays = [s for s, offset, place in zip(sources, offsets, places, strict=True) if not _is_near(offset, place)]
+    if strays and not all(_is_near(offset, (0, 0, 0)) for offset in offsets):
+        raise UsageError(
+            f"{strays[0].url} does not lie where joining along axis {axis} would put it, by its affine and that of "
+            f"{sources[0].url}: leave out --axis, which joins files where their affines say, or give them one affine"
+        )
 
 
 def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None) -> SourceSet:
@@ -187,13 +205,11 @@ def _header(source: ArraySource) -> Header:
 def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
     """Voxel origin of every source in the grid of the first one."""
     affines = [_affine_of(source) for source in sources]
-    inverse = np.linalg.inv(affines[0][:3, :3])
     origins = []
     for source, affine in zip(sources, affines, strict=True):
-        exact = inverse @ (affine[:3, 3] - affines[0][:3, 3])
-        nearest = np.rint(exact)
-        turned = not np.allclose(affine[:3, :3], affines[0][:3, :3], rtol=1e-4, atol=1e-6)
-        if turned or np.abs(exact - nearest).max() > ORIGIN_TOLERANCE_VOXELS:
+        exact = _offset(affine, affines[0])
+        nearest = np.zeros(3) if exact is None else np.rint(exact)
+        if not _is_near(exact, nearest):
             raise UsageError(
                 f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
                 "a mosaic needs blocks cut from one array; give them as independent sources instead"
@@ -201,6 +217,19 @@ def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...
         further = _origin_beyond_affine(source, sources[0])
         origins.append((*(int(n) for n in nearest[: source.ndim]), *further))
     return origins
+
+
+def _offset(affine: Array, grid: Array) -> Array | None:
+    """Where an affine begins, in voxels of another one along the first three axes; None where they are not alike."""
+    if np.array_equal(affine, grid, equal_nan=True):
+        return np.zeros(3)
+    if not is_invertible(grid) or is_turned(affine, grid):
+        return None
+    return np.asarray(np.linalg.solve(grid[:3, :3], affine[:3, 3] - grid[:3, 3]))
+
+
+def _is_near(offset: Array | None, place: Array | tuple[int, ...]) -> bool:
+    return offset is not None and bool(np.abs(offset - place).max() <= ORIGIN_TOLERANCE_VOXELS)
 
 
 def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
@@ -216,6 +245,11 @@ def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
 def _affine_of(source: ArraySource) -> Array:
     if source.header.affine is None:
         raise UsageError(f"{source.url} has no affine, so its place in a mosaic is unknown: give origins")
+    if not is_invertible(source.header.affine):
+        raise UsageError(
+            f"{source.url} has an affine that is singular or not finite, so its place in a mosaic is unknown: give "
+            "origins, in a list of 'path,dataset,origin' in a .txt file"
+        )
     return source.header.affine
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hyperslab.affines import apart, tolerance
 from hyperslab.array import Array, Header, Scaling
 from hyperslab.errors import FormatError
 
@@ -21,8 +21,6 @@ NiftiHeader: TypeAlias = Any
 
 DIMS = ("x", "y", "z", "t", "u", "v", "w")
 LARGEST_NIFTI1_AXIS = 32767
-GEOMETRY_TOLERANCE_MM = 1e-3
-_FLOAT32_ROUNDINGS = 8
 _NIFTI2_MAGIC = b"n+2\0"
 _OWN_FIELDS = {"sizeof_hdr", "magic", "eol_check", "vox_offset", "dim", "datatype", "bitpix", "scl_slope", "scl_inter"}
 _ALIGNED_CODE = 2
@@ -93,7 +91,7 @@ def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | Non
         with header_errors(""):
             found: NiftiHeader = _with_extensions(head)
             same = tuple(found.get_data_shape()) == tuple(shape)
-            placed = np.allclose(found.get_best_affine(), affine, rtol=1e-5, atol=GEOMETRY_TOLERANCE_MM)
+            placed = apart(found.get_best_affine(), affine, shape) <= tolerance(affine, shape)
     except (FormatError, ValueError):
         return None
     return head if same and placed else None
@@ -154,11 +152,8 @@ def _set_qform(built: NiftiHeader, affine: Array, code: int) -> bool:
     """Set the qform if its float32 quaternion can hold the affine: close to half a turn it cannot hold every angle."""
     sizes = np.array(built["pixdim"])
     built.set_qform(affine, code)
-    extent = [(0, max(int(n) - 1, 0)) for n in built["dim"][1:4]]
-    corners = np.array([(*corner, 1) for corner in itertools.product(*extent)], dtype=np.float64).T
-    error = np.abs((built.get_qform() - affine) @ corners).max()
-    rounding = _FLOAT32_ROUNDINGS * np.finfo(np.float32).eps * np.abs(affine @ corners).max()
-    if error <= max(GEOMETRY_TOLERANCE_MM, rounding):
+    shape = [int(n) for n in built["dim"][1:4]]
+    if apart(built.get_qform(), affine, shape) <= tolerance(affine, shape):
         return True
     built["qform_code"], built["pixdim"] = 0, sizes
     return False
