@@ -10,6 +10,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def _volume(
     name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
     path = os.path.join(folder, name)
     header = scaled_header(whole.header, pipeline.scale)
-    header = header if len(boxes) == 1 else header.for_slab(box)
+    header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)
     dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
     sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, end.encoding)
     return Volume(sink, _partial_path(folder, name, sink, unfinished))

@@ -174,9 +174,11 @@ def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | No
     Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
     """
     _require_same_ndim(sources)
-    if origins is None:
-        origins = _origins_from_affines(sources) if len(sources) > 1 else [(0,) * sources[0].ndim]
-    found = [tuple(o) for o in origins]
+    if origins is None and len(sources) > 1:
+        made = mosaic(sources, _origins_from_affines(sources))
+        _require_complete(sources, made.wholes[0].shape)
+        return made
+    found = [tuple(o) for o in ([(0,) * sources[0].ndim] if origins is None else origins)]
     lowest = tuple(min(axis) for axis in zip(*found, strict=True))
     shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
     return _tiled("mosaic", sources, shifted)
@@ -189,7 +191,9 @@ def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[i
         _require_exact_cover(shape, boxes, sources)
     first = sources[0]
     corner = min(range(len(sources)), key=lambda i: origins[i])  # its header is the whole's, without rounding
-    header = _header(sources[corner]).moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
+    header = _header(sources[corner])
+    if len(sources) > 1:
+        header = header.moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
     axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}))
     members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
@@ -268,6 +272,16 @@ def _require_exact_cover(shape: tuple[int, ...], boxes: Sequence[Hyperslab], sou
     if missing:
         raise UsageError(
             f"the blocks leave {missing} voxels of the array of shape {shape} uncovered: a block is missing"
+        )
+
+
+def _require_complete(sources: Sequence[ArraySource], shape: tuple[int, ...]) -> None:
+    """Raise UsageError where blocks say that there were others beyond them."""
+    odd = next((source for source in sources if source.header.whole_shape not in ((), shape)), None)
+    if odd is not None:
+        raise UsageError(
+            f"{odd.url} was cut from an array of shape {odd.header.whole_shape}, but the blocks make one of {shape}: a "
+            "block is missing (to merge some alone, say where they lie by 'path,dataset,origin' in a .txt file)"
         )
 
 

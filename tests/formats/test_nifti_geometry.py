@@ -1,6 +1,6 @@
 """A block's own file puts its voxels at the parent's millimetres, by nibabel's reading of sform and of qform.
 
-Bound: 0.001 mm at most, or 8 roundings of float32 (in which NIfTI stores affines) of the largest coordinate if that is more.
+Bound: 0.001 mm, or 8 roundings of float32 (in which NIfTI stores affines) of the largest coordinate if that is more.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from hyperslab.sources import SourceSet
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
 NIFTI = "nifti"
-_APART = {"units", "affine", "corner"}
+_APART = {"units", "affine", "corner", "whole_shape"}
 "Attributes that are compared as fields of their own, or place a block among others."
 _PACKING = {"scale_factor", "add_offset"}
 "The same, of arrays whose scaling they are."

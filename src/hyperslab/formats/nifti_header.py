@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ _NIFTI2_MAGIC = b"n+2\0"
 _OWN_FIELDS = {"sizeof_hdr", "magic", "eol_check", "vox_offset", "dim", "datatype", "bitpix", "scl_slope", "scl_inter"}
 _ALIGNED_CODE = 2
 _LARGEST_CARRIED_NBYTES = 40_000
+_COMMENT_CODE = 6
+_BLOCK_OF = b"hyperslab: a block of "
+"How a comment begins that says the shape of the array that a block was cut from (NIfTI has no field for it)."
 
 
 @contextmanager
@@ -65,6 +69,7 @@ def build_head(path: str, shape: Sequence[int], dtype: np.dtype[Any], header: He
         _place_samples(built, parent, header, origin, step)
         _place_space(built, parent, header)
         _forget_cut_slices(built, parent, origin, step)
+        _say_whole_shape(built, header)
         built["scl_slope"] = scaling.slope if scaling else 1.0
         built["scl_inter"] = scaling.inter if scaling else 0.0
         return _serialise(built)
@@ -171,6 +176,22 @@ def _forget_cut_slices(
     if not whole or origin[axis] != 0 or step[axis] != 1:
         for field in ("slice_start", "slice_end", "slice_code", "slice_duration"):
             built[field] = 0
+
+
+def whole_shape(raw: bytes) -> tuple[int, ...]:
+    """Shape of the array that a block was cut from, by the bytes before its data; () where they do not say."""
+    found = re.search(re.escape(_BLOCK_OF) + rb"((?:\d+ ?)+)", raw)
+    return tuple(map(int, found[1].split())) if found else ()
+
+
+def _say_whole_shape(built: NiftiHeader, header: Header) -> None:
+    from nibabel.nifti1 import Nifti1Extension, Nifti1Extensions
+
+    others = (e for e in built.extensions if not (e.get_code() == _COMMENT_CODE and _BLOCK_OF in e.get_content()))
+    built.extensions = Nifti1Extensions(others)
+    if header.whole_shape:
+        said = _BLOCK_OF + " ".join(map(str, header.whole_shape)).encode()
+        built.extensions.append(Nifti1Extension(_COMMENT_CODE, said))
 
 
 def _serialise(built: NiftiHeader) -> bytes:
