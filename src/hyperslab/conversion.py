@@ -20,6 +20,7 @@ from hyperslab import formats
 from hyperslab.array import DEFAULT_ENCODING, ArraySource, Encoding, Values
 from hyperslab.driver import Result, run
 from hyperslab.errors import UsageError
+from hyperslab.formats.deflating import FASTEST
 from hyperslab.gathering import Named, gather
 from hyperslab.location import is_remote, local_path
 from hyperslab.outputs import SUFFIXES
@@ -29,7 +30,7 @@ from hyperslab.prepared import Options
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.sinkio import remove
-from hyperslab.sources import Kind, SourceSet
+from hyperslab.sources import Kind, SourceSet, Whole
 from hyperslab.upload import require_absent, upload
 from hyperslab.workloads.cast import cast
 
@@ -92,8 +93,11 @@ def conversion(
         named = _dtype_name(dtype, sources)
         pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
-    carried = _carried(encoding, written, sources)
-    return pipeline.write(folder, written, "volume", carried, grid=grid, name=name, overwrite=overwrite)
+    carried = tuple(_carried(encoding, written, sources, whole) for whole in sources.wholes)
+    each = carried if len(set(carried)) > 1 else ()
+    return pipeline.write(
+        folder, written, "volume", carried[0], grid=grid, name=name, overwrite=overwrite, encodings=each
+    )
 
 
 def convert(
@@ -199,27 +203,27 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
             raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
 
 
-def _carried(encoding: Encoding, format: str, sources: SourceSet) -> Encoding:
-    """What is asked for, and where nothing is, how the first source is stored, as far as the format can."""
-    source = sources.sources[0]
+def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) -> Encoding:
+    """What is asked for, and where nothing is, how an array's first source is stored, as far as the format can."""
+    source = sources.sources[min(member.source for member in whole.members)]
     if format not in _IN_CHUNKS:
         return encoding
-    names = {source.name for source in sources.sources}
+    names = {sources.sources[member.source].name for member in whole.members}
     if len(names) == 1 and not source.name.startswith(_MINC):
         encoding = replace(encoding, name=encoding.name or source.name)
     chunks = encoding.chunks
-    if not chunks and _is_worth_carrying(source, sources) and encoding.compression != "none":
+    if not chunks and _is_worth_carrying(source, len(whole.members)) and encoding.compression != "none":
         chunks = source.own_chunk_shape
     compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
     if encoding.compression or not compressed or format == "zarr":
         return replace(encoding, chunks=chunks)
     level = next((codec.options[0] for codec in source.codecs if codec.name == "deflate" and codec.options), None)
-    return replace(encoding, chunks=chunks, compression="gzip", level=level)
+    return replace(encoding, chunks=chunks, compression="gzip", level=None if level is None else max(level, FASTEST))
 
 
-def _is_worth_carrying(source: ArraySource, sources: SourceSet) -> bool:
+def _is_worth_carrying(source: ArraySource, files: int) -> bool:
     nbytes = int(np.prod(source.own_chunk_shape or (0,))) * source.stored.itemsize
-    return len(source.own_chunk_shape) == source.ndim and (len(sources.sources) == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
+    return len(source.own_chunk_shape) == source.ndim and (files == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
 
 
 def _dtype_name(dtype: str, sources: SourceSet) -> str:

@@ -75,7 +75,8 @@ def _volume(
     header = scaled_header(whole.header, pipeline.scale)
     header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)
     dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
-    sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, end.encoding)
+    encoding = end.encodings[index] if end.encodings else end.encoding
+    sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, encoding)
     return Volume(sink, _partial_path(folder, name, sink, unfinished))
 
 
