@@ -74,6 +74,24 @@ def test_an_array_without_elements_does_not_vanish(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", [".", "..", "a/./b", "a//b", "/", "line\nbreak", "a\udcff"], ids=repr)
+def test_names_of_datasets_that_hdf5_has_not_are_refused(tmp_path: Path, volume: Path, name: str) -> None:
+    assert "cannot name a dataset" in refuse(volume, tmp_path / "new.h5", "--name", name)
+    assert tree(tmp_path) == ["v.nii"]
+
+
+def test_a_group_may_have_the_name_of_a_dimension(tmp_path: Path, volume: Path) -> None:
+    convert(volume, tmp_path / "new.nc", "--name", "x/data")
+    with h5py.File(tmp_path / "new.nc") as file:
+        np.testing.assert_array_equal(file["x/data"][()], values_of(volume))
+
+
+def test_a_name_that_is_not_utf8(tmp_path: Path, volume: Path) -> None:
+    convert(volume, tmp_path / "new\udcff.nii")
+    assert (tmp_path / "new\udcff.nii").read_bytes() == volume.read_bytes()
+    assert call("report", tmp_path / "new\udcff.nii").code == 0
+
+
 @pytest.mark.parametrize("source", ["z.zarr::a", "z.zarr", "*.zarr::a"])
 @pytest.mark.parametrize("dest", ["z.zarr/sub.h5", "z.zarr/a/sub.nii", "z.zarr"])
 def test_a_store_is_not_written_into_while_it_is_read(tmp_path: Path, volume: Path, source: str, dest: str) -> None:

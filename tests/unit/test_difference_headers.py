@@ -72,6 +72,15 @@ def test_micrometres_are_not_rounded_away(tmp_path: Path) -> None:
     assert [one.what for one in pair.headers] == ["affine"]
 
 
+@pytest.mark.parametrize(
+    "value", [np.longdouble(1) / 3, np.array([np.longdouble(1) / 3, 2]), np.longdouble("nan")], ids=str
+)
+def test_attributes_longer_than_pythons_numbers(value: Any, tmp_path: Path) -> None:
+    one, same, other = (save_h5(tmp_path / f"{n}.h5", odd=v) for n, v in enumerate((value, value, value + 1)))
+    assert diff(one, same).same
+    assert diff(one, other).same is bool(np.isnan(value).any())
+
+
 def test_an_affine_that_is_turned_is_measured_at_the_corners(tmp_path: Path) -> None:
     turned = AFFINE.copy()
     turned[0, 2] += 0.01

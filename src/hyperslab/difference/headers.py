@@ -161,11 +161,11 @@ def _plain(value: Any) -> Hashable:
         return value.decode("utf-8", "replace").rstrip("\0")
     if isinstance(value, str):
         return str(value).rstrip("\0")
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and not isinstance(value.item(), np.generic)):
         return _plain(value.item()) if value.size == 1 else (value.shape, tuple(map(_plain, value.ravel().tolist())))
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return "NaN" if isinstance(value, float) and value != value else value  # NaN equals NaN here
+    return "NaN" if isinstance(value, float | np.generic) and value != value else value  # NaN equals NaN here
 
 
 def _say(value: Any) -> str:
