@@ -23,7 +23,7 @@ from hyperslab.errors import UsageError
 from hyperslab.formats.deflating import FASTEST
 from hyperslab.gathering import Named, gather
 from hyperslab.location import is_remote, local_path
-from hyperslab.outputs import SUFFIXES
+from hyperslab.outputs import SUFFIXES, require_short
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.prepared import Options
@@ -44,7 +44,12 @@ _NUMBERS = "biufc"
 _MINC = "/minc-2.0/"
 "A dataset below it would be taken for a MINC image."
 _IN_CHUNKS = ("h5", "nc", "zarr")
-_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {".hdf5": "h5", ".he5": "h5", ".nc4": "nc"}
+_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {
+    ".hdf5": "h5",
+    ".he5": "h5",
+    ".nc4": "nc",
+    ".cdf": "nc",
+}
 "Ends of the names of files that can be written, and their formats as --format names them."
 
 
@@ -72,6 +77,7 @@ def conversion(
     """
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
+    require_short([name])
     if values not in get_args(Values):
         raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
     if name and grid is not None:

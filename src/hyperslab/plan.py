@@ -18,7 +18,7 @@ from hyperslab import description
 from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units, written_nbytes
+from hyperslab.outputs import SUFFIXES, block_name, output, require_short, scaling_kept, transfer, units, written_nbytes
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -156,7 +156,7 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
             break
         limit, (partitions, tasks) = limit // 2, smaller
     _require_elements(pipeline, tasks)
-    _require_distinct_outputs(job, tasks)
+    _require_usable_names(job, tasks)
     _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = description.summarise(pipeline, rule, partitions)
@@ -347,12 +347,13 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
         )
 
 
-def _require_distinct_outputs(job: Job, tasks: Sequence[Task]) -> None:
+def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
     volumes = job.output.volumes if job.output else ()
     names = [task.output for task in tasks if task.output] + [os.path.basename(sink.path) for sink, _ in volumes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"two arrays or blocks would be written to {twice}: give the sources different names")
+    require_short(names)
 
 
 def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:

@@ -22,6 +22,7 @@ from hyperslab.errors import UsageError
 from hyperslab.location import parts
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.slab import Hyperslab
+from hyperslab.suffixes import SUFFIXES
 from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
@@ -307,7 +308,7 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
 
 def _stem_parts(source: ArraySource) -> tuple[str, ...]:
     *folders, name = parts(source.url)
-    for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc", ".zarr"):
+    for suffix in (".gz", *SUFFIXES, ".hdf"):
         name = name.removesuffix(suffix)
     dataset = source.name.strip("/").replace("/", "-")
     return (*folders, f"{name}_{dataset}" if dataset else name)

@@ -55,3 +55,20 @@ def test_nothing_is_said_that_the_source_does_not_say(tmp_path: Path, name: str)
     with h5py.File(tmp_path / name) as file:
         own = {"DIMENSION_LIST", "DIMENSION_LABELS"}
         assert set(file["data"].attrs) - own == {"title"}
+
+
+@pytest.mark.parametrize("name", ["new.nc", "new.h5", "new.zarr"])
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+def test_a_faithful_conversion_of_netcdf_is_no_difference(tmp_path: Path, dtype: str, name: str) -> None:
+    """Packed, with missing values and a valid range, along an unlimited dimension."""
+    with netCDF4.Dataset(tmp_path / "in.nc", "w") as file:
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        file.createVariable("time", "f8", ("time",))[:] = np.arange(4)
+        variable = file.createVariable("tas", dtype, ("time", "x"), fill_value=-999)
+        variable.setncatts({"units": "K", "scale_factor": 0.5, "valid_range": np.array([-100, 100], dtype)})
+        variable.set_auto_maskandscale(False)
+        variable[:] = np.array([[1, 2, -999], [200, 5, 6], [7, 8, 9], [-100, 0, 100]])
+    convert(f"{tmp_path / 'in.nc'}::tas", tmp_path / name)
+    done = call("diff", f"{tmp_path / 'in.nc'}::tas", tmp_path / name)
+    assert done.code == 0, done

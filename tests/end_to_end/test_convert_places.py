@@ -86,6 +86,21 @@ def test_a_group_may_have_the_name_of_a_dimension(tmp_path: Path, volume: Path) 
         np.testing.assert_array_equal(file["x/data"][()], values_of(volume))
 
 
+@pytest.mark.parametrize("length", [224, 240, 250, 300])
+def test_a_name_that_is_too_long_while_it_is_unfinished(tmp_path: Path, volume: Path, length: int) -> None:
+    said = refuse(volume, tmp_path / ("n" * (length - 4) + ".nii"))
+    assert "file systems take names of up to 255 bytes, of which 223 are left" in said
+    assert tree(tmp_path) == ["v.nii"]
+    convert(volume, tmp_path / ("n" * 219 + ".nii"))
+
+
+@pytest.mark.parametrize("suffix", ["nc4", "he5", "cdf", "hdf5"])
+def test_every_suffix_is_left_out_of_new_names(tmp_path: Path, volume: Path, suffix: str) -> None:
+    convert(volume, tmp_path / f"new.{suffix}", "--name", "v")
+    convert(tmp_path / f"new.{suffix}", tmp_path / "out", "--format", "nii")
+    assert (tmp_path / "out" / "new_v.nii").exists()
+
+
 def test_a_name_that_is_not_utf8(tmp_path: Path, volume: Path) -> None:
     convert(volume, tmp_path / "new\udcff.nii")
     assert (tmp_path / "new\udcff.nii").read_bytes() == volume.read_bytes()

@@ -13,6 +13,7 @@ import numpy as np
 from hyperslab.affines import ROUNDINGS, apart, tolerance
 from hyperslab.array import Array, ArraySource, Scaling
 from hyperslab.difference.found import HeaderDifference
+from hyperslab.formats.packing import ATTRIBUTES
 from hyperslab.sources import SourceSet
 
 _PLACED_VOXELS = 0.5
@@ -20,8 +21,8 @@ _PLACED_VOXELS = 0.5
 NIFTI = "nifti"
 _APART = {"units", "affine", "corner", "whole_shape"}
 "Attributes that are compared as fields of their own, or place a block among others."
-_PACKING = {"scale_factor", "add_offset"}
-"The same, of arrays whose scaling they are."
+_OF_NETCDF = ("_Netcdf4", "_NC")
+"How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
 _NIFTI_APART = {"units", "zooms", "version", "byte_order"}
 _UNNAMED = {NIFTI, "memory"}
 "Formats that give axes no names."
@@ -136,8 +137,8 @@ def _own_attributes(source: ArraySource, others: set[str]) -> Iterator[str]:
     if source.format == NIFTI:
         apart = _NIFTI_APART if others == {NIFTI} else set(source.header.attributes)
     else:
-        apart = _APART | (_PACKING if source.scaling is not None else set())
-    return (name for name in source.header.attributes if name not in apart)
+        apart = _APART | (ATTRIBUTES if source.scaling is not None else set())
+    return (name for name in source.header.attributes if name not in apart and not name.startswith(_OF_NETCDF))
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
