@@ -52,12 +52,12 @@ def test_a_source_in_the_destination_directory_is_kept(tmp_path: Path, volume: P
     blocks = tmp_path / "blk"
     convert(volume, blocks, "--blocks", "1x1x2")
     before = tree(blocks)
+    (tmp_path / "same").symlink_to(blocks)
     for source, options in (
         (blocks / "v_0_0_0.nii", ("--blocks", "2x1x1")),
         (f"{blocks}/*.nii", ("--format", "h5")),
         (tmp_path / "same" / "v_0_0_2.nii", ("--format", "nii.gz")),
     ):
-        (tmp_path / "same").is_symlink() or (tmp_path / "same").symlink_to(blocks)
         for overwrite in ((), ("--overwrite",)):
             assert "blk: holds the source " in refuse(source, blocks, *options, *overwrite)
     assert tree(blocks) == before
