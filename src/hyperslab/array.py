@@ -179,6 +179,8 @@ class Header:
     corner: tuple[float, ...] = ()
     """Position of the uncut array's first voxel along the axes after the third, which no affine places, in the array
     that it was itself cut from; as far as its file says so."""
+    whole_shape: tuple[int, ...] = ()
+    "Shape of the array that a split made this block of; (): unknown, or no block."
 
     @property
     def affine(self) -> Array | None:
@@ -201,7 +203,7 @@ class Header:
         first = self.origin or (0.0,) * len(origin)
         scale = self.step or (1.0,) * len(origin)
         moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
-        return replace(self, origin=moved, step=tuple(s * t for s, t in zip(scale, step, strict=True)))
+        return replace(self, origin=moved, step=tuple(s * t for s, t in zip(scale, step, strict=True)), whole_shape=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,16 +19,17 @@ from hyperslab.array import ArraySource, Values
 from hyperslab.driver import Result, run
 from hyperslab.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.errors import UsageError
+from hyperslab.formats.deflating import FASTEST
 from hyperslab.gathering import Named, gather
 from hyperslab.location import is_remote, scheme, text_of
-from hyperslab.outputs import SUFFIXES
+from hyperslab.outputs import SUFFIXES, require_short
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.prepared import Options, prepare
 from hyperslab.publication import publish, require_unfinished, staged
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
-from hyperslab.sources import Kind, SourceSet
+from hyperslab.sources import Kind, SourceSet, Whole
 from hyperslab.stores import S3
 from hyperslab.workloads.cast import cast
 
@@ -39,7 +40,12 @@ _NUMBERS = "biufc"
 _MINC = "/minc-2.0/"
 "A dataset below it would be taken for a MINC image."
 _IN_CHUNKS = ("h5", "nc", "zarr")
-_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {".hdf5": "h5", ".he5": "h5", ".nc4": "nc"}
+_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {
+    ".hdf5": "h5",
+    ".he5": "h5",
+    ".nc4": "nc",
+    ".cdf": "nc",
+}
 "Ends of the names of files that can be written, and their formats as --format names them."
 
 
@@ -68,6 +74,7 @@ def conversion(
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
     require_encoding(encoding)
+    require_short([name])
     if values not in get_args(Values):
         raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
     if name and grid is not None:
@@ -89,8 +96,11 @@ def conversion(
         named = _dtype_name(dtype, sources)
         pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
-    carried = _carried(encoding, written, sources)
-    return pipeline.write(folder, written, "volume", carried, grid=grid, name=name, overwrite=overwrite)
+    carried = tuple(_carried(encoding, written, sources, whole) for whole in sources.wholes)
+    each = carried if len(set(carried)) > 1 else ()
+    return pipeline.write(
+        folder, written, "volume", carried[0], grid=grid, name=name, overwrite=overwrite, encodings=each
+    )
 
 
 def convert(
@@ -186,14 +196,16 @@ def _ending(name: str) -> str:
 def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     """Raise UsageError where the result would replace, or lie among, what it is made from, links followed."""
     dest = Path(path).resolve()
-    for source in sources.sources:
-        if is_remote(source.url):
-            continue
-        origin = Path(source.url).resolve()
-        if dest in (origin, *origin.parents) and dest.exists() and not _is_plain_directory(path):
+    urls = dict.fromkeys(source.url for source in sources.sources)
+    origins = {url: Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)}
+    for url, origin in origins.items():
+        if dest in (origin, *origin.parents) and not _is_plain_directory(path):
             raise UsageError(f"{path}: is the source itself: give another name, and rename it when it is done")
-    folders = [Path(n) for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
-    for folder in (f.resolve() for f in folders if f.is_dir()):
+        if dest in (origin, *origin.parents):
+            raise UsageError(f"{path}: holds the source {url}, which could be replaced: name another directory")
+    names = [n for n in (named if isinstance(named, list | tuple) else [named]) if isinstance(n, str | Path)]
+    folders = [Path(formats.split_url(os.fspath(name))[0]).resolve() for name in names if not is_remote(str(name))]
+    for folder in (f for f in (*folders, *origins.values()) if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(f"{path}: lies inside the source {folder}: its files would mix; choose another place")
 
@@ -213,27 +225,27 @@ def _address(url: str) -> str:
     return f"{'s3' if kind in S3 else kind}://{named.rstrip('/')}"
 
 
-def _carried(encoding: Encoding, format: str, sources: SourceSet) -> Encoding:
-    """What is asked for, and where nothing is, how the first source is stored, as far as the format can."""
-    source = sources.sources[0]
+def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) -> Encoding:
+    """What is asked for, and where nothing is, how an array's first source is stored, as far as the format can."""
+    source = sources.sources[min(member.source for member in whole.members)]
     if format not in _IN_CHUNKS:
         return encoding
-    names = {source.name for source in sources.sources}
+    names = {sources.sources[member.source].name for member in whole.members}
     if len(names) == 1 and not source.name.startswith(_MINC):
         encoding = replace(encoding, name=encoding.name or source.name)
     chunks = encoding.chunks
-    if not chunks and _is_worth_carrying(source, sources) and encoding.compression != "none":
+    if not chunks and _is_worth_carrying(source, len(whole.members)) and encoding.compression != "none":
         chunks = source.own_chunk_shape
     compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
     if encoding.compression or not compressed or format == "zarr":
         return replace(encoding, chunks=chunks)
     level = next((codec.options[0] for codec in source.codecs if codec.name == "deflate" and codec.options), None)
-    return replace(encoding, chunks=chunks, compression="gzip", level=level)
+    return replace(encoding, chunks=chunks, compression="gzip", level=None if level is None else max(level, FASTEST))
 
 
-def _is_worth_carrying(source: ArraySource, sources: SourceSet) -> bool:
+def _is_worth_carrying(source: ArraySource, files: int) -> bool:
     nbytes = int(np.prod(source.own_chunk_shape or (0,))) * source.stored.itemsize
-    return len(source.own_chunk_shape) == source.ndim and (len(sources.sources) == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
+    return len(source.own_chunk_shape) == source.ndim and (files == 1 or nbytes >= CARRIED_CHUNK_NBYTES)
 
 
 def _dtype_name(dtype: str, sources: SourceSet) -> str:

@@ -9,7 +9,8 @@ import hashlib
 import math
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,9 @@ from hyperslab.task import Job, Output, Task, Volume, output_pieces, scaled_head
 from hyperslab.transfer import Positions, Side, Transfer, bounds_of
 
 _MOST_PLACES = 2**15
+_NAME_MAX = 255
+"Bytes of a file's name (Linux, limits.h)."
+_LONGEST_NAME_NBYTES = _NAME_MAX - len("..123456789abc-123456789abc.part")
 SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
 "Formats of outputs, as --format names them."
 
@@ -76,9 +80,10 @@ def _volume(
     name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
     path = os.path.join(folder, name)
     header = scaled_header(whole.header, pipeline.scale)
-    header = header if len(boxes) == 1 else header.for_slab(box)
+    header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)
     dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
-    sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, end.encoding)
+    encoding = end.encodings[index] if end.encodings else end.encoding
+    sink = formats.module(formats.format_of_name(name)).sink(path, box.count, dtype, header, scaling, encoding)
     return Volume(sink, _partial_path(folder, name, sink, unfinished))
 
 
@@ -86,6 +91,16 @@ def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> 
     """The stem alone when an array is one block, else with the block's first voxel, padded so that names sort."""
     corner = [f"{first:0{len(str(extent))}d}" for first, extent in zip(box.start, shape, strict=True)]
     return "_".join([stem, *(corner if blocks > 1 else [])])
+
+
+def require_short(names: Iterable[str]) -> None:
+    """Raise UsageError for the name of a file that is too long while the file is unfinished."""
+    longest = max(names, key=lambda name: len(os.fsencode(name)), default="")
+    if len(os.fsencode(longest)) > _LONGEST_NAME_NBYTES:
+        raise UsageError(
+            f"{longest}: file systems take names of up to {_NAME_MAX} bytes, of which {_LONGEST_NAME_NBYTES} are left "
+            "beside what marks an unfinished file: choose a shorter one"
+        )
 
 
 def _unfinished(folder: str) -> dict[str, str]:

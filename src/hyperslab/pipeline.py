@@ -84,6 +84,8 @@ class Write:
     "With keep='volume' and one array: the name of its file; '': after the source."
     overwrite: bool = False
     "Whether a finished file may take the place of one that is there."
+    encodings: tuple[Encoding, ...] = ()
+    "With keep='volume': how each array is stored, where that is not the same for all; (): as `encoding` says."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from hyperslab import description
 from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.outputs import SUFFIXES, block_name, output, scaling_kept, transfer, units, written_nbytes
+from hyperslab.outputs import SUFFIXES, block_name, output, require_short, scaling_kept, transfer, units, written_nbytes
 from hyperslab.partition import Layout, Partition, Rule, cut
 from hyperslab.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.slab import Hyperslab
@@ -155,9 +155,8 @@ def compile_plan(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: i
         if _peak(smaller[1]) > peak * LEAST_SHRINKAGE:
             break
         limit, (partitions, tasks) = limit // 2, smaller
-    if not tasks:
-        raise UsageError("the sources hold no elements: there is nothing to run over")
-    _require_distinct_outputs(tasks)
+    _require_elements(pipeline, tasks)
+    _require_usable_names(job, tasks)
     _require_storable(pipeline, job, tasks)
     stages = tuple(_stages(pipeline, job, tasks))
     summary = description.summarise(pipeline, rule, partitions)
@@ -336,11 +335,25 @@ def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> No
             block_sink(job, task, output_shape(pipeline, task.core.count), dtype)
 
 
-def _require_distinct_outputs(tasks: Sequence[Task]) -> None:
-    names = [task.output for task in tasks if task.output]
+def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
+    """Raise UsageError where nothing would be written, or not all that is expected."""
+    if not tasks:
+        raise UsageError("the sources hold no elements: there is nothing to run over")
+    empty = next((whole for whole in pipeline.source.wholes if 0 in whole.shape), None)
+    if empty is not None and isinstance(pipeline.end, Write):
+        url = pipeline.source.first(empty).url
+        raise UsageError(
+            f"{url}: an array of shape {empty.shape} holds no elements, so nothing would be written of it: leave it out"
+        )
+
+
+def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
+    volumes = job.output.volumes if job.output else ()
+    names = [task.output for task in tasks if task.output] + [os.path.basename(sink.path) for sink, _ in volumes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"two blocks would be written to {twice}: give the sources different names")
+        raise UsageError(f"two arrays or blocks would be written to {twice}: give the sources different names")
+    require_short(names)
 
 
 def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:

@@ -16,11 +16,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hyperslab.affines import is_invertible, is_turned
 from hyperslab.array import Array, ArraySource, Header
 from hyperslab.errors import UsageError
 from hyperslab.location import parts
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.slab import Hyperslab
+from hyperslab.suffixes import SUFFIXES
 from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
@@ -148,7 +150,24 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
             )
         origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
         reach += source.shape[axis]
+    _require_one_place(sources, origins, axis)
     return _tiled("concatenated", sources, origins)
+
+
+def _require_one_place(sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]], axis: int) -> None:
+    """Raise UsageError where affines say another place than the joined array's.
+
+    All may be the first one's, as those of copies of one header are, or say where each source comes to lie.
+    """
+    affines = [np.eye(4) if source.header.affine is None else source.header.affine for source in sources]
+    offsets = [_offset(affine, affines[0]) for affine in affines]
+    places = [(*origin, 0, 0)[:3] for origin in origins]
+    strays = [s for s, offset, place in zip(sources, offsets, places, strict=True) if not _is_near(offset, place)]
+    if strays and not all(_is_near(offset, (0, 0, 0)) for offset in offsets):
+        raise UsageError(
+            f"{strays[0].url} does not lie where joining along axis {axis} would put it, by its affine and that of "
+            f"{sources[0].url}: leave out --axis, which joins files where their affines say, or give them one affine"
+        )
 
 
 def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None) -> SourceSet:
@@ -158,9 +177,11 @@ def mosaic(sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | No
     Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
     """
     _require_same_ndim(sources)
-    if origins is None:
-        origins = _origins_from_affines(sources) if len(sources) > 1 else [(0,) * sources[0].ndim]
-    found = [tuple(o) for o in origins]
+    if origins is None and len(sources) > 1:
+        made = mosaic(sources, _origins_from_affines(sources))
+        _require_complete(sources, made.wholes[0].shape)
+        return made
+    found = [tuple(o) for o in ([(0,) * sources[0].ndim] if origins is None else origins)]
     lowest = tuple(min(axis) for axis in zip(*found, strict=True))
     shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
     return _tiled("mosaic", sources, shifted)
@@ -173,7 +194,9 @@ def _tiled(kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[i
         _require_exact_cover(shape, boxes, sources)
     first = sources[0]
     corner = min(range(len(sources)), key=lambda i: origins[i])  # its header is the whole's, without rounding
-    header = _header(sources[corner]).moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
+    header = _header(sources[corner])
+    if len(sources) > 1:
+        header = header.moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
     axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}), default=0)
     members = sorted((Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis : axis + 1])
     name = _unique_names(sources)[0] if len(sources) == 1 else kind
@@ -190,13 +213,11 @@ def _header(source: ArraySource) -> Header:
 def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
     """Voxel origin of every source in the grid of the first one."""
     affines = [_affine_of(source) for source in sources]
-    inverse = np.linalg.inv(affines[0][:3, :3])
     origins = []
     for source, affine in zip(sources, affines, strict=True):
-        exact = inverse @ (affine[:3, 3] - affines[0][:3, 3])
-        nearest = np.rint(exact)
-        turned = not np.allclose(affine[:3, :3], affines[0][:3, :3], rtol=1e-4, atol=1e-6)
-        if turned or np.abs(exact - nearest).max() > ORIGIN_TOLERANCE_VOXELS:
+        exact = _offset(affine, affines[0])
+        nearest = np.zeros(3) if exact is None else np.rint(exact)
+        if not _is_near(exact, nearest):
             raise UsageError(
                 f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
                 "a mosaic needs blocks cut from one array; give them as independent sources instead"
@@ -204,6 +225,19 @@ def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...
         further = _origin_beyond_affine(source, sources[0])
         origins.append((*(int(n) for n in nearest[: source.ndim]), *further))
     return origins
+
+
+def _offset(affine: Array, grid: Array) -> Array | None:
+    """Where an affine begins, in voxels of another one along the first three axes; None where they are not alike."""
+    if np.array_equal(affine, grid, equal_nan=True):
+        return np.zeros(3)
+    if not is_invertible(grid) or is_turned(affine, grid):
+        return None
+    return np.asarray(np.linalg.solve(grid[:3, :3], affine[:3, 3] - grid[:3, 3]))
+
+
+def _is_near(offset: Array | None, place: Array | tuple[int, ...]) -> bool:
+    return offset is not None and bool(np.abs(offset - place).max() <= ORIGIN_TOLERANCE_VOXELS)
 
 
 def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
@@ -219,6 +253,11 @@ def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
 def _affine_of(source: ArraySource) -> Array:
     if source.header.affine is None:
         raise UsageError(f"{source.url} has no affine, so its place in a mosaic is unknown: give origins")
+    if not is_invertible(source.header.affine):
+        raise UsageError(
+            f"{source.url} has an affine that is singular or not finite, so its place in a mosaic is unknown: give "
+            "origins, in a list of 'path,dataset,origin' in a .txt file"
+        )
     return source.header.affine
 
 
@@ -237,6 +276,16 @@ def _require_exact_cover(shape: tuple[int, ...], boxes: Sequence[Hyperslab], sou
     if missing:
         raise UsageError(
             f"the blocks leave {missing} voxels of the array of shape {shape} uncovered: a block is missing"
+        )
+
+
+def _require_complete(sources: Sequence[ArraySource], shape: tuple[int, ...]) -> None:
+    """Raise UsageError where blocks say that there were others beyond them."""
+    odd = next((source for source in sources if source.header.whole_shape not in ((), shape)), None)
+    if odd is not None:
+        raise UsageError(
+            f"{odd.url} was cut from an array of shape {odd.header.whole_shape}, but the blocks make one of {shape}: a "
+            "block is missing (to merge some alone, say where they lie by 'path,dataset,origin' in a .txt file)"
         )
 
 
@@ -262,7 +311,7 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
 
 def _stem_parts(source: ArraySource) -> tuple[str, ...]:
     *folders, name = parts(source.url)
-    for suffix in (".gz", ".nii", ".h5", ".hdf5", ".hdf", ".mnc", ".nc", ".zarr"):
+    for suffix in (".gz", *SUFFIXES, ".hdf"):
         name = name.removesuffix(suffix)
     dataset = source.name.strip("/").replace("/", "-")
     return (*folders, f"{name}_{dataset}" if dataset else name)

@@ -104,14 +104,16 @@ class Trace:
         columns = {f.name: [getattr(s, f.name) for s in self.spans] for f in fields(Span)}
         table = pa.table(columns, schema=_parquet_schema())
         about = {"version": TRACE_VERSION, "slots": self.slots, "origin": self.origin, "meta": self.meta}
-        pq.write_table(table.replace_schema_metadata({"hyperslab": json.dumps(about)}), path, compression="zstd")
+        with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
+            pq.write_table(table.replace_schema_metadata({"hyperslab": json.dumps(about)}), file, compression="zstd")
 
     @classmethod
     def load(cls, path: Path) -> Trace:
         """Read back what `save` wrote. Raises ValueError for a trace of a newer version."""
         import pyarrow.parquet as pq
 
-        table = pq.read_table(path)
+        with path.open("rb") as file:
+            table = pq.read_table(file)
         about = json.loads(table.schema.metadata[b"hyperslab"])
         if about["version"] > TRACE_VERSION:
             raise ValueError(f"{path} was written by a newer hyperslab (trace version {about['version']})")

@@ -206,6 +206,25 @@ def test_chunks_and_compression_are_carried_over_or_chosen(
         np.testing.assert_array_equal(dataset[()], values)
 
 
+def test_every_file_of_a_directory_stays_stored_as_it_was(tmp_path: Path) -> None:
+    """Level 0 of gzip, which leaves values as they are, becomes the lowest that is written."""
+    (tmp_path / "in").mkdir()
+    stored: dict[str, dict[str, Any]] = {
+        "a": {}, "b": {"chunks": (8, 8), "compression": "gzip", "compression_opts": 5},
+        "c": {"chunks": (4, 16), "compression": "gzip", "compression_opts": 0},
+    }  # fmt: skip
+    for name, options in stored.items():
+        with h5py.File(tmp_path / "in" / f"{name}.h5", "w") as file:
+            file.create_dataset(f"of/{name}", data=np.ones((16, 16)), **options)
+    convert(tmp_path / "in", tmp_path / "out", "--format", "h5")
+    found = {}
+    for path in sorted((tmp_path / "out").glob("*.h5")):
+        with h5py.File(path) as file:
+            (name,) = file["of"]
+            found[name] = (file["of"][name].chunks, file["of"][name].compression_opts)
+    assert found == {"a": (None, None), "b": ((8, 8), 5), "c": ((4, 16), 1)}
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_many_small_files_are_joined_along_an_axis(tmp_path: Path, axis: int) -> None:
     """In natural order: 2 before 10."""

@@ -187,6 +187,19 @@ class TestMismatchedBlocks:
         (blocks / "whole_00_00_00.nii").unlink()
         assert "a block is missing" in self.refused(blocks)
 
+    @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5", "nc", "zarr"])
+    @pytest.mark.parametrize("missing", [0, -1], ids=["first", "last"])
+    def test_missing_at_an_end(self, volume: Path, tmp_path: Path, format: str, missing: int) -> None:
+        """What is left has no gap."""
+        convert(volume, tmp_path / "blocks", "--blocks", "1x1x4", "--format", format)
+        sinkio.remove(blocks_of(tmp_path / "blocks")[missing])
+        said = self.refused(tmp_path / "blocks")
+        assert "was cut from an array of shape (23, 19, 17), but the blocks make one of (23, 19, 1" in said
+        assert "a block is missing" in said
+        lines = (f"{path},0 0 {4 * number}" for number, path in enumerate(blocks_of(tmp_path / "blocks")))
+        (tmp_path / "list.txt").write_text("\n".join(lines))
+        convert(tmp_path / "list.txt", tmp_path / "some.h5")
+
     def test_overlapping(self, blocks: Path) -> None:
         shutil.copy(blocks / "whole_00_00_00.nii", blocks / "copy.nii")
         said = self.refused(blocks)

@@ -5,27 +5,24 @@ Of several files that make one array, all count: a field differs where the sets 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from hyperslab.affines import ROUNDINGS, apart, tolerance
 from hyperslab.array import Array, ArraySource, Scaling
 from hyperslab.difference.found import HeaderDifference
+from hyperslab.formats.packing import ATTRIBUTES
 from hyperslab.sources import SourceSet
 
-TOLERANCE_MM = 1e-3
-"Affines in files are float32: what a conversion rounds is no difference."
-ROUNDINGS = 8 * float(np.finfo(np.float32).eps)
-"Of the largest coordinate, or of a voxel's size: the same, where millimetres are many."
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
 NIFTI = "nifti"
-_APART = {"units", "affine", "corner"}
+_APART = {"units", "affine", "corner", "whole_shape"}
 "Attributes that are compared as fields of their own, or place a block among others."
-_PACKING = {"scale_factor", "add_offset"}
-"The same, of arrays whose scaling they are."
+_OF_NETCDF = ("_Netcdf4", "_NC")
+"How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
 _NIFTI_APART = {"units", "zooms", "version", "byte_order"}
 _UNNAMED = {NIFTI, "memory"}
 "Formats that give axes no names."
@@ -93,13 +90,13 @@ def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
     if whole is None or other is None:
         return None if whole is other else HeaderDifference("affine", _say_affine(whole), _say_affine(other))
     shape = a.wholes[0].shape
-    apart = [(_apart(whole, other, shape), "")]
-    apart += [member for side, affine in ((a, whole), (b, other)) for member in _strayed(side, affine)]
-    largest, url = max(apart, key=lambda found: np.inf if np.isnan(found[0]) else found[0])
-    tolerance = max(TOLERANCE_MM, ROUNDINGS * float(np.abs(whole[:3] @ _corners(shape)).max()))
-    if largest <= tolerance:
+    distances = [(apart(whole, other, shape), "")]
+    distances += [member for side, affine in ((a, whole), (b, other)) for member in _strayed(side, affine)]
+    largest, url = max(distances, key=lambda found: np.inf if np.isnan(found[0]) else found[0])
+    tolerated = tolerance(whole, shape)
+    if largest <= tolerated:
         return None
-    detail = f"corners up to {largest:.4g} mm apart{f' in {url}' * bool(url)}, tolerated are {tolerance:.2g} mm"
+    detail = f"corners up to {largest:.4g} mm apart{f' in {url}' * bool(url)}, tolerated are {tolerated:.2g} mm"
     return HeaderDifference("affine", _say_affine(whole), _say_affine(other), detail)
 
 
@@ -113,20 +110,7 @@ def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
             continue
         voxel = np.abs(np.linalg.pinv(placed[:3, :3]) @ (source.header.affine[:3, 3] - placed[:3, 3]))
         if voxel.max() < _PLACED_VOXELS:
-            yield _apart(placed, source.header.affine, box.count), source.url
-
-
-def _apart(a: Array, b: Array, shape: Sequence[int]) -> float:
-    """Largest distance of a corner voxel by one affine from the same by another, in millimetres."""
-    if np.array_equal(a, b, equal_nan=True):
-        return 0.0
-    return float(np.linalg.norm((a - b)[:3] @ _corners(shape), axis=0).max())
-
-
-def _corners(shape: Sequence[int]) -> Array:
-    """(4, 8): indices of the corner voxels along the first three axes."""
-    ends = [(0, max(n - 1, 0)) for n in (*shape[:3], *(1,) * (3 - len(shape[:3])))]
-    return np.array([(*corner, 1) for corner in itertools.product(*ends)], np.float64).T
+            yield apart(placed, source.header.affine, box.count), source.url
 
 
 def _say_affine(affine: Array | None) -> str:
@@ -153,8 +137,8 @@ def _own_attributes(source: ArraySource, others: set[str]) -> Iterator[str]:
     if source.format == NIFTI:
         apart = _NIFTI_APART if others == {NIFTI} else set(source.header.attributes)
     else:
-        apart = _APART | (_PACKING if source.scaling is not None else set())
-    return (name for name in source.header.attributes if name not in apart)
+        apart = _APART | (ATTRIBUTES if source.scaling is not None else set())
+    return (name for name in source.header.attributes if name not in apart and not name.startswith(_OF_NETCDF))
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
@@ -178,11 +162,11 @@ def _plain(value: Any) -> Hashable:
         return value.decode("utf-8", "replace").rstrip("\0")
     if isinstance(value, str):
         return str(value).rstrip("\0")
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and not isinstance(value.item(), np.generic)):
         return _plain(value.item()) if value.size == 1 else (value.shape, tuple(map(_plain, value.ravel().tolist())))
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return "NaN" if isinstance(value, float) and value != value else value  # NaN equals NaN here
+    return "NaN" if isinstance(value, float | np.generic) and value != value else value  # NaN equals NaN here
 
 
 def _say(value: Any) -> str:

@@ -18,11 +18,12 @@ import numpy as np
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Header, Scaling
 from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
-from hyperslab.formats.detection import SUFFIXES, SUPPORTED, detect, is_store, suffix_of
+from hyperslab.formats.detection import SUPPORTED, detect, is_store
 from hyperslab.location import Remote, is_remote, local_path, split_dataset
 from hyperslab.redaction import redact
 from hyperslab.remotefile import describe
 from hyperslab.slab import Hyperslab
+from hyperslab.suffixes import SUFFIXES, suffix_of
 
 __all__ = [
     "FORMATS",

@@ -14,19 +14,7 @@ from typing import BinaryIO
 from hyperslab.errors import FormatError, Missing
 from hyperslab.location import Remote
 from hyperslab.remotefile import open_binary
-
-SUFFIXES: dict[str, str] = {
-    ".nii": "nifti",
-    ".nii.gz": "nifti",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".he5": "hdf5",
-    ".nc": "hdf5",
-    ".nc4": "hdf5",
-    ".mnc": "hdf5",
-    ".zarr": "zarr",
-}
-"Suffixes of array files and the format in which such a file is written; a longer one wins."
+from hyperslab.suffixes import suffix_of
 
 SUPPORTED = (
     "NIfTI-1 and NIfTI-2 (.nii, .nii.gz), HDF5 (.h5, .hdf5), netCDF (classic, 64-bit, netCDF-4), MINC (1, 2) "
@@ -64,12 +52,6 @@ def detect(path: str) -> str:
         remedy = "raise the limit of ulimit -n" if error.errno == errno.EMFILE else "check its permissions"
         raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
     return kind
-
-
-def suffix_of(path: str) -> str | None:
-    """The longest of the suffixes above in which a name ends, or None."""
-    matches = [suffix for suffix in SUFFIXES if path.lower().endswith(suffix)]
-    return max(matches, key=len, default=None)
 
 
 def _holds_document(folder: str) -> bool:

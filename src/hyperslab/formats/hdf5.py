@@ -213,5 +213,6 @@ def _shown(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS:
         texts = [str(element) for element in value.flat]
-        return tuple(texts) if all(isinstance(element, str) for element in value.flat) else texts
+        is_text = all(isinstance(element, str) for element in value.flat)
+        return tuple(texts) if is_text else Omitted(texts)
     return Omitted(f"{type(value).__name__} of {getattr(value, 'size', 1)} elements")

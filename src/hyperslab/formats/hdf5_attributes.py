@@ -99,10 +99,11 @@ def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
 
 
 def _dimension_names(sink: ArraySink) -> list[str]:
-    """One name per axis, none twice and none the dataset's own, which would make the dimension its coordinate."""
+    """One name per axis, none twice and none that the dataset, which would be its coordinates, or its group has."""
     given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
     names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
-    bad = [n for n in names if not n or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == dataset_name(sink)]
+    own = dataset_name(sink).partition("/")[0]
+    bad = [n for n in names if not n.strip(".") or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == own]
     return names if not bad and len(set(names)) == len(names) else [f"dim_{axis}" for axis in range(len(names))]
 
 

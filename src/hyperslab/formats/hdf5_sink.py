@@ -115,6 +115,11 @@ def _check_storable(path: str, shape: Sequence[int], dtype: np.dtype[Any], encod
         raise UsageError(f"{path}: HDF5 cannot hold {dtype}; convert the block to numbers")
     if len(shape) > _LARGEST_NDIM:
         raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
+    parts = encoding.name.strip("/").split("/") if encoding.name else []
+    if not all(part.strip(".") and part.isprintable() for part in parts):
+        raise UsageError(
+            f"{path}: {encoding.name!r} cannot name a dataset; use printable names that are not dots alone"
+        )
     if encoding.shards or encoding.version:
         raise UsageError(f"{path}: HDF5 has no shards and no choice of versions; write .zarr, or leave them out")
     if is_netcdf(path) and (dtype.kind in _NETCDF_NOT or dtype == np.float16):

@@ -24,7 +24,7 @@ import numpy as np
 from hyperslab.array import LEAST_INDEXED_NBYTES, Array, ArrayInfo, ArraySource, ChunkTable, Codec, Header, Scaling
 from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify, identify_remote
-from hyperslab.formats.nifti_header import DIMS, NiftiHeader, header_errors, parse
+from hyperslab.formats.nifti_header import DIMS, NiftiHeader, header_errors, parse, whole_shape
 from hyperslab.formats.nifti_sink import assemble, encode, sink
 from hyperslab.location import Remote
 from hyperslab.remotefile import open_binary
@@ -83,7 +83,11 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         scaling=scaling,
         unscalable=unscalable,
         header=Header(
-            base_affine=base_affine, native=raw[:offset], attributes=_attributes(header), corner=_corner(header)
+            base_affine=base_affine,
+            native=raw[:offset],
+            attributes=_attributes(header),
+            corner=_corner(header),
+            whole_shape=whole_shape(raw[header.sizeof_hdr : offset]),
         ),
         nbytes_stored=identity.file_size if compressed else nbytes,
         file_size=identity.file_size,

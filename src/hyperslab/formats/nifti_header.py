@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import itertools
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hyperslab.affines import apart, tolerance
 from hyperslab.array import Array, Header, Scaling
 from hyperslab.errors import FormatError
 
@@ -21,12 +22,13 @@ NiftiHeader: TypeAlias = Any
 
 DIMS = ("x", "y", "z", "t", "u", "v", "w")
 LARGEST_NIFTI1_AXIS = 32767
-GEOMETRY_TOLERANCE_MM = 1e-3
-_FLOAT32_ROUNDINGS = 8
 _NIFTI2_MAGIC = b"n+2\0"
 _OWN_FIELDS = {"sizeof_hdr", "magic", "eol_check", "vox_offset", "dim", "datatype", "bitpix", "scl_slope", "scl_inter"}
 _ALIGNED_CODE = 2
 _LARGEST_CARRIED_NBYTES = 40_000
+_COMMENT_CODE = 6
+_BLOCK_OF = b"hyperslab: a block of "
+"How a comment begins that says the shape of the array that a block was cut from (NIfTI has no field for it)."
 
 
 @contextmanager
@@ -67,6 +69,7 @@ def build_head(path: str, shape: Sequence[int], dtype: np.dtype[Any], header: He
         _place_samples(built, parent, header, origin, step)
         _place_space(built, parent, header)
         _forget_cut_slices(built, parent, origin, step)
+        _say_whole_shape(built, header)
         built["scl_slope"] = scaling.slope if scaling else 1.0
         built["scl_inter"] = scaling.inter if scaling else 0.0
         return _serialise(built)
@@ -93,7 +96,7 @@ def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | Non
         with header_errors(""):
             found: NiftiHeader = _with_extensions(head)
             same = tuple(found.get_data_shape()) == tuple(shape)
-            placed = np.allclose(found.get_best_affine(), affine, rtol=1e-5, atol=GEOMETRY_TOLERANCE_MM)
+            placed = apart(found.get_best_affine(), affine, shape) <= tolerance(affine, shape)
     except (FormatError, ValueError):
         return None
     return head if same and placed else None
@@ -154,11 +157,8 @@ def _set_qform(built: NiftiHeader, affine: Array, code: int) -> bool:
     """Set the qform if its float32 quaternion can hold the affine: close to half a turn it cannot hold every angle."""
     sizes = np.array(built["pixdim"])
     built.set_qform(affine, code)
-    extent = [(0, max(int(n) - 1, 0)) for n in built["dim"][1:4]]
-    corners = np.array([(*corner, 1) for corner in itertools.product(*extent)], dtype=np.float64).T
-    error = np.abs((built.get_qform() - affine) @ corners).max()
-    rounding = _FLOAT32_ROUNDINGS * np.finfo(np.float32).eps * np.abs(affine @ corners).max()
-    if error <= max(GEOMETRY_TOLERANCE_MM, rounding):
+    shape = [int(n) for n in built["dim"][1:4]]
+    if apart(built.get_qform(), affine, shape) <= tolerance(affine, shape):
         return True
     built["qform_code"], built["pixdim"] = 0, sizes
     return False
@@ -176,6 +176,22 @@ def _forget_cut_slices(
     if not whole or origin[axis] != 0 or step[axis] != 1:
         for field in ("slice_start", "slice_end", "slice_code", "slice_duration"):
             built[field] = 0
+
+
+def whole_shape(raw: bytes) -> tuple[int, ...]:
+    """Shape of the array that a block was cut from, by the bytes before its data; () where they do not say."""
+    found = re.search(re.escape(_BLOCK_OF) + rb"((?:\d+ ?)+)", raw)
+    return tuple(map(int, found[1].split())) if found else ()
+
+
+def _say_whole_shape(built: NiftiHeader, header: Header) -> None:
+    from nibabel.nifti1 import Nifti1Extension, Nifti1Extensions
+
+    others = (e for e in built.extensions if not (e.get_code() == _COMMENT_CODE and _BLOCK_OF in e.get_content()))
+    built.extensions = Nifti1Extensions(others)
+    if header.whole_shape:
+        said = _BLOCK_OF + " ".join(map(str, header.whole_shape)).encode()
+        built.extensions.append(Nifti1Extension(_COMMENT_CODE, said))
 
 
 def _serialise(built: NiftiHeader) -> bytes:

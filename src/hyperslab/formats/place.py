@@ -14,9 +14,11 @@ AFFINE = "affine"
 "(4, 4): voxels to millimetres; in netCDF, whose attributes have one axis, its 16 numbers row by row."
 CORNER = "corner"
 "Of a block: its first element in the array that it was cut from, along the axes that no affine places."
+WHOLE_SHAPE = "whole_shape"
+"Of a block: shape of the array that it was cut from, so that a missing one is noticed."
 NIFTI_HEADER = "nifti_header"
 "Of what was a NIfTI image: its header, for files that become NIfTI again."
-NAMES = frozenset((AFFINE, CORNER, NIFTI_HEADER))
+NAMES = frozenset((AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
 
 
 def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
@@ -26,6 +28,7 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     corner, nifti = _corner_of(header, len(shape)), carried(tuple(shape), header)
     placed = not np.array_equal(affine, np.eye(4))  # without it, places are counted in voxels
     said = {AFFINE: affine if placed else None, CORNER: corner if corner.any() else None, NIFTI_HEADER: nifti or None}
+    said[WHOLE_SHAPE] = np.array(header.whole_shape, np.int64) if header.whole_shape else None
     return {name: value for name, value in said.items() if value is not None}
 
 
@@ -44,7 +47,14 @@ def header_of(attributes: Mapping[str, Any], shape: Sequence[int], dims: tuple[s
     place = tuple(corner.tolist()) if corner is not None and corner.ndim == 1 and np.isfinite(corner).all() else ()
     nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, base)
     shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
-    return Header(base_affine=base, native=nifti, attributes=shown, corner=place, dims=dims)
+    cut_from = _whole_shape(attributes.get(WHOLE_SHAPE), len(shape))
+    return Header(base_affine=base, native=nifti, attributes=shown, corner=place, dims=dims, whole_shape=cut_from)
+
+
+def _whole_shape(value: Any, ndim: int) -> tuple[int, ...]:
+    found = _numbers(value)
+    known = found is not None and found.shape == (ndim,) and np.isfinite(found).all()
+    return tuple(map(int, found)) if known and found is not None else ()
 
 
 def _numbers(value: Any) -> Array | None:

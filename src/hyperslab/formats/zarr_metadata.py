@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.array import Codec, Header
+from hyperslab.array import Codec, Header, Omitted
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.place import NAMES, header_of
@@ -228,4 +228,4 @@ def header(array: Node, shape: Sequence[int]) -> Header:
 
 def _shown(value: Any) -> Any:
     size = len(json.dumps(value))
-    return value if size <= _SHOWN_CHARACTERS else f"{type(value).__name__} of {size} characters"
+    return value if size <= _SHOWN_CHARACTERS else Omitted(f"{type(value).__name__} of {size} characters")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, ArraySink, Codec, Header, Scaling, require_within
+from hyperslab.array import Array, ArraySink, Codec, Header, Omitted, Scaling, require_within
 from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.formats.packing import ATTRIBUTES, pack
@@ -273,7 +273,9 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
 
 def _kept(name: str, value: Any) -> Any:
     """An attribute that the new array has too, as JSON has it; None for others."""
-    if name in _OF_OTHERS or name.startswith("_") or (name == "units" and not isinstance(value, str)):
+    if name in _OF_OTHERS or name.startswith("_") or isinstance(value, Omitted):
+        return None
+    if name == "units" and not isinstance(value, str | bytes):  # NIfTI's, of its axes
         return None
     try:
         found = _json(value)
