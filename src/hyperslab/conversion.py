@@ -27,8 +27,8 @@ from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline
 from hyperslab.prepared import Options
 from hyperslab.redaction import redact
+from hyperslab.renaming import remove
 from hyperslab.report.progress import Progress
-from hyperslab.sinkio import remove
 from hyperslab.sources import Kind, SourceSet
 from hyperslab.upload import require_absent, upload
 from hyperslab.workloads.cast import cast

@@ -123,6 +123,7 @@ class _Run:
         self.state: State = "running"
         self._polled_at = self._saved_at = 0.0
         self.refs = pipeline.refs
+        self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
 
@@ -142,7 +143,7 @@ class _Run:
             try:
                 self._run_stages()
                 self._save_value()
-            except (RunStopped, KeyboardInterrupt, OSError) as reason:
+            except BaseException as reason:
                 self._stopped(reason)
                 raise
             self.state = "failed" if self.failures else "done"
@@ -181,6 +182,10 @@ class _Run:
 
     def _run_stages(self) -> None:
         self.products.begin(self.done)
+        if self.prepared.damaged:
+            self.progress.tell(
+                f"the machine has lost what {show_count(self.prepared.damaged, 'task')} of earlier had written: again"
+            )
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         self.progress.begin(left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done))
@@ -205,7 +210,8 @@ class _Run:
             self.own_times = self.engine.own_times()
             self.products.sweep()
             self.progress.end()
-        self.products.commit(resume.results(self.inherited) if self.plan.stages[-1].job.output else {})
+        results = resume.results(self.inherited) if self.plan.stages[-1].job.output else {}
+        self.products.commit(results, self.overwrites)
 
     def _index_sources(self) -> None:
         """Index the gzip files that several tasks read; from here on the plan is one over the indexed files."""

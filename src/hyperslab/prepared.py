@@ -18,9 +18,10 @@ from hyperslab.pages import require_whole_pages
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Budget, Plan, compile_plan
-from hyperslab.products import Products, committed_volumes, leftovers, made
+from hyperslab.products import Products, committed_volumes, discard_replaced, leftovers, made
+from hyperslab.replacement import FOLDER
 from hyperslab.resume import Inherited
-from hyperslab.rundir import FOLDER, RunDirectory
+from hyperslab.rundir import RunDirectory
 from hyperslab.units import show_bytes, show_count
 
 
@@ -65,6 +66,8 @@ class Prepared:
     "How many there were in the directory."
     replaces: bool = False
     "Whether it begins anew where others were, and replaces what they made at its end."
+    damaged: int = 0
+    "Tasks that earlier submissions finished, but of which the machine has lost what they wrote: they are done again."
 
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -85,17 +88,20 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
     replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
     earlier = _earlier(directory, options, replaces) if directory is not None else []
+    if directory is not None and earlier:
+        discard_replaced(directory)
     plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
     inherited: list[Inherited] = []
     done: set[int] = set()
+    damaged: set[int] = set()
     if directory is not None and earlier:
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
-        done = _done_earlier(directory, plan, inherited)
+        done, damaged = _done_earlier(directory, plan, inherited)
     if directory is not None:
         _require_free_names(pipeline, plan, directory)
     require_whole_pages(plan, workers * threads)
     needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    before = (frozenset(done), tuple(inherited), len(earlier), replaces)
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     return Prepared(plan, needs, host, workers, threads, directory, *before)
 
 
@@ -181,10 +187,15 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
     return plans
 
 
-def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> set[int]:
-    """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
+def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> tuple[set[int], set[int]]:
+    """Tasks whose results are still there, and those whose results were, but are damaged.
+
+    Results are in saved partials for folds, whose checksums are always compared; as files otherwise.
+    """
     if plan.stages[0].job.fold is None:
-        return Products(directory, plan).still_there(resume.results(inherited))
-    return {
-        i for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]) for i in p.tasks
-    }
+        products = Products(directory, plan)
+        there, doubtful = products.still_there(resume.results(inherited)), resume.doubtful(inherited)
+        damaged = products.damaged({i: doubtful[i] for i in there & doubtful.keys()})
+        return there - damaged, damaged
+    partials = (p for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]))
+    return {i for p in partials for i in p.tasks}, set()

@@ -3,8 +3,9 @@
 lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
-committed.jsonl          which allocation every finished volume was
+committed.jsonl          which allocation every finished volume was, its size and time
 replaced.json            volumes of an earlier conversion, until one with --overwrite has replaced them
+replacing                exists while several files get their names, so that some may be old and some new
 gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint
@@ -37,8 +38,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.replacement import FOLDER
 
-FOLDER = ".hyperslab"
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
