@@ -184,7 +184,8 @@ class _Run:
         self.products.begin(self.done)
         if self.prepared.damaged:
             self.progress.tell(
-                f"the machine has lost what {show_count(self.prepared.damaged, 'task')} of earlier had written: again"
+                f"{show_count(self.prepared.damaged, 'task')} will be done again: the machine was restarted, and has "
+                "lost what they had written"
             )
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)

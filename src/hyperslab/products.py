@@ -210,6 +210,8 @@ def _commit(volume: Volume, outputs: Sequence[Written], overwrite: bool, record:
             f"{sink.path} has appeared since the start, and stays; all that was to be written is in {partial}: give "
             "the one that is there another name and use --resume, or use --resume --overwrite"
         ) from error
+    except HyperslabError as error:
+        raise RunStopped(str(error)) from error
     except Exception as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         raise RunStopped(

@@ -35,6 +35,8 @@ _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 _INDEX = "index-"
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+"Name of a file of a store before it is complete."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +158,20 @@ def commit(
         ready = ready / "assembled"
         ready.unlink(missing_ok=True)
         module(sink.format).assemble(sink, segments.pieces([segment(partial_path, w) for w in written]), str(ready))
+    if sink.form == "store":
+        _remove_unfinished(ready)
     renaming.synchronise(ready)
     note(ready)
     renaming.rename(ready, final, overwrite)
     renaming.synchronise(final.parent, only_names=True)
     _discard(final, [*replaced, *([Path(partial_path)] if sink.form == "pieces" else [])])
+
+
+def _remove_unfinished(store: Path) -> None:
+    """Remove the half-written chunk files of attempts that were killed."""
+    for folder, _, names in os.walk(store):
+        for name in filter(_UNFINISHED.fullmatch, names):
+            Path(folder, name).unlink()
 
 
 def segment(partial_path: str, written: Written) -> Segment:

@@ -26,6 +26,8 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "chunks": ("new.h5", ("--chunks", "32,32,100", "--compression", "gzip")),
     "parts": ("new.h5", ("--virtual",)),
     "split": ("blocks", ("--blocks", "2x1x3")),
+    "store": ("new.zarr", ("--chunks", "32,32,100")),
+    "shards": ("new.zarr", ("--chunks", "16,32,100", "--shards", "32,32,300")),
 }
 SITE = """
 import os, signal, time
