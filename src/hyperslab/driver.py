@@ -349,6 +349,7 @@ class _Run:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room for them."""
         results = {i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done}
         outputs = [path for i in sorted(results) for path in self.products.paths(results[i])] + self.saved
+        self.products.secure()
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
         meta = {

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab import blockio, formats, replacement, segments, sinkio
+from hyperslab import blockio, formats, renaming, replacement, segments, sinkio
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.journal import Tail
 from hyperslab.plan import Plan
@@ -165,6 +165,11 @@ class Products:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
         for path in leftovers(self._directory.out, {task.output for _, task in self._tasks.values()}):
             remove(path)
+
+    def secure(self) -> None:
+        """Wait until files of blocks are on storage, before the manifest vouches for them. Raises OSError."""
+        if not self._volumes and any(task.output for _, task in self._tasks.values()):
+            renaming.synchronise(self._directory.out)
 
     def manifest(self, results: Mapping[int, Outcome], others: Sequence[Path] = ()) -> list[dict[str, Any]]:
         """One entry per output: task, path relative to the directory, bytes, checksum, region of a volume.

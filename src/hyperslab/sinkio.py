@@ -4,7 +4,8 @@ How regions are written depends on the sink's form (`hyperslab.array.Form`); in 
 writers of different regions need not know of each other.
 
 - a failed or killed write leaves no file behind that looks finished (`tests/unit/test_sinkio.py`)
-- what `commit` has returned from is on storage
+- what `commit` has returned from is on storage; on network file systems so is what a task has written when it is done,
+  since the pages of its machine are no other's to flush (`tests/faults/test_lost_pages.py`)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.formats import SUFFIXES, module
+from hyperslab.machine import network_file_system
 from hyperslab.positioned import naming, scatter, stored_bytes, write_at
 from hyperslab.renaming import put_back, remove
 from hyperslab.segments import Segment
@@ -60,6 +63,7 @@ def write(sink: ArraySink, block: Array) -> Written:
         with span("write") as mark:
             found = _write_whole(sink, block, temporary)
             mark.nbytes = stored_nbytes(temporary)
+            _hand_over(temporary)
             renaming.rename(temporary, final, True)
     except BaseException:
         remove(temporary)
@@ -122,8 +126,20 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
             mark.nbytes = module(sink.format).write_region(sink, partial_path, slab, block)
         else:
             mark.nbytes = _place(sink, partial_path, slab, block)
+        _hand_over(Path(path))
         found = checksum(block.transpose(sink.axes), sink.dtype)
     return Written(path, mark.nbytes, found, offset)
+
+
+def _hand_over(path: Path) -> None:
+    """Wait until a network has what this machine has written: nobody else can have that flushed later."""
+    if _is_on_network(str(path.parent)):
+        renaming.synchronise(path)
+
+
+@lru_cache(maxsize=16)
+def _is_on_network(folder: str) -> bool:
+    return bool(network_file_system(folder))
 
 
 def _place(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:

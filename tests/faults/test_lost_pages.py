@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hyperslab import records
+from hyperslab import products, records, renaming
 from hyperslab.products import Products
 from tests.end_to_end.command import call, save
 from tests.faults import conversions
 from tests.faults.command import FUNCTIONS, load, make_volume
-from tests.faults.conversions import AFFINE, KINDS, content, in_bytes, job, recorded, undisturbed
+from tests.faults.conversions import AFFINE, KINDS, MEMORY, content, in_bytes, job, recorded, undisturbed
+from tests.verdicts.slowfs import slow_files
 
 PAGES = 4
 "Of 4 KiB, that are lost."
@@ -125,3 +127,41 @@ def test_files_of_blocks(tmp_path: Path, form: str) -> None:
     read = load if form == "nii" else content
     whole = np.concatenate([read(path) for path in sorted(out.glob(f"*.{form}"))], axis=2)
     assert np.array_equal(whole, values + np.uint16(1))
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is waited for to be on storage, by the ends of its names; the manifest, when it is written."""
+    names: list[str] = []
+    plain, save_manifest = renaming.synchronise, products.save_manifest
+
+    def synchronise(path: Path, only_names: bool = False) -> None:
+        plain(path, only_names)
+        names.append("names" if only_names else path.suffix or path.name)
+
+    def manifest(*arguments: Any) -> None:
+        names.append("manifest")
+        save_manifest(*arguments)
+
+    monkeypatch.setattr(renaming, "synchronise", synchronise)
+    monkeypatch.setattr("hyperslab.driver.save_manifest", manifest)
+    return names
+
+
+def test_blocks_are_on_storage_before_the_manifest_names_them(tmp_path: Path, waited: list[str]) -> None:
+    make_volume(tmp_path / "in.nii")
+    line = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", tmp_path / "out", "--blocks", 4, "-q")
+    undisturbed(*line, "--engine", "serial")
+    assert waited == ["out", "manifest"]
+
+
+@pytest.mark.parametrize("kind", ["placed", "chunks", "parts", "store"])
+def test_a_task_on_a_network_hands_over_what_it_wrote(source: Path, waited: list[str], kind: str) -> None:
+    """FUSE may be one."""
+    name, options = KINDS[kind]
+    with slow_files(source.parent, 0) as mount:
+        undisturbed("convert", source, mount / name, *options, *MEMORY, "-q", "--engine", "serial")
+        tasks = recorded(mount)
+    assert tasks > 1
+    assert waited[:tasks] == [".part"] * tasks
+    assert waited.index("names") >= tasks
