@@ -113,7 +113,8 @@ def convert(
     named = {name: settings.pop(name) for name in list(settings) if name in _CONVERSION}
     allowed, stores = named.get("overwrite", False), named.get("storage_options")
     place = staged(os.fspath(dest), stores, allowed)
-    result = run(conversion(source, place, **named), options, progress=progress, **settings)
+    options = replace(options or Options(**settings), verb="convert")
+    result = run(conversion(source, place, **named), options, progress=progress)
     publish(result, os.fspath(dest), stores, allowed)
     return result
 

@@ -308,7 +308,7 @@ class _Run:
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():
-            raise RunStopped(f"the run was cancelled; 'hyperslab run ... -o {self.directory.out} --resume' goes on")
+            raise RunStopped("the run was cancelled; the same command with --resume goes on")
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)

@@ -43,6 +43,8 @@ class Options:
     resume: bool = False
     accept_changed_function: bool = False
     "With resume: what the function did before it was edited still counts."
+    verb: Literal["run", "convert"] = "run"
+    "The command, whose options the remedies name."
     connect: str = ""
     "A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT; or slurm."
 
@@ -100,7 +102,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     if directory is not None:
         _require_free_names(pipeline, plan, directory)
     require_whole_pages(plan, workers * threads)
-    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
+    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb)
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     return Prepared(plan, needs, host, workers, threads, directory, *before)
 
@@ -166,9 +168,9 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
     plans = [plan for _, plan in directory.plans()]
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
-            raise OutputBusy(f"-o {directory.out} is a file: give a directory")
+            raise OutputBusy(f"{directory.out} is a file: give a directory")
         if not directory.file and directory.out.is_dir() and any(p.name != FOLDER for p in directory.out.iterdir()):
-            raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
+            raise OutputBusy(f"{directory.out} holds files that no run wrote: give a new or empty directory")
     elif not options.resume and directory.file:
         what = (
             "is there already"
@@ -181,8 +183,8 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         )
     elif not options.resume:
         raise OutputBusy(
-            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
-            "or remove it with 'hyperslab clean --all'"
+            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another "
+            "output, or remove it with 'hyperslab clean --all'"
         )
     return plans
 

@@ -126,12 +126,12 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
         differs = [key for key, value in now["summary"].items() if before.get(key) != value and key != "sources"]
         raise OutputBusy(
             f"--resume: {directory.out} holds results that differ in {' and '.join(differs) or 'parameters'}; choose "
-            "another -o, or remove them with 'hyperslab clean --all'"
+            "another output, or remove them with 'hyperslab clean --all'"
         )
     if kept["code"] != now["code"] and not accept:
         raise OutputBusy(
             f"--resume: the function was edited since {directory.out} was begun; add --accept-changed-function if what "
-            "it has done is still right, otherwise choose another -o or remove it with 'hyperslab clean --all'"
+            "it has done is still right, otherwise choose another output or remove it with 'hyperslab clean --all'"
         )
 
 
@@ -146,7 +146,7 @@ def _matching(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any]
         elif not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or has another shape; "
-                "choose another -o"
+                "choose another output"
             )
     whole_run = sum(own >= 0 for own in first.values()) == kept["tasks"] == now["tasks"]
     stages = range(len(plan.stages) if whole_run else 1)  # a later stage rests on the result of all of the first

@@ -79,7 +79,9 @@ class RunDirectory:
         """Folder of the newest submission. Raises UsageError when OUT holds none."""
         found = self.submissions()
         if not found:
-            raise UsageError(f"{self.out} holds no run: give the directory that a 'hyperslab run' was told with -o")
+            raise UsageError(
+                f"{self.out} holds no run: give the directory of a 'hyperslab run', or what a 'convert' wrote"
+            )
         return found[-1]
 
     def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -120,7 +122,7 @@ class RunDirectory:
                 f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
             ) from None
         except OSError as error:
-            raise UsageError(f"-o {self.out} cannot be written: {error.strerror}; choose another directory") from error
+            raise UsageError(f"{self.out} cannot be written: {error.strerror}; choose another directory") from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         (self.root / "cancel").unlink(missing_ok=True)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import driver, formats, records, sinkio
+from hyperslab import driver, formats, records, renaming
 from hyperslab.array import Array, Encoding
 from hyperslab.conversion import conversion
 from hyperslab.partition import Rule
@@ -55,7 +55,7 @@ SMALL = ("--engine", "serial", "-q")
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
     monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
 def convert(*arguments: object) -> None:

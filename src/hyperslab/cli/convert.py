@@ -81,7 +81,7 @@ def convert(
     threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
     connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",
     overwrite: Annotated[
-        bool, Opt("--overwrite", help="Replace what has the name, at the end and in one step.")
+        bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
     ] = False,
     resume: Annotated[bool, Opt("--resume", help="Go on with a conversion that did not end.")] = False,
     retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
@@ -111,6 +111,7 @@ def convert(
         axis=axis, values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,  # type: ignore[arg-type]  # read refuses
     )  # fmt: skip
     options = Options(
+        verb="convert",
         engine=engine,
         workers=workers,
         threads=threads,
@@ -126,4 +127,4 @@ def convert(
         return 0
     result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
     publish(result, dest, stores, overwrite)
-    return show_result(result, redact(dest), quiet)
+    return show_result(result, redact(dest), quiet, options.verb)
