@@ -145,8 +145,8 @@ def admit(needs: Needs, out: Path) -> None:
     if needs.bytes_least > needs.disk_free:
         about = "about " if needs.compressed else ""
         raise DoesNotFit(
-            f"the outputs take {about}{show_bytes(needs.bytes_least)} but {out} has {show_bytes(needs.disk_free)} free: "
-            "free some space or choose another output"
+            f"the outputs take {about}{show_bytes(needs.bytes_least)} but {out} has "
+            f"{show_bytes(needs.disk_free)} free: free some space or choose another output"
         )
     if needs.inodes_free is not None and needs.files + needs.folders + RECORD_FILES > needs.inodes_free:
         folders = f" in {show_count(needs.folders, 'folder')}" if needs.folders else ""
