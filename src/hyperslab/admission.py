@@ -24,8 +24,8 @@ CODECS_DIFFER = 2
 MEMORY_SHARE = 0.8
 "Of the available memory that a run takes when --memory is not given."
 _SMALLER = {
-    "run": "smaller blocks (--block-shape, --partition bytes=...), ",
-    "convert": "smaller --chunks or --shards, ",
+    "run": "smaller blocks (--block-shape, --partition bytes=...), fewer --workers, or more --memory",
+    "convert": "fewer --workers, more --memory, or, where the new file has them, smaller --chunks or --shards",
 }
 _LARGER = {"run": "blocks, or --keep volume", "convert": "blocks, --chunks or --shards"}
 "What helps, by the options of a command."
@@ -140,7 +140,7 @@ def admit(needs: Needs, out: Path) -> None:
         raise DoesNotFit(
             f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
             f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
-            f"{show_count(needs.budget.slots, 'slot')}): use {_SMALLER[needs.verb]}fewer --workers, or more --memory"
+            f"{show_count(needs.budget.slots, 'slot')}): use {_SMALLER[needs.verb]}"
         )
     if needs.bytes_least > needs.disk_free:
         about = "about " if needs.compressed else ""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab import blockio, formats, renaming, replacement, segments, sinkio
+from hyperslab import renaming, replacement, segments, sinkio
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.journal import Tail
 from hyperslab.plan import Plan
@@ -18,6 +18,7 @@ from hyperslab.rundir import RunDirectory, load_json, save_json
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.task import Job, Outcome, Task, Volume, output_pieces
+from hyperslab.verification import file_checksum, region_checksum
 
 _COMMITTED = "committed.jsonl"
 _REPLACED = "replaced.json"
@@ -290,7 +291,7 @@ def _is_lost(written: Written, vouched: Collection[tuple[str, str]]) -> bool:
     if (os.path.basename(written.path), written.checksum) in vouched:
         return False
     try:
-        return _file_checksum(Path(written.path)) != written.checksum
+        return file_checksum(Path(written.path)) != written.checksum
     except (OSError, HyperslabError):
         return True
 
@@ -312,56 +313,6 @@ def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
 
 def save_manifest(directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]) -> None:
     save_json(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
-
-
-def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
-    """Compare every output with the manifest: (path, None) when equal, (path, what is wrong) otherwise."""
-    manifest = directory.root / "manifest.json"
-    directory.latest()
-    if not manifest.is_file():
-        raise RunStopped(f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume")
-    kept = load_json(manifest)
-    if kept["done"] < kept["tasks"]:
-        yield (
-            "the run",
-            f"{kept['tasks'] - kept['done']} of {kept['tasks']} tasks are not done; finish it with --resume",
-        )
-    for entry in kept["outputs"]:
-        yield (
-            entry["path"] if "region" not in entry else f"{entry['path']} (task {entry['task']})",
-            _mismatch(directory.out, entry),
-        )
-
-
-def _mismatch(out: Path, entry: Mapping[str, Any]) -> str | None:
-    path = out / entry["path"]
-    try:
-        region = entry.get("region")
-        found = _file_checksum(path) if region is None else region_checksum(path, Hyperslab(*map(tuple, region)))
-    except FileNotFoundError:
-        return "missing"
-    except (OSError, HyperslabError) as error:
-        return str(error)
-    return (
-        None if found == entry["checksum"] else f"checksum {found}, not {entry['checksum']}: it was changed or damaged"
-    )
-
-
-def _file_checksum(path: Path) -> str:
-    """The checksum that `sinkio.write` gave: of a file's bytes, of a directory's values."""
-    if not path.is_dir():
-        return sinkio.file_checksum(str(path))
-    return region_checksum(path, None)
-
-
-def region_checksum(path: str | os.PathLike[str], slab: Hyperslab | None) -> str:
-    """The checksum that `sinkio.write_region` gave, of what a file, or its allocation, holds in a region now.
-
-    None: of all that it holds. Raises OSError, FormatError.
-    """
-    source = formats.open_source(os.fspath(path))
-    block = blockio.read(source, Hyperslab.full(source.shape) if slab is None else slab, values="stored")
-    return sinkio.checksum(block.transpose(source.axes), source.stored)
 
 
 def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import driver, formats, records, renaming
-from hyperslab.array import Array, Encoding
+from hyperslab import driver, formats, gzipindex, records, renaming
+from hyperslab.array import Array, ArraySource, Encoding
 from hyperslab.conversion import conversion
 from hyperslab.partition import Rule
 from hyperslab.prepared import Options, prepare
+from hyperslab.slab import Hyperslab
 from tests.clusters import dask, spark
 from tests.clusters.required import required
 from tests.end_to_end.command import (
@@ -374,3 +375,25 @@ def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
         np.testing.assert_array_equal(file["data"][()], values)
     if (tmp_path / "blocks").exists():
         assert len(list((tmp_path / "blocks").glob("*.nii.gz"))) == 8
+
+
+def test_verify_enters_a_compressed_file_where_its_regions_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from its beginning for each of them."""
+    values = np.random.default_rng(0).integers(0, 99, (64, 64, 1200)).astype("u2")
+    out = tmp_path / "out.nii.gz"
+    assert call("convert", save(tmp_path / "in.nii", values), out, "--memory", "24MB", "--workers", 2, "-q").code == 0
+    plain, regions = gzipindex.fill, list[Hyperslab]()
+
+    def fill(fd: int, source: ArraySource, slab: Hyperslab, *more: Any) -> int:
+        regions.append(slab)
+        return plain(fd, source, slab, *more)
+
+    monkeypatch.setattr(gzipindex, "fill", fill)
+    done = call("verify", out)
+    assert (done.code, len(regions) > 2) == (0, True), done
+    out.write_bytes(out.read_bytes()[:-100_000])
+    done = call("verify", out)
+    assert done.code == 1
+    assert f"0 of {len(regions)} outputs are as they were written" in done.out

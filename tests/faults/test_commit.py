@@ -169,3 +169,16 @@ def test_a_mixture_of_blocks_is_no_source(source: Path) -> None:
     undisturbed(*job(source, "split", "--overwrite", "--resume"))
     undisturbed("convert", blocks, merged, "-q", "--engine", "serial")
     assert (content(merged) == conversions.values()[::-1]).all()
+
+
+def test_hidden_files_of_others_stay(source: Path) -> None:
+    """Only names that are made here are leftovers."""
+    out = source.parent / "out"
+    out.mkdir()
+    mine = {".new.nii.backup.part", ".new.nii.0123456789abcdeg.part", ".new.nii.part"}
+    for name in mine:
+        (out / name).write_text("mine")
+    undisturbed(*job(source, "placed"))
+    undisturbed(*job(source, "placed", "--overwrite"))
+    assert call("clean", out / "new.nii").code == 0
+    assert {path.name for path in out.iterdir()} == mine | {"new.nii"}

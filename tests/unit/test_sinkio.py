@@ -15,13 +15,14 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 
-from hyperslab import blockio, formats, products, renaming, sinkio
+from hyperslab import blockio, formats, renaming, sinkio
 from hyperslab.array import Array, ArraySink, Encoding, Header
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
+from hyperslab.verification import region_checksum
 from tests.unit.system_calls import Calls
 
 VALUES = np.random.default_rng(0).integers(0, 2**15, (30, 20, 10), dtype=np.int16)
@@ -138,7 +139,7 @@ def test_a_volume_appears_when_all_its_regions_are_written(tmp_path: Path, volum
     for slab, done in written.items():
         assert done.nbytes == 2000
         assert done.checksum == xxhash.xxh3_128_hexdigest(VALUES[slab.slices()].tobytes(order="F"))
-        assert done.checksum == products.region_checksum(partial, slab)
+        assert done.checksum == region_checksum(partial, slab)
     assert not Path(volume.path).exists()
     sinkio.commit(volume, partial, list(written.values()))
     assert not Path(partial).exists()
@@ -153,7 +154,7 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
     with Path(partial).open("r+b") as file:
         file.seek(352 + 2 * 30 * 20 * 3)
         file.write(b"\xff")
-    assert products.region_checksum(partial, slab) != written.checksum
+    assert region_checksum(partial, slab) != written.checksum
 
 
 @given(slab=slabs(VALUES.shape))
@@ -163,7 +164,7 @@ def test_any_region_is_written_to_its_place(tmp_path_factory: pytest.TempPathFac
     sink = nifti.sink(str(folder / "volume.nii"), VALUES.shape, VALUES.dtype, Header())
     sinkio.allocate(sink, str(folder / "part"))
     written = sinkio.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
-    assert written.checksum == products.region_checksum(folder / "part", slab)
+    assert written.checksum == region_checksum(folder / "part", slab)
     sinkio.commit(sink, str(folder / "part"), [written])
     expected = np.zeros_like(VALUES)
     expected[slab.slices()] = VALUES[slab.slices()]
