@@ -166,11 +166,12 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         _require_replaceable(directory)
         return []
     plans = [plan for _, plan in directory.plans()]
+    flag = "-o " if options.verb == "run" else ""
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
-            raise OutputBusy(f"{directory.out} is a file: give a directory")
+            raise OutputBusy(f"{flag}{directory.out} is a file: give a directory")
         if not directory.file and directory.out.is_dir() and any(p.name != FOLDER for p in directory.out.iterdir()):
-            raise OutputBusy(f"{directory.out} holds files that no run wrote: give a new or empty directory")
+            raise OutputBusy(f"{flag}{directory.out} holds files that no run wrote: give a new or empty directory")
     elif not options.resume and directory.file:
         what = (
             "is there already"
