@@ -129,7 +129,7 @@ def convert(
     """
     if unknown := settings.keys() - {field.name for field in fields(Options)}:
         raise TypeError(f"convert() takes no argument '{min(unknown)}'")
-    options, place = options or Options(**settings), text_of(dest)
+    options, place = replace(options or Options(**settings), verb="convert"), text_of(dest)
     pipeline = begun(
         source, place, options.resume, format=format, grid=grid, kind=kind, axis=axis, values=values, dtype=dtype,
         encoding=encoding, overwrite=overwrite, storage_options=storage_options,

@@ -124,6 +124,7 @@ class _Run:
         self.state: State = "running"
         self._polled_at = self._saved_at = 0.0
         self.refs = pipeline.refs
+        self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
 
@@ -143,7 +144,7 @@ class _Run:
             try:
                 self._run_stages()
                 self._save_value()
-            except (RunStopped, KeyboardInterrupt, OSError) as reason:
+            except BaseException as reason:
                 self._stopped(reason)
                 raise
             self.state = "failed" if self.failures else "done"
@@ -182,6 +183,11 @@ class _Run:
 
     def _run_stages(self) -> None:
         self.products.begin(self.done)
+        if self.prepared.damaged:
+            self.progress.tell(
+                f"{show_count(self.prepared.damaged, 'task')} will be done again: the machine was restarted, and has "
+                "lost what they had written"
+            )
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         self.progress.begin(left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done))
@@ -206,7 +212,8 @@ class _Run:
             self.own_times = self.engine.own_times()
             self.products.sweep()
             self.progress.end()
-        self.products.commit(resume.results(self.inherited) if self.plan.stages[-1].job.output else {})
+        results = resume.results(self.inherited) if self.plan.stages[-1].job.output else {}
+        self.products.commit(results, self.overwrites)
 
     def _index_sources(self) -> None:
         """Index the gzip files that several tasks read; from here on the plan is one over the indexed files."""
@@ -302,7 +309,7 @@ class _Run:
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():
-            raise RunStopped(f"the run was cancelled; 'hyperslab run ... -o {self.directory.out} --resume' goes on")
+            raise RunStopped("the run was cancelled; the same command with --resume goes on")
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)
@@ -343,6 +350,7 @@ class _Run:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room for them."""
         results = {i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done}
         outputs = [path for i in sorted(results) for path in self.products.paths(results[i])] + self.saved
+        self.products.secure()
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
         meta = {

@@ -17,6 +17,7 @@ from hyperslab.array import ArraySource, Header
 from hyperslab.errors import FormatError, Missing, UsageError
 from hyperslab.location import is_remote
 from hyperslab.redaction import redact
+from hyperslab.replacement import require_ended
 from hyperslab.sources import Kind, SourceSet, concatenated, independent, mosaic
 from hyperslab.view import ArrayView, no_source
 
@@ -137,6 +138,7 @@ def natural(text: str) -> list[tuple[bool, int, str]]:
 
 
 def _files_of(folder: str) -> list[str]:
+    require_ended(folder)
     names = (entry.path for entry in os.scandir(folder) if not entry.is_dir() or formats.is_store(entry.path))
     files = sorted((name for name in names if formats.is_array_file(name)), key=natural)
     if not files:

@@ -334,7 +334,7 @@ def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
     except Exception as error:
         raise RunStopped(
             f"all blocks are reduced, but the fold's merge or finish failed: {type(error).__name__}: {error}; "
-            "correct it and run again with another -o"
+            "correct it and run again with another output"
         ) from error
 
 

@@ -43,6 +43,11 @@ def describe() -> dict[str, str]:
     }
 
 
+def boot_id() -> str:
+    """What tells one start of this machine's system from another (random(4)); '' where the kernel does not say."""
+    return next(iter(words_of(Path("/proc/sys/kernel/random/boot_id"))), "")
+
+
 def peak_rss_bytes() -> int:
     """Peak resident memory of this process so far; unlike ru_maxrss it does not begin with the parent's (proc(5))."""
     for line in lines_of(Path("/proc/self/status")):

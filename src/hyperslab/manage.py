@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab import products
+from hyperslab import products, verification
 from hyperslab.errors import UsageError
 from hyperslab.journal import Tail
 from hyperslab.rundir import RunDirectory, State, load_json
@@ -66,7 +66,7 @@ def cancel(out: str | os.PathLike[str]) -> bool:
 
 def verify(out: str | os.PathLike[str]) -> list[tuple[str, str | None]]:
     """Every output of a run with what is wrong with it; None: it is as it was written. Reads all outputs."""
-    return list(products.verify(RunDirectory.of(out)))
+    return list(verification.verify(RunDirectory.of(out)))
 
 
 def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:

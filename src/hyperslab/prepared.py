@@ -18,9 +18,10 @@ from hyperslab.pages import require_whole_pages
 from hyperslab.partition import Rule
 from hyperslab.pipeline import Pipeline, Write
 from hyperslab.plan import Budget, Plan, compile_plan
-from hyperslab.products import Products, committed_volumes, leftovers, made
+from hyperslab.products import Products, committed_volumes, discard_replaced, leftovers, made
+from hyperslab.replacement import FOLDER
 from hyperslab.resume import Inherited
-from hyperslab.rundir import FOLDER, RunDirectory
+from hyperslab.rundir import RunDirectory
 from hyperslab.units import show_bytes, show_count
 from hyperslab.zarrkeys import require_replaceable
 
@@ -43,6 +44,8 @@ class Options:
     resume: bool = False
     accept_changed_function: bool = False
     "With resume: what the function did before it was edited still counts."
+    verb: Literal["run", "convert"] = "run"
+    "The command, whose options the remedies name."
     connect: str = ""
     "A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT; or slurm."
 
@@ -66,6 +69,8 @@ class Prepared:
     "How many there were in the directory."
     replaces: bool = False
     "Whether it begins anew where others were, and replaces what they made at its end."
+    damaged: int = 0
+    "Tasks that earlier submissions finished, but of which the machine has lost what they wrote: they are done again."
 
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -86,17 +91,20 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
     replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
     earlier = _earlier(directory, options, replaces) if directory is not None else []
+    if directory is not None and earlier:
+        discard_replaced(directory)
     plan = compile_plan(pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None)
     inherited: list[Inherited] = []
     done: set[int] = set()
+    damaged: set[int] = set()
     if directory is not None and earlier:
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
-        done = _done_earlier(directory, plan, inherited)
+        done, damaged = _done_earlier(directory, plan, inherited)
     if directory is not None:
         _require_free_names(pipeline, plan, directory)
     require_whole_pages(plan, workers * threads)
-    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done)
-    before = (frozenset(done), tuple(inherited), len(earlier), replaces)
+    needs = examine(plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb)
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     return Prepared(plan, needs, host, workers, threads, directory, *before)
 
 
@@ -171,11 +179,12 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         _require_replaceable(directory)
         return []
     plans = [plan for _, plan in directory.plans()]
+    flag = "-o " if options.verb == "run" else ""
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
-            raise OutputBusy(f"-o {directory.out} is a file: give a directory")
+            raise OutputBusy(f"{flag}{directory.out} is a file: give a directory")
         if not directory.file and directory.out.is_dir() and any(p.name != FOLDER for p in directory.out.iterdir()):
-            raise OutputBusy(f"-o {directory.out} holds files that no run wrote: give a new or empty directory")
+            raise OutputBusy(f"{flag}{directory.out} holds files that no run wrote: give a new or empty directory")
     elif not options.resume and directory.file:
         what = (
             "is there already"
@@ -188,16 +197,21 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         )
     elif not options.resume:
         raise OutputBusy(
-            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another -o, "
-            "or remove it with 'hyperslab clean --all'"
+            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing, choose another "
+            "output, or remove it with 'hyperslab clean --all'"
         )
     return plans
 
 
-def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> set[int]:
-    """Tasks whose results are still there: in saved partials for folds, as files of the recorded size otherwise."""
+def _done_earlier(directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]) -> tuple[set[int], set[int]]:
+    """Tasks whose results are still there, and those whose results were, but are damaged.
+
+    Results are in saved partials for folds, whose checksums are always compared; as files otherwise.
+    """
     if plan.stages[0].job.fold is None:
-        return Products(directory, plan).still_there(resume.results(inherited))
-    return {
-        i for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]) for i in p.tasks
-    }
+        products = Products(directory, plan)
+        there, doubtful = products.still_there(resume.results(inherited)), resume.doubtful(inherited)
+        damaged = products.damaged({i: doubtful[i] for i in there & doubtful.keys()})
+        return there - damaged, damaged
+    partials = (p for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks]))
+    return {i for p in partials for i in p.tasks}, set()

@@ -9,23 +9,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
-from hyperslab import blockio, formats, sinkio
+from hyperslab import renaming, replacement, segments, sinkio
 from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.journal import Tail
 from hyperslab.plan import Plan
+from hyperslab.renaming import remove
 from hyperslab.rundir import RunDirectory, load_json, save_json
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.task import Job, Outcome, Task, Volume, output_pieces
+from hyperslab.verification import file_checksum, region_checksum
 
 _COMMITTED = "committed.jsonl"
 _REPLACED = "replaced.json"
 PUBLISHED = "published.json"
 "What of a conversion to a URL has been sent, see hyperslab.publication."
-LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9A-Za-z_-]+\.part")
-"Name of an unfinished block, as hyperslab.sinkio.write makes it."
+LEFTOVER = re.compile(
+    r"\.(?P<name>.+)\.(?:[0-9a-f]{16}|[0-9a-f]{12}-[0-9a-f]{12}|(?:gone|index|old)-[0-9a-f]{12})\.part"
+)
+"Name of what is unfinished or has been replaced, as hyperslab.sinkio, outputs and renaming make it."
 
 
 class Products:
@@ -59,7 +61,7 @@ class Products:
         if not self._volumes:
             return
         for (sink, partial), writers in zip(self._volumes, self._writers(), strict=True):
-            if not writers <= set(done) and not os.path.exists(partial):
+            if not writers <= set(done) or os.path.exists(partial):
                 try:
                     sinkio.allocate(sink, partial)
                 except OSError as error:
@@ -77,7 +79,7 @@ class Products:
             sinkio.remove_stale(path)
         records = (_COMMITTED, PUBLISHED, "manifest.json")
         for path in (*directory.submissions(), *(directory.root / name for name in records)):
-            sinkio.remove(path)
+            remove(path)
 
     def still_there(self, results: Mapping[int, Outcome]) -> set[int]:
         """Tasks whose files exist with the size that was recorded.
@@ -87,7 +89,7 @@ class Products:
         """
         known = {i: outcome for i, outcome in results.items() if i in self._tasks}
         if not self._volumes:
-            return {i for i, outcome in known.items() if all(_size(w.path) == w.nbytes for w in outcome.outputs)}
+            return {i for i, outcome in known.items() if all(_nbytes(w.path) == w.nbytes for w in outcome.outputs)}
         committed = self._surely_committed()
         found = {i for i, outcome in known.items() if self._is_there(outcome, committed)}
         for (_, partial), writers in zip(self._volumes, self._writers(), strict=True):
@@ -99,6 +101,25 @@ class Products:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
         return all(_is_kept(self._volumes[volume], written, committed) for (volume, _), written in parts)
 
+    def damaged(self, results: Mapping[int, Outcome]) -> set[int]:
+        """Tasks of whose files or regions the bytes are no longer those that were recorded; reads them all.
+
+        What was on storage before it got its name, or before the manifest named it, is not read.
+        """
+        if not self._volumes:
+            vouched = _vouched(self._directory)
+            return {i for i, outcome in results.items() if any(_is_lost(w, vouched) for w in outcome.outputs)}
+        committed = self._surely_committed()
+        return {i for i, outcome in results.items() if self._is_damaged(outcome, committed)}
+
+    def _is_damaged(self, outcome: Outcome, committed: Mapping[str, str]) -> bool:
+        parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
+        return any(
+            os.path.basename(self._volumes[volume].sink.path) not in committed
+            and _differs(self._volumes[volume], slab, written)
+            for (volume, slab), written in parts
+        )
+
     def _surely_committed(self) -> dict[str, str]:
         """Those of which the file is not an older one of the name: parts get a name of their own before their file."""
         committed = committed_volumes(self._directory)
@@ -108,28 +129,34 @@ class Products:
                 committed.pop(os.path.basename(sink.path), None)
         return committed
 
-    def commit(self, results: Mapping[int, Outcome]) -> None:
-        """Let finished volumes appear under their names; then go those of a conversion that this one replaces."""
+    def commit(self, results: Mapping[int, Outcome], overwrite: bool) -> None:
+        """Let finished volumes appear under their names; then go those of a conversion that this one replaces.
+
+        What is there under a name, and no earlier submission has made, stays unless `overwrite`. Raises RunStopped.
+        """
         if not self._volumes:
             return
         written: list[list[Written]] = [[] for _ in self._volumes]
         for task_id in self._tasks:
             for (volume, _), output in zip(self._parts(task_id), results[task_id].outputs, strict=True):
                 written[volume].append(output)
-        out, record = self._directory.out, self._directory.root / _COMMITTED
-        with record.open("a", encoding="utf-8") as file:
-            for (sink, partial), outputs in zip(self._volumes, written, strict=True):
-                if os.path.exists(partial):
-                    line = json.dumps([os.path.basename(sink.path), os.path.basename(partial)])
-                    file.write(f"\n{line}\n")  # the last line may have been cut off
-                    file.flush()
-                    os.fsync(file.fileno())
-                    sinkio.commit(sink, partial, outputs)
+        root, committed = self._directory.root, committed_volumes(self._directory)
+        if not self._directory.file:
+            replacement.begin(root)
+        for unfinished, outputs in zip(self._volumes, written, strict=True):
+            if os.path.exists(unfinished.partial):
+                own = os.path.basename(unfinished.sink.path) in committed
+                _commit(unfinished, outputs, overwrite or own, root / _COMMITTED)
+        self._tidy()
+        replacement.end(root)
+
+    def _tidy(self) -> None:
+        """Remove what finished volumes have replaced."""
         names = {os.path.basename(sink.path) for sink, _ in self._volumes}
-        for stale in leftovers(out, names):  # of a run whose results no longer counted
+        for stale in leftovers(self._directory.out, names):  # of a run whose results no longer counted
             sinkio.remove_stale(stale)
         for name in made(self._directory) - names:
-            sinkio.remove_output(out / name)
+            sinkio.remove_output(self._directory.out / name)
         (self._directory.root / _REPLACED).unlink(missing_ok=True)
 
     def paths(self, outcome: Outcome) -> list[Path]:
@@ -141,7 +168,12 @@ class Products:
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
         for path in leftovers(self._directory.out, {task.output for _, task in self._tasks.values()}):
-            sinkio.remove(path)
+            remove(path)
+
+    def secure(self) -> None:
+        """Wait until files of blocks are on storage, before the manifest vouches for them. Raises OSError."""
+        if not self._volumes and any(task.output for _, task in self._tasks.values()):
+            renaming.synchronise(self._directory.out)
 
     def manifest(self, results: Mapping[int, Outcome], others: Sequence[Path] = ()) -> list[dict[str, Any]]:
         """One entry per output: task, path relative to the directory, bytes, checksum, region of a volume.
@@ -169,11 +201,55 @@ class Products:
             yield entry if part is None else entry | {"region": [part[1].start, part[1].count]}
 
 
+def _commit(volume: Volume, outputs: Sequence[Written], overwrite: bool, record: Path) -> None:
+    """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
+    sink, partial = volume
+
+    def note(ready: Path) -> None:
+        line = json.dumps([os.path.basename(sink.path), os.path.basename(partial), *_identity(ready)])
+        with record.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")  # the last line may have been cut off
+            file.flush()
+            os.fsync(file.fileno())
+
+    try:
+        sinkio.commit(sink, partial, outputs, overwrite, note)
+    except FileExistsError as error:
+        raise RunStopped(
+            f"{sink.path} has appeared since the start, and stays; all that was to be written is in {partial}: give "
+            "the one that is there another name and use --resume, or use --resume --overwrite"
+        ) from error
+    except HyperslabError as error:
+        raise RunStopped(str(error)) from error
+    except Exception as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        raise RunStopped(
+            f"{sink.path} cannot be finished: {why}; what was written stays in {partial}: mend that, then use --resume"
+        ) from error
+
+
 def committed_volumes(directory: RunDirectory) -> dict[str, str]:
-    """Which allocation every finished volume was, by its name."""
+    """Which allocation every finished volume was, by its name; those that are not as they were then are left out."""
     path = directory.root / _COMMITTED
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return dict(json.loads(line) for line in lines if line.endswith("]"))
+    noted = {name: about for name, *about in (json.loads(line) for line in lines if line.endswith("]"))}
+    return {name: allocation for name, (allocation, *seen) in noted.items() if seen == _identity(directory.out / name)}
+
+
+def discard_replaced(directory: RunDirectory) -> None:
+    """Remove what is left in the allocations of finished volumes, after a commit that ended early."""
+    for name, allocation in committed_volumes(directory).items():
+        if (directory.out / allocation).exists():
+            sinkio.discard(directory.out / allocation, directory.out / name)
+
+
+def _identity(path: Path) -> list[int]:
+    """Size and time of a file, the time alone of a directory; a new name changes neither."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return []
+    return [0 if path.is_dir() else about.st_size, about.st_mtime_ns]
 
 
 def made(directory: RunDirectory) -> set[str]:
@@ -188,13 +264,46 @@ def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> 
     form, path = sink.form, Path(written.path)
     apart = form in ("pieces", "parts")
     allocation = path.parent.name if apart else path.name
-    if allocation == os.path.basename(partial):
-        if apart:
-            return (_size(os.path.join(partial, path.name)) or 0) >= written.offset + written.nbytes
-        if os.path.isdir(partial) if form == "store" else _size(partial) == sink.nbytes:
-            return True
-    is_there = _size(sink.path) == sink.nbytes if form == "placed" else os.path.exists(sink.path)
-    return committed.get(os.path.basename(sink.path)) == allocation and is_there
+    if committed.get(os.path.basename(sink.path)) == allocation:
+        return True
+    if allocation != os.path.basename(partial):
+        return False
+    if apart:
+        return (_size(os.path.join(partial, path.name)) or 0) >= written.offset + written.nbytes
+    return os.path.isdir(partial) if form == "store" else _size(partial) == sink.nbytes
+
+
+def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
+    """Whether an allocation holds in a region something else than was written there."""
+    sink, partial = volume
+    try:
+        if sink.form == "pieces":
+            for _ in segments.pieces([sinkio.segment(partial, written)]):
+                pass  # each is compared with its checksum
+            return False
+        if sink.form == "parts":
+            part = os.path.join(partial, os.path.basename(written.path))
+            return region_checksum(part, Hyperslab.full(slab.count)) != written.checksum
+        return region_checksum(partial, slab) != written.checksum
+    except (OSError, HyperslabError):
+        return True
+
+
+def _is_lost(written: Written, vouched: Collection[tuple[str, str]]) -> bool:
+    """Whether the file of a block is not as it was written."""
+    if (os.path.basename(written.path), written.checksum) in vouched:
+        return False
+    try:
+        return file_checksum(Path(written.path)) != written.checksum
+    except (OSError, HyperslabError):
+        return True
+
+
+def _vouched(directory: RunDirectory) -> set[tuple[str, str]]:
+    """Name and checksum of the files that the manifest names, before which they were on storage."""
+    path = directory.root / "manifest.json"
+    entries = load_json(path)["outputs"] if path.is_file() else []
+    return {(entry["path"], entry["checksum"]) for entry in entries if "region" not in entry}
 
 
 def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
@@ -209,54 +318,17 @@ def save_manifest(directory: RunDirectory, entries: list[dict[str, Any]], counts
     save_json(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
 
 
-def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
-    """Compare every output with the manifest: (path, None) when equal, (path, what is wrong) otherwise."""
-    manifest = directory.root / "manifest.json"
-    directory.latest()
-    if not manifest.is_file():
-        raise RunStopped(f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume")
-    kept = load_json(manifest)
-    if kept["done"] < kept["tasks"]:
-        yield (
-            "the run",
-            f"{kept['tasks'] - kept['done']} of {kept['tasks']} tasks are not done; finish it with --resume",
-        )
-    for entry in kept["outputs"]:
-        yield (
-            entry["path"] if "region" not in entry else f"{entry['path']} (task {entry['task']})",
-            _mismatch(directory.out, entry),
-        )
-
-
-def _mismatch(out: Path, entry: Mapping[str, Any]) -> str | None:
-    path = out / entry["path"]
-    try:
-        found = _region_checksum(path, entry["region"]) if "region" in entry else sinkio.file_checksum(str(path))
-    except FileNotFoundError:
-        return "missing"
-    except (OSError, HyperslabError) as error:
-        return str(error)
-    return (
-        None if found == entry["checksum"] else f"checksum {found}, not {entry['checksum']}: it was changed or damaged"
-    )
-
-
-def _region_checksum(path: Path, region: tuple[list[int], list[int]]) -> str:
-    source = formats.open_source(str(path))
-    block = blockio.read(source, Hyperslab(tuple(region[0]), tuple(region[1])), values="stored")
-    stored = block.astype(source.stored, copy=False).transpose(source.axes)
-    return xxhash.xxh3_128_hexdigest(stored.tobytes())
-
-
 def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
     """Remove leftovers and records of all runs, and on request what they wrote; returns what is gone."""
     doomed = list(leftovers(directory.out, {directory.file} if directory.file else None))
+    if not outputs_too:
+        replacement.require_ended(directory.out)
     if outputs_too:
         doomed += [path for path in _written(directory) if directory.out in path.parents]
     doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
     for path in doomed:
         sinkio.remove_stale(path) if LEFTOVER.fullmatch(path.name) else sinkio.remove_output(path)
-    sinkio.remove(directory.root)
+    remove(directory.root)
     return doomed
 
 
@@ -264,8 +336,14 @@ def _written(directory: RunDirectory) -> Iterator[Path]:
     """All that any run wrote, by the journals; a killed run has no manifest."""
     for folder in directory.submissions():
         yield from (directory.out / Path(w.path).name for outcome in Tail(folder).poll() for w in outcome.outputs)
+    yield from (directory.out / name for name in made(directory))
     if (directory.root / "manifest.json").is_file():
         yield from (directory.out / entry["path"] for entry in load_json(directory.root / "manifest.json")["outputs"])
+
+
+def _nbytes(path: str) -> int | None:
+    """Of a file, or of all files of a directory."""
+    return sinkio.stored_nbytes(Path(path)) if os.path.isdir(path) else _size(path)
 
 
 def _size(path: str) -> int | None:

@@ -28,8 +28,8 @@ from hyperslab.prepared import Prepared
 from hyperslab.products import PUBLISHED
 from hyperslab.redaction import redact
 from hyperslab.remotefile import RemoteFile
+from hyperslab.renaming import remove
 from hyperslab.rundir import RunDirectory, load_json, save_json
-from hyperslab.sinkio import remove
 from hyperslab.uploading import REPLACING, Uploaded, listed, removed, upload
 from hyperslab.zarrkeys import require_replaceable
 

@@ -1,6 +1,6 @@
 """Regions of arrays in remote objects: byte ranges of all chunks at once, by joined requests, into a block.
 
-- what is fetched is what `read_nbytes` says, gaps between joined ranges included (`tests/remote/test_regions.py`)
+- what is fetched is what `read_nbytes` says, gaps between joined ranges included (`tests/remote/test_requests.py`)
 - a chunk that is filtered is fetched whole and decoded by the native core; of others the spans that hold elements are
 """
 

@@ -186,7 +186,7 @@ def _save_by_fold(fold: Fold, value: Any, folder: Path) -> list[Path]:
     except Exception as error:
         raise RunStopped(
             f"all blocks are reduced, but saving the result failed: {type(error).__name__}: {error}; "
-            "correct the fold's save and run again with another -o"
+            "correct the fold's save and run again with another output"
         ) from error
 
 

@@ -2,7 +2,8 @@
 
 Tasks are matched by what they are: the same region of the same whole, cut in the same way, with no source written to
 in between. So a corrupt file may be replaced, a source edited, or files added, and only what that touches is done
-again. Held by tests/faults/test_resume.py.
+again. What a machine may have lost that was started anew since is compared with its checksums (`products.damaged`).
+Held by tests/faults/test_resume.py and tests/faults/test_lost_pages.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from hyperslab.array import ArraySource
 from hyperslab.errors import OutputBusy
 from hyperslab.journal import Partial, Tail, load_partials
+from hyperslab.machine import boot_id
 from hyperslab.plan import Plan
 from hyperslab.rundir import RunDirectory
 from hyperslab.task import Outcome, Task
@@ -30,11 +32,14 @@ class Inherited:
 
     folder: Path
     ids: Mapping[int, int] | None = None
+    is_sure: bool = True
+    "False when what it wrote may have been lost: this machine was started anew since, or it is another one."
 
 
 def record(plan: Plan) -> dict[str, Any]:
     """What a submission keeps of its plan, for a later one to match its own with."""
-    return plan.record() | {"tasks": len(plan.stages[0].tasks), "wholes": list(_wholes(plan))}
+    about = {"tasks": len(plan.stages[0].tasks), "wholes": list(_wholes(plan)), "boot": boot_id()}
+    return plan.record() | about
 
 
 def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
@@ -43,21 +48,33 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
     now = record(plan)
     for _, kept in earlier:
         _require_same_job(directory, kept, now, accept_changed_function)
-    return [Inherited(folder, _matching(directory, kept, now, plan)) for folder, kept in earlier]
+    return [
+        Inherited(folder, _matching(directory, kept, now, plan), bool(now["boot"]) and kept.get("boot") == now["boot"])
+        for folder, kept in earlier
+    ]
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
     """The newest success of every task: what is on disk is what was written last."""
-    done: dict[int, Outcome] = {}
-    for folder, ids in ((i.folder, i.ids) for i in inherited):
-        for outcome in Tail(folder).poll():
-            task = outcome.task if ids is None else ids.get(outcome.task)
+    return {task: outcome for task, (outcome, _) in _newest(inherited).items()}
+
+
+def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
+    """Those of them of which the bytes may have been in memory only when the machine stopped."""
+    return {task: outcome for task, (outcome, is_sure) in _newest(inherited).items() if not is_sure}
+
+
+def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:
+    done: dict[int, tuple[Outcome, bool]] = {}
+    for submission in inherited:
+        for outcome in Tail(submission.folder).poll():
+            task = outcome.task if submission.ids is None else submission.ids.get(outcome.task)
             if outcome.status != "done" or task is None:
                 continue
             if task < 0:
                 done.pop(~task, None)  # it wrote over what an earlier submission had written
             else:
-                done[task] = replace(outcome, task=task)
+                done[task] = (replace(outcome, task=task), submission.is_sure)
     return done
 
 
@@ -109,12 +126,12 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
         differs = [key for key, value in now["summary"].items() if before.get(key) != value and key != "sources"]
         raise OutputBusy(
             f"--resume: {directory.out} holds results that differ in {' and '.join(differs) or 'parameters'}; choose "
-            "another -o, or remove them with 'hyperslab clean --all'"
+            "another output, or remove them with 'hyperslab clean --all'"
         )
     if kept["code"] != now["code"] and not accept:
         raise OutputBusy(
             f"--resume: the function was edited since {directory.out} was begun; add --accept-changed-function if what "
-            "it has done is still right, otherwise choose another -o or remove it with 'hyperslab clean --all'"
+            "it has done is still right, otherwise choose another output or remove it with 'hyperslab clean --all'"
         )
 
 
@@ -129,7 +146,7 @@ def _matching(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any]
         elif not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or has another shape; "
-                "choose another -o"
+                "choose another output"
             )
     whole_run = sum(own >= 0 for own in first.values()) == kept["tasks"] == now["tasks"]
     stages = range(len(plan.stages) if whole_run else 1)  # a later stage rests on the result of all of the first

@@ -3,9 +3,10 @@
 lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
 cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
-committed.jsonl          which allocation every finished volume was
+committed.jsonl          which allocation every finished volume was, its size and time
 replaced.json            volumes of an earlier conversion, until one with --overwrite has replaced them
 published.json           what of a conversion to a URL has been sent
+replacing                exists while several files get their names, so that some may be old and some new
 gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint
@@ -38,8 +39,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.replacement import FOLDER
 
-FOLDER = ".hyperslab"
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
@@ -79,7 +80,9 @@ class RunDirectory:
         """Folder of the newest submission. Raises UsageError when OUT holds none."""
         found = self.submissions()
         if not found:
-            raise UsageError(f"{self.out} holds no run: give the directory that a 'hyperslab run' was told with -o")
+            raise UsageError(
+                f"{self.out} holds no run: give the directory of a 'hyperslab run', or what a 'convert' wrote"
+            )
         return found[-1]
 
     def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -120,7 +123,7 @@ class RunDirectory:
                 f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
             ) from None
         except OSError as error:
-            raise UsageError(f"-o {self.out} cannot be written: {error.strerror}; choose another directory") from error
+            raise UsageError(f"{self.out} cannot be written: {error.strerror}; choose another directory") from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         (self.root / "cancel").unlink(missing_ok=True)

@@ -1,7 +1,9 @@
 """Segments: what writers encode of one region, appended to a part file that each of them has for itself.
 
-A segment is a table of its pieces with their numbers, lengths and checksums, and their bytes. The outcome of a task
-says in which part and where it lies; so a segment of a task that was killed or done twice is never looked at.
+A segment is the bytes of its pieces, a table of them with their numbers, lengths and checksums, and the table's own
+checksum. Pieces are written as they come, a few at a time, so that a task with many small ones holds only its table.
+The outcome of a task says in which part and where a segment lies; so one of a task that was killed or done twice is
+never looked at.
 
 - a damaged or cut-off segment is refused (`tests/unit/test_segments.py`)
 """
@@ -27,11 +29,12 @@ from hyperslab.positioned import naming, write_at
 
 _ROW = np.dtype([("number", "<i8"), ("nbytes", "<i8"), ("checksum", "<u8")])
 "Of a piece; xxh3_64."
-_HEAD = struct.Struct("<QQ")
-"Checksum of the table, number of pieces."
+_END = struct.Struct("<QQ")
+"At the end of a segment: checksum of the table, number of pieces."
 _OWN = secrets.token_hex(4)
 "Of this interpreter and its forks: in two containers of one name, processes may have the same numbers."
 _AT_A_TIME = os.sysconf("SC_IOV_MAX")
+_AT_A_TIME_NBYTES = 4 * 1024**2
 _OPEN = 64
 "Parts that are open at a time."
 
@@ -50,19 +53,34 @@ def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
     """Append pieces (number, bytes) to this thread's own part in a folder. Raises OSError; half of one is no harm."""
     writer = f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.{_OWN}"
     path = os.path.join(folder, f"{writer}.part")
-    held = list(pieces)
-    table = np.array([(number, len(data), xxhash.xxh3_64_intdigest(data)) for number, data in held], _ROW).tobytes()
-    head = _HEAD.pack(xxhash.xxh3_64_intdigest(table), len(held))
-    buffers = [memoryview(data) for data in (head, table, *(data for _, data in held))]
+    rows = bytearray()
     with naming(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             offset, nbytes = os.fstat(fd).st_size, 0
-            for few in (buffers[first : first + _AT_A_TIME] for first in range(0, len(buffers), _AT_A_TIME)):
-                nbytes += write_at(fd, few, offset + nbytes)
+            for few in _few(pieces):
+                table = [(number, len(data), xxhash.xxh3_64_intdigest(data)) for number, data in few]
+                rows += np.array(table, _ROW).tobytes()
+                nbytes += write_at(fd, [memoryview(data) for _, data in few], offset + nbytes)
+            end = _END.pack(xxhash.xxh3_64_intdigest(rows), len(rows) // _ROW.itemsize)
+            nbytes += write_at(fd, [memoryview(rows), memoryview(end)], offset + nbytes)
         finally:
             os.close(fd)
     return Segment(path, offset, nbytes)
+
+
+def _few(pieces: Iterable[Encoded]) -> Iterator[list[Encoded]]:
+    """As many at a time as are worth a call."""
+    held: list[Encoded] = []
+    nbytes = 0
+    for piece in pieces:
+        held.append(piece)
+        nbytes += len(piece[1])
+        if len(held) == _AT_A_TIME or nbytes >= _AT_A_TIME_NBYTES:
+            yield held
+            held, nbytes = [], 0
+    if held:
+        yield held
 
 
 def pieces(segments: Sequence[Segment]) -> Iterator[Encoded]:
@@ -86,14 +104,16 @@ def pieces(segments: Sequence[Segment]) -> Iterator[Encoded]:
 
 
 def _table(fd: int, segment: Segment) -> Table:
-    head = _read(fd, _HEAD.size, segment.offset)
-    if len(head) < _HEAD.size:
+    last = segment.offset + segment.nbytes - _END.size
+    end = _read(fd, _END.size, last) if segment.nbytes >= _END.size else b""
+    if len(end) < _END.size:
         raise _damaged(segment)
-    checksum, count = _HEAD.unpack(head)
-    if count * _ROW.itemsize > segment.nbytes:
+    checksum, count = _END.unpack(end)
+    nbytes = count * _ROW.itemsize
+    if nbytes > segment.nbytes - _END.size:
         raise _damaged(segment)
-    raw = _read(fd, count * _ROW.itemsize, segment.offset + _HEAD.size)
-    if len(raw) < count * _ROW.itemsize or xxhash.xxh3_64_intdigest(raw) != checksum:
+    raw = _read(fd, nbytes, last - nbytes)
+    if len(raw) < nbytes or xxhash.xxh3_64_intdigest(raw) != checksum:
         raise _damaged(segment)
     return np.frombuffer(raw, _ROW)
 
@@ -101,8 +121,8 @@ def _table(fd: int, segment: Segment) -> Table:
 def _offsets(segment: Segment, table: Table) -> npt.NDArray[np.int64]:
     """First byte of every piece in its part."""
     lengths: npt.NDArray[np.int64] = table["nbytes"]
-    ends = segment.offset + _HEAD.size + table.nbytes + np.cumsum(lengths)
-    if len(ends) and ends[-1] != segment.offset + segment.nbytes:
+    ends = segment.offset + np.cumsum(lengths)
+    if len(ends) and ends[-1] != segment.offset + segment.nbytes - table.nbytes - _END.size:
         raise _damaged(segment)
     return ends - lengths
 

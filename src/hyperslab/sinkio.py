@@ -4,29 +4,32 @@ How regions are written depends on the sink's form (`hyperslab.array.Form`); in 
 writers of different regions need not know of each other.
 
 - a failed or killed write leaves no file behind that looks finished (`tests/unit/test_sinkio.py`)
-- what `commit` has returned from is on storage
+- what `commit` has returned from is on storage; on network file systems so is what a task has written when it is done,
+  since the pages of its machine are no other's to flush (`tests/faults/test_lost_pages.py`)
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xxhash
 
-from hyperslab import segments
+from hyperslab import renaming, segments
 from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.formats import SUFFIXES, module
-from hyperslab.positioned import OpenFile, gather, naming, scatter, stored_bytes, write_at
+from hyperslab.machine import network_file_system
+from hyperslab.positioned import naming, scatter, stored_bytes, write_at
+from hyperslab.renaming import put_back, remove
 from hyperslab.segments import Segment
 from hyperslab.slab import Hyperslab
 from hyperslab.span import span
@@ -35,8 +38,8 @@ _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 _INDEX = "index-"
-_AT_CWD, _EXCHANGE = -100, 2
-"Of renameat2(2): paths are relative to the working directory; the two names change places."
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+"Name of a file of a store before it is complete."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,14 @@ def write(sink: ArraySink, block: Array) -> Written:
     temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
     try:
         with span("write") as mark:
-            checksum = _write_whole(sink, block, temporary)
-            mark.nbytes = _stored_nbytes(temporary)
-            _rename(temporary, final)
+            found = _write_whole(sink, block, temporary)
+            mark.nbytes = stored_nbytes(temporary)
+            _hand_over(temporary)
+            renaming.rename(temporary, final, True)
     except BaseException:
         remove(temporary)
         raise
-    return Written(sink.path, mark.nbytes, checksum)
+    return Written(sink.path, mark.nbytes, found)
 
 
 def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
@@ -77,26 +81,31 @@ def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
     if sink.form == "store":
         module(sink.format).create(sink, str(temporary))
         module(sink.format).write_region(sink, str(temporary), whole, block)
-        return _block_checksum(sink, block.transpose(sink.axes))
+        return checksum(block.transpose(sink.axes), sink.dtype)
     module(sink.format).assemble(sink, module(sink.format).encode(sink, whole, block), str(temporary))
     return file_checksum(str(temporary))
 
 
 def allocate(sink: ArraySink, partial_path: str) -> None:
-    """Make room for a file, for `write_region` to fill: its space and head, or a directory. Raises OSError."""
+    """Make room for a file, for `write_region` to fill: its space and head, or a directory. Raises OSError.
+
+    What is in an allocation already stays, while the head, which no checksum covers, is written again.
+    """
     if sink.form in ("pieces", "parts"):
         Path(partial_path).mkdir(exist_ok=True)
         return
     if sink.form == "store":
         module(sink.format).create(sink, partial_path)
         return
-    fd = os.open(partial_path, _NEW_FILE | os.O_TRUNC, 0o666)
+    is_new = not os.path.exists(partial_path)
+    fd = os.open(partial_path, _NEW_FILE, 0o666)
     try:
         with naming(partial_path):
             os.posix_fallocate(fd, 0, sink.nbytes)
             write_at(fd, [memoryview(_head(sink))], 0)
     except BaseException:
-        Path(partial_path).unlink(missing_ok=True)
+        if is_new:
+            Path(partial_path).unlink(missing_ok=True)
         raise
     finally:
         os.close(fd)
@@ -108,7 +117,7 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
     _check_block(sink, block, slab.count)
     if sink.form == "parts":
         done = write(module(sink.format).part_sink(sink, slab, partial_path), block)
-        return replace(done, checksum=_block_checksum(sink, block.transpose(sink.axes)))
+        return replace(done, checksum=checksum(block.transpose(sink.axes), sink.dtype))
     path, offset = partial_path, 0
     with span("write") as mark:
         if sink.form == "pieces":
@@ -117,8 +126,20 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
             mark.nbytes = module(sink.format).write_region(sink, partial_path, slab, block)
         else:
             mark.nbytes = _place(sink, partial_path, slab, block)
-        checksum = _block_checksum(sink, block.transpose(sink.axes))
-    return Written(path, mark.nbytes, checksum, offset)
+        _hand_over(Path(path))
+        found = checksum(block.transpose(sink.axes), sink.dtype)
+    return Written(path, mark.nbytes, found, offset)
+
+
+def _hand_over(path: Path) -> None:
+    """Wait until a network has what this machine has written: nobody else can have that flushed later."""
+    if _is_on_network(str(path.parent)):
+        renaming.synchronise(path)
+
+
+@lru_cache(maxsize=16)
+def _is_on_network(folder: str) -> bool:
+    return bool(network_file_system(folder))
 
 
 def _place(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
@@ -133,53 +154,83 @@ def _place(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
         os.close(fd)
 
 
-def commit(sink: ArraySink, partial_path: str, written: Sequence[Written]) -> None:
+def commit(
+    sink: ArraySink, partial_path: str, written: Sequence[Written], overwrite: bool = True,
+    note: Callable[[Path], None] = lambda _: None,
+) -> None:  # fmt: skip
     """Make a file of which all regions are written appear under its name, after all its bytes are on storage.
 
-    One that has the name already is replaced in the same step. Raises FormatError when pieces are missing or damaged.
+    One that has the name already is replaced in the same step; without `overwrite` it stays, and so does the
+    allocation. `note` is told of the finished file just before it has the name. Raises FileExistsError, other OSError,
+    and FormatError when pieces are missing or damaged.
     """
     final, ready = Path(sink.path), Path(partial_path)
     replaced = parts(final)
     if sink.form == "parts":
-        _commit_parts(sink, final, ready, written)
+        _commit_parts(sink, ready, written, overwrite, note)
         _discard(final, replaced)
         return
     if sink.form == "pieces":
         ready = ready / "assembled"
         ready.unlink(missing_ok=True)
-        places = [Segment(os.path.join(partial_path, os.path.basename(w.path)), w.offset, w.nbytes) for w in written]
-        module(sink.format).assemble(sink, segments.pieces(places), str(ready))
-    _synchronise(ready)
-    _rename(ready, final)
-    _synchronise(final.parent, only_names=True)
+        module(sink.format).assemble(sink, segments.pieces([segment(partial_path, w) for w in written]), str(ready))
+    if sink.form == "store":
+        _remove_unfinished(ready)
+    renaming.synchronise(ready)
+    note(ready)
+    renaming.rename(ready, final, overwrite)
+    renaming.synchronise(final.parent, only_names=True)
     _discard(final, [*replaced, *([Path(partial_path)] if sink.form == "pieces" else [])])
 
 
+def _remove_unfinished(store: Path) -> None:
+    """Remove the half-written chunk files of attempts that were killed."""
+    for folder, _, names in os.walk(store):
+        for name in filter(_UNFINISHED.fullmatch, names):
+            Path(folder, name).unlink()
+
+
+def segment(partial_path: str, written: Written) -> Segment:
+    """Where the pieces of a region lie in an allocation."""
+    return Segment(os.path.join(partial_path, os.path.basename(written.path)), written.offset, written.nbytes)
+
+
+def discard(path: Path, final: Path) -> None:
+    """Remove what the file `final` needs no longer, by way of a name that says so should this be interrupted."""
+    gone = final.with_name(f".{final.name}.gone-{secrets.token_hex(6)}.part")
+    path.rename(gone)
+    remove(gone)
+
+
 def _discard(final: Path, folders: Iterable[Path]) -> None:
-    """Remove folders that a finished file needs no longer, by way of a name that says so should this be interrupted."""
     for folder in folders:
-        gone = final.with_name(f".{final.name}.gone-{secrets.token_hex(6)}.part")
-        folder.rename(gone)
-        remove(gone)
+        discard(folder, final)
 
 
-def _commit_parts(sink: ArraySink, final: Path, partial: Path, written: Sequence[Written]) -> None:
+def _commit_parts(
+    sink: ArraySink, partial: Path, written: Sequence[Written], overwrite: bool, note: Callable[[Path], None]
+) -> None:
     """Give the parts a folder of their own beside the file, then let the file appear that says where they are.
 
     The folder has a name that no other has, so that a file that is replaced keeps its parts until then.
     """
-    whole = {partial / os.path.basename(part.path) for part in written}
+    final, whole = Path(sink.path), {partial / os.path.basename(part.path) for part in written}
     for stale in set(partial.iterdir()) - whole:  # of attempts that were killed
         remove(stale)
-    _synchronise(partial)
+    renaming.synchronise(partial)
     folder = parts_of_allocation(sink, str(partial))
     index = final.with_name(f".{final.name}.{_INDEX}{_token(partial)}.part")
     index.unlink(missing_ok=True)
     module(sink.format).write_index(sink, sorted(map(str, whole)), folder.name, str(index))
-    _synchronise(index)
-    _rename(partial, folder)
-    _rename(index, final)
-    _synchronise(final.parent, only_names=True)
+    renaming.synchronise(index)
+    note(index)
+    renaming.rename(partial, folder, False)
+    try:
+        renaming.rename(index, final, overwrite)
+    except OSError:
+        folder.rename(partial)
+        raise
+    renaming.synchronise(final.parent, only_names=True)
 
 
 def parts_of_allocation(sink: ArraySink, partial_path: str) -> Path:
@@ -207,61 +258,16 @@ def remove_output(path: Path) -> None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove what an interrupted run left; with an index that has not become a file, also the parts that it is of."""
+    """Remove what an interrupted run left; with an index that has not become a file, also the parts that it is of.
+
+    A directory that was put aside for one that never came gets its name back.
+    """
+    if put_back(path):
+        return
     name, _, token = path.name[1:].removesuffix(".part").rpartition(f".{_INDEX}")
     if name:
         remove(path.with_name(f"{name}.parts-{token}"))
     remove(path)
-
-
-def _rename(ready: Path, final: Path) -> None:
-    """Give a file or directory its name; a directory in its place changes places with it, and is then removed."""
-    if not (ready.is_dir() or final.is_dir()) or not final.exists():
-        ready.replace(final)
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_CWD, os.fsencode(ready), _AT_CWD, os.fsencode(final), _EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(final))
-    remove(ready)
-
-
-def _synchronise(path: Path, only_names: bool = False) -> None:
-    """Wait until a file, the names in a directory, or the whole file system of a directory of chunks is on storage."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if path.is_dir() and not only_names:
-            libc = ctypes.CDLL(None, use_errno=True)
-            if libc.syncfs(fd):
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), str(path))
-        else:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def remove(path: Path) -> None:
-    """Remove a file or directory, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def region_checksum(sink: ArraySink, path: str, slab: Hyperslab) -> str:
-    """The checksum that `write_region` gave for a region, computed from what a placed file or a store holds now."""
-    if sink.form == "store":
-        return _block_checksum(sink, module(sink.format).read_region(sink, path, slab).transpose(sink.axes))
-    stored = slab.permute(sink.axes)
-    block = np.empty(stored.count, sink.dtype)
-    file = OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
-    try:
-        if block.size:
-            gather(file, len(_head(sink)), tuple(sink.shape[a] for a in sink.axes), stored, block)
-    finally:
-        os.close(file.fd)
-    return _block_checksum(sink, block)
 
 
 def file_checksum(path: str) -> str:
@@ -273,7 +279,7 @@ def file_checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _stored_nbytes(path: Path) -> int:
+def stored_nbytes(path: Path) -> int:
     """Bytes of a file, or of all files of a directory."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
@@ -314,8 +320,9 @@ def _write_placed(sink: ArraySink, head: bytes, block: Array, temporary: Path) -
     return digest.hexdigest()
 
 
-def _block_checksum(sink: ArraySink, stored: Array) -> str:
+def checksum(stored: Array, dtype: np.dtype[Any]) -> str:
+    """xxh3_128 of values in stored order, as a file of this dtype has them."""
     digest = xxhash.xxh3_128()
-    for data in stored_bytes(stored, sink.dtype):
+    for data in stored_bytes(stored, dtype):
         digest.update(data)
     return digest.hexdigest()

@@ -264,14 +264,12 @@ def _affine_of(source: ArraySource) -> Array:
 def _require_exact_cover(shape: tuple[int, ...], boxes: Sequence[Hyperslab], sources: Sequence[ArraySource]) -> None:
     low = np.array([box.bounds[0] for box in boxes])
     high = np.array([box.bounds[1] for box in boxes])
-    for i in range(len(boxes)):
-        touching = ((low[i] < high[i + 1 :]) & (low[i + 1 :] < high[i])).all(axis=1)
-        if touching.any():
-            other = i + 1 + int(np.argmax(touching))
-            raise UsageError(
-                f"the blocks {sources[i].url} and {sources[other].url} overlap: each voxel must come once (where "
-                "headers do not say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
-            )
+    if overlap := _overlap(low, high):
+        one, other = (sources[i].url for i in sorted(overlap))
+        raise UsageError(
+            f"the blocks {one} and {other} overlap: each voxel must come once (where "
+            "headers do not say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
+        )
     missing = math.prod(shape) - sum(box.size for box in boxes)
     if missing:
         raise UsageError(
@@ -287,6 +285,24 @@ def _require_complete(sources: Sequence[ArraySource], shape: tuple[int, ...]) ->
             f"{odd.url} was cut from an array of shape {odd.header.whole_shape}, but the blocks make one of {shape}: a "
             "block is missing (to merge some alone, say where they lie by 'path,dataset,origin' in a .txt file)"
         )
+
+
+def _overlap(low: Array, high: Array) -> tuple[int, int] | None:
+    """Two boxes that have voxels in common, one box a row; each is compared only with those that begin before it ends.
+
+    They are looked at in the order of the axis along which most differ, on which few of a grid's boxes meet.
+    """
+    if not low.shape[1]:
+        return (0, 1) if len(low) > 1 else None
+    axis = max(range(low.shape[1]), key=lambda a: len(np.unique(low[:, a])))
+    order = np.argsort(low[:, axis], kind="stable")
+    low, high = low[order], high[order]
+    ends = np.searchsorted(low[:, axis], high[:, axis])
+    for i, end in enumerate(ends.tolist()):
+        touching = ((low[i] < high[i + 1 : end]) & (low[i + 1 : end] < high[i])).all(axis=1)
+        if touching.any():
+            return int(order[i]), int(order[i + 1 + int(np.argmax(touching))])
+    return None
 
 
 def _require_same_ndim(sources: Sequence[ArraySource]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +55,31 @@ def call(*arguments: object) -> Finished:
             sys.path[:] = path
             signal.signal(signal.SIGTERM, handler)
     return Finished(code, out.getvalue(), err.getvalue())
+
+
+GROWTH = """
+import contextlib, json, sys
+from pathlib import Path
+from hyperslab.cli import main
+from hyperslab.machine import peak_rss_bytes
+for arguments in map(json.loads, sys.argv[1:]):
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_rss_bytes()
+    try:
+        main(arguments)
+    except SystemExit as end:
+        assert not end.code, end
+print("growth", peak_rss_bytes() - before)
+"""
+"The peak begins anew, at what the process holds, where 5 is written (proc(5))."
+
+
+def growth(first: Sequence[object], then: Sequence[object]) -> int:
+    """How many bytes a process that has run a small command comes to hold more while it runs another one."""
+    line = [sys.executable, "-c", GROWTH, *(json.dumps([*map(str, arguments)]) for arguments in (first, then))]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
 
 
 def succeed(*arguments: object) -> str:

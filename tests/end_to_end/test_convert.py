@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,27 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import driver, formats, records, sinkio
-from hyperslab.array import Array
+from hyperslab import driver, formats, gzipindex, records, renaming
+from hyperslab.array import Array, ArraySource
 from hyperslab.conversion import conversion
 from hyperslab.encoding import Encoding
 from hyperslab.partition import Rule
 from hyperslab.prepared import Options, prepare
+from hyperslab.slab import Hyperslab
 from tests.clusters import dask, spark
 from tests.clusters.required import required
-from tests.end_to_end.command import ANATOMICAL, DATA, EPI, FUNCTIONAL, Finished, affine_of, call, save, values_of
+from tests.end_to_end.command import (
+    ANATOMICAL,
+    DATA,
+    EPI,
+    FUNCTIONAL,
+    Finished,
+    affine_of,
+    call,
+    growth,
+    save,
+    values_of,
+)
 
 nib: Any = nibabel
 "Its functions carry no types."
@@ -56,7 +66,7 @@ SMALL = ("--engine", "serial", "-q")
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
     monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
 def convert(*arguments: object) -> None:
@@ -345,39 +355,27 @@ def test_the_plan_tells_the_bytes_that_are_moved(
     assert prepared.plan.bytes_written == values.nbytes or chunked, "chunks reach beyond the array"
 
 
-PEAK = """
-import resource, sys
-from hyperslab.cli import main
-from hyperslab.machine import peak_rss_bytes
-try:
-    main(sys.argv[1:])
-finally:
-    print("peak", peak_rss_bytes())
-"""
-
-
-def peak_of(*arguments: object) -> int:
-    """Peak resident memory of the whole command in one process, bytes."""
-    line = [sys.executable, "-c", PEAK, *map(str, arguments), "--engine", "serial", "-q"]
-    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=100)
-    return int(done.stdout.split()[-1])
-
-
 @pytest.mark.parametrize(
     ("megabytes", "arguments"),
-    [(300, ("split", "--blocks", "5x5x5")), (150, ("new.h5",)), (150, ("new.nii.gz",))],
-    ids=["5x5x5 split", "other order", "compressed"],
+    [
+        (150, ("split", "--blocks", "5x5x5")),
+        (150, ("new.h5",)),
+        (150, ("new.nii.gz",)),
+        (100, ("new.h5", "--chunks", "50,50,20", "--compression", "gzip")),
+        (100, ("new.zarr", "--chunks", "50,50,20")),
+    ],
+    ids=["5x5x5 split", "other order", "compressed", "chunks", "store"],
 )
 def test_memory_stays_within_what_is_allowed(tmp_path: Path, megabytes: int, arguments: tuple[str, ...]) -> None:
     """With --memory 64MB, hundreds of megabytes take that much more than a few kilobytes do, at most."""
-    values = np.zeros((500, 500, 2 * megabytes), "u2", order="F")
-    values[::7, :, 3] = 9
+    values = np.random.default_rng(0).integers(0, 2**16, (2 * megabytes, 500, 500), "u2").T  # which nothing makes small
     source = save(tmp_path / "in.nii", values)
     del values
-    small = save(tmp_path / "small.nii", np.zeros((5, 5, 5), "u2"))
-    base = peak_of("convert", small, tmp_path / "base" / arguments[0], *arguments[1:])
-    peak = peak_of("convert", source, tmp_path / arguments[0], *arguments[1:], "--memory", "64MB")
-    assert peak - base < 72e6
+    small = save(tmp_path / "small.nii", np.zeros((50, 50, 50), "u2"))
+    line = ("--engine", "serial", "-q")
+    first = ("convert", small, tmp_path / "base" / arguments[0], *arguments[1:], *line)
+    then = ("convert", source, tmp_path / arguments[0], *arguments[1:], "--memory", "64MB", *line)
+    assert growth(first, then) < 72e6
 
 
 @pytest.mark.parametrize("engine", ["serial", "threads", "processes", "dask-futures", "spark"])
@@ -397,3 +395,25 @@ def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
         np.testing.assert_array_equal(file["data"][()], values)
     if (tmp_path / "blocks").exists():
         assert len(list((tmp_path / "blocks").glob("*.nii.gz"))) == 8
+
+
+def test_verify_enters_a_compressed_file_where_its_regions_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from its beginning for each of them."""
+    values = np.random.default_rng(0).integers(0, 99, (64, 64, 1200)).astype("u2")
+    out = tmp_path / "out.nii.gz"
+    assert call("convert", save(tmp_path / "in.nii", values), out, "--memory", "24MB", "--workers", 2, "-q").code == 0
+    plain, regions = gzipindex.fill, list[Hyperslab]()
+
+    def fill(fd: int, source: ArraySource, slab: Hyperslab, *more: Any) -> int:
+        regions.append(slab)
+        return plain(fd, source, slab, *more)
+
+    monkeypatch.setattr(gzipindex, "fill", fill)
+    done = call("verify", out)
+    assert (done.code, len(regions) > 2) == (0, True), done
+    out.write_bytes(out.read_bytes()[:-100_000])
+    done = call("verify", out)
+    assert done.code == 1
+    assert f"0 of {len(regions)} outputs are as they were written" in done.out

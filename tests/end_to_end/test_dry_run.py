@@ -115,7 +115,7 @@ def test_too_small_a_disk_is_refused_with_the_remedy(image: Path, tmp_path: Path
     assert done.code == 2, done
     assert re.fullmatch(
         r"hyperslab: the outputs take 8(\.\d+)? MB but \S+ has 1(\.\d+)? MB free: "
-        r"free some space or choose another -o\n", done.err,
+        r"free some space or choose another output\n", done.err,
     )  # fmt: skip
     assert "fits" not in done.out
 

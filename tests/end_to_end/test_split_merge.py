@@ -13,7 +13,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab import records, sinkio
+from hyperslab import records, renaming
 from hyperslab.array import Array
 from tests.end_to_end.command import EPI, FUNCTIONAL, Finished, affine_of, call, save, values_of
 from tests.formats.nifti_made import save as save_exactly
@@ -28,7 +28,7 @@ OBLIQUE = np.array([[0.9, -0.3, 0.1, -30], [0.3, 1.1, 0, 12.5], [0, 0.2, 1.7, 7]
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
     monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ class TestMismatchedBlocks:
     def test_missing_at_an_end(self, volume: Path, tmp_path: Path, format: str, missing: int) -> None:
         """What is left has no gap."""
         convert(volume, tmp_path / "blocks", "--blocks", "1x1x4", "--format", format)
-        sinkio.remove(blocks_of(tmp_path / "blocks")[missing])
+        renaming.remove(blocks_of(tmp_path / "blocks")[missing])
         said = self.refused(tmp_path / "blocks")
         assert "was cut from an array of shape (23, 19, 17), but the blocks make one of (23, 19, 1" in said
         assert "a block is missing" in said

@@ -26,14 +26,17 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "chunks": ("new.h5", ("--chunks", "32,32,100", "--compression", "gzip")),
     "parts": ("new.h5", ("--virtual",)),
     "split": ("blocks", ("--blocks", "2x1x3")),
+    "store": ("new.zarr", ("--chunks", "32,32,100")),
+    "shards": ("new.zarr", ("--chunks", "16,32,100", "--shards", "32,32,300")),
 }
 SITE = """
 import os, signal, time
 import hyperslab.records as records
+import hyperslab.renaming as renaming
 import hyperslab.sinkio as sinkio
 
 records.write_report = lambda *_: None
-plain_region, plain_rename, renames = sinkio.write_region, sinkio._rename, []
+plain_region, plain_rename, renames = sinkio.write_region, renaming.rename, []
 
 def write_region(*arguments):
     time.sleep(float(os.environ.get("SLOW_S", 0)))
@@ -48,7 +51,7 @@ def rename(*arguments):
     if when == "after" and len(renames) == int(number):
         os.kill(os.getpid(), signal.SIGKILL)
 
-sinkio.write_region, sinkio._rename = write_region, rename
+sinkio.write_region, renaming.rename = write_region, rename
 """
 "What Python runs at its start, in the driver and in every worker: slow writes, a death at a rename, no report."
 

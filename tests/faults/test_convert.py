@@ -116,6 +116,9 @@ def test_a_killed_worker_costs_an_attempt(source: Path, slow: dict[str, str], ki
         ("placed", "after 1"),
         ("chunks", "before 1"),
         ("chunks", "after 1"),
+        ("store", "before 1"),
+        ("store", "after 1"),
+        ("shards", "after 1"),
         ("split", "before 3"),
         ("split", "after 3"),
         ("parts", "after 1"),  # of the first part, which is written as a file of its own
@@ -140,7 +143,9 @@ def test_a_driver_killed_while_it_replaces(
         *job(source, kind, "--overwrite"), environment=slow | {"KILL_AT": f"{when} {at}", "SLOW_S": "0"}
     ) as run:
         assert run.wait()[0] == -signal.SIGKILL
-    if kind != "split":
+    if kind == "split":
+        assert "its files are being replaced" in refusal("convert", out / name, source.parent / "merged.nii", "-q")
+    else:
         seen = content(out / name)
         assert np.array_equal(seen, values) or np.array_equal(seen, values[::-1]), "neither the old nor the new"
     undisturbed(*job(source, kind, "--overwrite", "--resume"))

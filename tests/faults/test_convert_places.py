@@ -12,7 +12,7 @@ import pytest
 
 from hyperslab import records
 from hyperslab.array import Array
-from tests.end_to_end.command import save
+from tests.end_to_end.command import call, save
 from tests.faults import conversions
 from tests.faults.command import hyperslab, load, running
 from tests.faults.conversions import (
@@ -81,6 +81,39 @@ def test_a_disk_without_inodes_is_noticed_before_the_start(source: Path) -> None
                 r"the outputs are \d+ files, .* but the file system of .* can hold \d+ more", refused.stderr
             )
         assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
+
+
+def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
+    """Compressed output is taken to be about as small as a compressed source; the folders of chunks are inodes."""
+    packed = source.parent / "in.nii.gz"
+    undisturbed("convert", source, packed, "-q", "--engine", "serial")
+    with small_disk(source.parent / "disk", 2 * MIB, ",nr_inodes=600") as disk:
+        refused = hyperslab("convert", packed, disk.path / "new.nii.gz", "-q", inside=disk.inside)
+        assert refused.returncode == 2, refused
+        assert re.search(r"the outputs take about [56]\.\d+ MB but .* free some space", refused.stderr), refused.stderr
+        disk.remount("size=64M")
+        line = ("convert", source, disk.path / "new.zarr", "--chunks", "8,1,1200", "-q")
+        refused = hyperslab(*line, inside=disk.inside)
+        assert refused.returncode == 2, refused
+        assert "the outputs are 480 files in 490 folders, and" in refused.stderr
+
+
+def test_remedies_are_options_that_convert_has(source: Path) -> None:
+    out = source.parent / "out"
+    said = refusal("convert", source, out / "new.h5", "--chunks", "64,60,600", "--memory", "2MB", "-q")
+    assert "a task needs" in said
+    assert "--partition" not in said
+    assert "--block-shape" not in said
+    (source.parent / "file").write_text("")
+    said = refusal("convert", source, source.parent / "file", "--blocks", 2, "-q")
+    assert f"{source.parent / 'file'} is a file: give a directory" in said
+    assert "-o" not in said.split()
+    failed = call("convert", source, out / "new.h5", "--dtype", "uint8", "-q", "--engine", "serial")
+    assert failed.code == 1
+    assert "ask for another --dtype" in failed.err
+    assert "--resume" not in failed.err
+    assert call("clean", out / "new.h5").code == 0
+    assert list(out.iterdir()) == [], "as the sentence says"
 
 
 def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array) -> None:

@@ -56,7 +56,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) ->
         arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.path / "out", "--partition", "slabs")
         refused = hyperslab(*arguments, inside=disk.inside)
         assert refused.returncode == 2
-        assert "free some space or choose another -o" in refused.stderr
+        assert "free some space or choose another output" in refused.stderr
         assert not (disk.seen / "out").exists()
 
 

@@ -106,7 +106,7 @@ def test_another_parameter_is_another_run(tmp_path: Path, wholes: list[np.ndarra
     for more in (("-p", "seconds=0.01"), ("--values", "stored"), ("--format", "h5"), ("--keep", "volume")):
         refused = hyperslab(*job(tmp_path, "counted", "--resume", *more))
         assert refused.returncode == 2, more
-        assert "choose another -o" in refused.stderr
+        assert "choose another output" in refused.stderr
     assert count(tmp_path) == EACH * len(wholes)
 
 

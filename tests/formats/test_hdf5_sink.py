@@ -12,7 +12,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats, sinkio
+from hyperslab import blockio, formats, renaming, sinkio
 from hyperslab.array import Array, Header, Scaling
 from hyperslab.encoding import Encoding
 from hyperslab.errors import BlockError, FormatError, UsageError
@@ -49,7 +49,7 @@ SHAPES = ((1,), (17,), (1, 9), (9, 1), (5, 6), (7, 5, 9), (1, 1, 1), (3, 1, 4, 5
 @pytest.fixture(autouse=True)
 def _does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """`tests/unit/test_sinkio.py` sees that files are synchronised."""
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

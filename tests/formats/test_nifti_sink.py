@@ -14,7 +14,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats, gzipindex, sinkio
+from hyperslab import blockio, formats, gzipindex, renaming, sinkio
 from hyperslab.array import Array, Header, Scaling
 from hyperslab.encoding import Encoding
 from hyperslab.errors import FormatError, UsageError
@@ -44,7 +44,7 @@ AFFINE = np.array([[0, -2.0, 0, 5], [1.5, 0, 0, -7], [0, 0, 3.25, 11], [0, 0, 0,
 @pytest.fixture(autouse=True)
 def _does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """`tests/unit/test_sinkio.py` sees that files are synchronised."""
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 
 def stored_values(path: Path) -> Array:

@@ -127,7 +127,7 @@ def test_provenance_is_in_words() -> None:
     [
         ("run f s3://key:pass@b/x.h5 -o out", "run f s3://***@b/x.h5 -o out"),
         ("run f --api-token abc -p api_key=zz -o out", "run f --api-token *** -p api_key=*** -o out"),
-        ("https://h/a?sig=1&X-Amz-Signature=abc&x=1", "https://h/a?sig=***&X-Amz-Signature=***&x=1"),
+        ("https://h/a?sig=1&X-Amz-Signature=abc&x=1", "https://h/a?sig=***&X-Amz-Signature=***&x=***"),
         ("my secret file.nii /a@b/c", "my secret file.nii /a@b/c"),
     ],
 )

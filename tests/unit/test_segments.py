@@ -132,3 +132,12 @@ def test_one_piece_is_in_memory_at_a_time(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
         append(str(tmp_path / "gone"), [(0, b"")])
+
+
+def test_many_small_pieces_take_little_memory(tmp_path: Path) -> None:
+    """Of a task whose chunks hold a number or two."""
+    many = 200_000
+    with traced_memory() as peak:
+        written = append(str(tmp_path), ((number, b"12345678") for number in range(many)))
+    assert peak[0] < 24 * many * 1.5, "the table, which may be copied once, in part"
+    assert sum(1 for _ in pieces([written])) == many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 
-from hyperslab import Encoding, blockio, formats, sinkio
+from hyperslab import Encoding, blockio, formats, renaming, sinkio
 from hyperslab.array import Array, ArraySink, Header
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
 from hyperslab.sinkio import Written
 from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
+from hyperslab.verification import region_checksum
 from tests.unit.system_calls import Calls
 
 VALUES = np.random.default_rng(0).integers(0, 2**15, (30, 20, 10), dtype=np.int16)
@@ -88,6 +89,8 @@ def test_short_writes_are_continued(volume: ArraySink, calls: Calls) -> None:
 
 def test_a_fortran_block_is_written_in_one_call_without_a_copy(volume: ArraySink, calls: Calls) -> None:
     block = np.asfortranarray(VALUES)
+    sinkio.write(volume, block)  # what is looked at once for a folder is known now
+    calls.made.clear()
     with traced_memory() as peak:
         sinkio.write(volume, block)
     assert calls.made.count("pwritev") == 1
@@ -136,7 +139,7 @@ def test_a_volume_appears_when_all_its_regions_are_written(tmp_path: Path, volum
     for slab, done in written.items():
         assert done.nbytes == 2000
         assert done.checksum == xxhash.xxh3_128_hexdigest(VALUES[slab.slices()].tobytes(order="F"))
-        assert done.checksum == sinkio.region_checksum(volume, partial, slab)
+        assert done.checksum == region_checksum(partial, slab)
     assert not Path(volume.path).exists()
     sinkio.commit(volume, partial, list(written.values()))
     assert not Path(partial).exists()
@@ -151,7 +154,7 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
     with Path(partial).open("r+b") as file:
         file.seek(352 + 2 * 30 * 20 * 3)
         file.write(b"\xff")
-    assert sinkio.region_checksum(volume, partial, slab) != written.checksum
+    assert region_checksum(partial, slab) != written.checksum
 
 
 @given(slab=slabs(VALUES.shape))
@@ -161,7 +164,7 @@ def test_any_region_is_written_to_its_place(tmp_path_factory: pytest.TempPathFac
     sink = nifti.sink(str(folder / "volume.nii"), VALUES.shape, VALUES.dtype, Header())
     sinkio.allocate(sink, str(folder / "part"))
     written = sinkio.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
-    assert written.checksum == sinkio.region_checksum(sink, str(folder / "part"), slab)
+    assert written.checksum == region_checksum(folder / "part", slab)
     sinkio.commit(sink, str(folder / "part"), [written])
     expected = np.zeros_like(VALUES)
     expected[slab.slices()] = VALUES[slab.slices()]
@@ -195,13 +198,13 @@ def test_a_whole_file_is_not_seen_before_it_is_complete(
         str(tmp_path / name), VALUES.shape, VALUES.dtype, Header(), None
     )
     seen: list[list[str]] = []
-    plain = sinkio._rename
+    plain = renaming.rename
 
-    def watched(*paths: Path) -> None:
+    def watched(ready: Path, final: Path, overwrite: bool) -> None:
         seen.append(names(tmp_path))
-        plain(*paths)
+        plain(ready, final, overwrite)
 
-    monkeypatch.setattr(sinkio, "_rename", watched)
+    monkeypatch.setattr(renaming, "rename", watched)
     sinkio.write(sink, VALUES)
     assert [len(found) for found in seen] == [1]
     assert seen[0][0].startswith(f".{name}.")
@@ -211,18 +214,18 @@ def test_a_whole_file_is_not_seen_before_it_is_complete(
 def test_nothing_has_the_name_before_all_is_on_storage(sink: ArraySink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes first, then the name, then the folder in which the name is."""
     events: list[tuple[str, str]] = []
-    synchronise, rename = sinkio._synchronise, sinkio._rename
+    synchronise, rename = renaming.synchronise, renaming.rename
 
     def synchronised(path: Path, only_names: bool = False) -> None:
         synchronise(path, only_names)
         events.append(("on storage", path.name))
 
-    def renamed(ready: Path, final: Path) -> None:
-        rename(ready, final)
+    def renamed(ready: Path, final: Path, overwrite: bool) -> None:
+        rename(ready, final, overwrite)
         events.append(("named", final.name))
 
-    monkeypatch.setattr(sinkio, "_synchronise", synchronised)
-    monkeypatch.setattr(sinkio, "_rename", renamed)
+    monkeypatch.setattr(renaming, "synchronise", synchronised)
+    monkeypatch.setattr(renaming, "rename", renamed)
     make(sink, VALUES, "0-00aa")
     final = Path(sink.path)
     named = events.index(("named", final.name))
@@ -231,27 +234,6 @@ def test_nothing_has_the_name_before_all_is_on_storage(sink: ArraySink, monkeypa
     assert_same(content(sink), VALUES)
     parts = ["new.h5.parts-00aa"] if sink.form == "parts" else []
     assert names(final.parent) == [final.name, *parts]
-
-
-def test_files_and_names_are_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    waited: list[str] = []
-    plain = os.fsync
-
-    def watched(fd: int) -> None:
-        waited.append(os.readlink(f"/proc/self/fd/{fd}"))
-        plain(fd)
-
-    monkeypatch.setattr(os, "fsync", watched)
-    sinkio._synchronise(tmp_path / "file")
-    sinkio._synchronise(tmp_path, only_names=True)
-    assert waited == [str(tmp_path / "file"), str(tmp_path)]
-    sinkio._synchronise(tmp_path)
-    assert len(waited) == 2, "all files of a folder at once, by syncfs"
-    before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(FileNotFoundError):
-        sinkio._synchronise(tmp_path / "gone")
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("sink", ["chunks", "runs", "parts"], indirect=True)
@@ -290,7 +272,7 @@ def test_a_commit_that_was_interrupted_is_made_again(sink: ArraySink, monkeypatc
     new, partial, folder = VALUES[::-1].copy(), partial_of(sink, "0-00bb"), Path(sink.path).parent
     written = in_halves(sink, partial, new)
     with monkeypatch.context() as patch:
-        patch.setattr(sinkio, "_rename", _interrupted)
+        patch.setattr(renaming, "rename", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             sinkio.commit(sink, partial, written)
     assert_same(content(sink), VALUES)
@@ -315,14 +297,14 @@ def test_parts_that_have_no_index_yet_are_removed_with_what_says_so(
     """A commit that ends between its two renames leaves a folder that no file names, and the index that would."""
     sink = hdf5.sink(str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True))
     partial = partial_of(sink)
-    written, plain = in_halves(sink, partial), sinkio._rename
+    written, plain = in_halves(sink, partial), renaming.rename
 
-    def once(ready: Path, final: Path) -> None:
-        plain(ready, final)
+    def once(ready: Path, final: Path, overwrite: bool) -> None:
+        plain(ready, final, overwrite)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sinkio, "_rename", once)
+        patch.setattr(renaming, "rename", once)
         with pytest.raises(KeyboardInterrupt):
             sinkio.commit(sink, partial, written)
     assert names(tmp_path) == [".new.h5.index-00aa.part", "new.h5.parts-00aa"]
@@ -338,37 +320,6 @@ def test_what_killed_attempts_left_among_parts_is_removed(tmp_path: Path) -> Non
     (Path(partial) / ".0_0_5.h5.0123456789abcdef.part").write_bytes(b"half of a part")
     sinkio.commit(sink, partial, written)
     assert names(tmp_path / "new.h5.parts-00aa") == ["0_0_0.h5", "0_0_5.h5"]
-
-
-def _file(path: Path, text: str) -> None:
-    path.write_text(text)
-
-
-def _folder(path: Path, text: str) -> None:
-    path.mkdir()
-    (path / "inside").write_text(text)
-
-
-@pytest.mark.parametrize("before", [None, _file, _folder], ids=["nothing", "file", "folder"])
-@pytest.mark.parametrize("after", [_file, _folder], ids=["file", "folder"])
-def test_a_name_goes_over_to_what_is_ready(
-    tmp_path: Path, before: Callable[[Path, str], None] | None, after: Callable[[Path, str], None]
-) -> None:
-    """In one step, also from a folder that holds something to another."""
-    ready, final = tmp_path / "ready", tmp_path / "final"
-    if before:
-        before(final, "old")
-    after(ready, "new")
-    sinkio._rename(ready, final)
-    assert names(tmp_path) == ["final"]
-    assert (final if final.is_file() else final / "inside").read_text() == "new"
-
-
-def test_an_exchange_that_the_file_system_refuses_is_an_os_error(tmp_path: Path) -> None:
-    _folder(tmp_path / "final", "old")
-    with pytest.raises(FileNotFoundError, match="final"):
-        sinkio._rename(tmp_path / "gone", tmp_path / "final")
-    assert (tmp_path / "final" / "inside").read_text() == "old"
 
 
 def test_removing_an_output_takes_its_parts(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
  *
  * It shows the directory BACK. Every operation on metadata (look up, open, create, rename, ...) takes SLOW_US
  * microseconds longer, reads and writes pass at once. Requests are served side by side, so that delays overlap, as
- * over a distance; with SLOW_SERIAL set they queue, as at a busy server. On unmount, SLOW_STATS receives lines
+ * over a distance; with SLOW_SERIAL set they queue, as at a busy server. With SLOW_PLAIN set, flags of renameat2 are
+ * refused, as by many file systems; links are refused always. On unmount, SLOW_STATS receives lines
  * "operation count". Names are kept by the kernel for SLOW_CACHE seconds.
  */
 #define FUSE_USE_VERSION 31
@@ -33,7 +34,7 @@ static const char *const names[] = {OPERATIONS(NAME)};
 static char back[PATH_MAX];
 static long delay_us;
 static double cache_s;
-static int serial;
+static int serial, plain;
 static atomic_long counts[OP_COUNT];
 static pthread_mutex_t server = PTHREAD_MUTEX_INITIALIZER;
 
@@ -102,6 +103,8 @@ static int slow_rmdir(const char *path) { charge(OP_rmdir); return result(rmdir(
 static int slow_rename(const char *from, const char *to, unsigned int flags)
 {
     charge(OP_rename);
+    if (flags && plain)
+        return -EINVAL;
     return result(renameat2(AT_FDCWD, behind(from).path, AT_FDCWD, behind(to).path, flags));
 }
 
@@ -204,10 +207,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: slowfs BACK MOUNTPOINT [options of FUSE]; BACK must be a directory that exists\n");
         return 2;
     }
-    const char *delay = getenv("SLOW_US"), *cache = getenv("SLOW_CACHE"), *queue = getenv("SLOW_SERIAL");
+    const char *delay = getenv("SLOW_US"), *cache = getenv("SLOW_CACHE"), *queue = getenv("SLOW_SERIAL"), *simple = getenv("SLOW_PLAIN");
     delay_us = delay ? atol(delay) : 0;
     cache_s = cache ? atof(cache) : 0;
     serial = queue && *queue;
+    plain = simple && *simple;
     argv[1] = argv[0];
     return fuse_main(argc - 1, argv + 1, &operations, NULL);
 }

@@ -17,12 +17,16 @@ NEEDED = ("gcc", "pkg-config", "fusermount3")
 
 
 @contextmanager
-def slow_files(folder: Path, delay_us: int) -> Iterator[Path]:
-    """Mount the directory `folder/back` where every operation on metadata takes `delay_us` longer; yields the mount."""
+def slow_files(folder: Path, delay_us: int, renames_plainly: bool = False) -> Iterator[Path]:
+    """Mount the directory `folder/back` where every operation on metadata takes `delay_us` longer; yields the mount.
+
+    One that `renames_plainly` refuses what renameat2 is asked for beyond rename.
+    """
     program, mount, counts = _compiled(folder), folder / "slow", folder / "counts"
     (folder / "back").mkdir(exist_ok=True)
     mount.mkdir()
     environment = {**os.environ, "SLOW_US": str(delay_us), "SLOW_CACHE": "1", "SLOW_STATS": str(counts)}
+    environment |= {"SLOW_PLAIN": "1"} if renames_plainly else {}
     server = subprocess.Popen([program, folder / "back", mount, "-f"], env=environment)
     try:
         await_that("the mount of a slow file system", lambda: mount.is_mount() or server.poll() is not None)

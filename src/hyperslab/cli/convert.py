@@ -83,7 +83,7 @@ def convert(
     threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
     connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",
     overwrite: Annotated[
-        bool, Opt("--overwrite", help="Replace what has the name, at the end and in one step.")
+        bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
     ] = False,
     resume: Annotated[bool, Opt("--resume", help="Go on with a conversion that did not end.")] = False,
     retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
@@ -111,6 +111,7 @@ def convert(
         values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
     )  # fmt: skip
     options = Options(
+        verb="convert",
         engine=engine,
         workers=workers,
         threads=threads,
@@ -133,7 +134,7 @@ def convert(
     result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
     began = time.monotonic()
     sent = publish(result, dest, stores, overwrite)
-    code = show_result(result, redact(dest), quiet)
+    code = show_result(result, redact(dest), quiet, options.verb)
     if sent is not None and not quiet:
         took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
         typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")

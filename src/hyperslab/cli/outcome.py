@@ -44,10 +44,10 @@ def show_plan(prepared: Prepared, out: Path) -> int:
     return 0
 
 
-def show_result(result: Result, out: Path | str, quiet: bool) -> int:
+def show_result(result: Result, out: Path | str, quiet: bool, verb: str = "run") -> int:
     """What a run has done, and where its records are; exit status 0, or 1 when tasks failed."""
     if result.failures:
-        _show_failures(result, quiet)
+        _show_failures(result, quiet, _remedy(result, out, verb))
     if not quiet:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
@@ -59,13 +59,22 @@ def show_result(result: Result, out: Path | str, quiet: bool) -> int:
     return 0 if result.ok else 1
 
 
-def _show_failures(result: Result, quiet: bool) -> None:
+def _show_failures(result: Result, quiet: bool, remedy: str) -> None:
     """Which tasks failed, unless the progress has told it already, and what to do."""
     for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
         after = show_count(failed.attempts, "attempt")
         print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)
-    print(
-        f"{len(result.failures)} of {result.tasks} tasks failed: mend the cause, then run again with --resume, "
-        f"which repeats only what is missing; what functions printed is in {result.folder / 'worker.log'}",
-        file=sys.stderr,
+    print(f"{len(result.failures)} of {result.tasks} tasks failed: {remedy}", file=sys.stderr)
+
+
+def _remedy(result: Result, out: Path | str, verb: str) -> str:
+    """What to do about failures; values that a conversion cannot write stay what they are, however often it tries."""
+    if verb == "convert" and all(failed.failure.error == "BlockError" for failed in result.failures):
+        return (
+            "no other attempt can succeed: ask for another --dtype or format, with --overwrite to begin anew, or "
+            f"remove what was written with 'hyperslab clean {out}'"
+        )
+    return (
+        "mend the cause, then run again with --resume, which repeats only what is missing; what functions printed is "
+        f"in {result.folder / 'worker.log'}"
     )

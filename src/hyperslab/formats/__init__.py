@@ -98,9 +98,6 @@ class Format(Protocol):
     def write_region(self, sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
         """Of a store: write the chunks of a region; bytes stored."""
 
-    def read_region(self, sink: ArraySink, path: str, slab: Hyperslab) -> Array:
-        """Of a store: the stored values of a region as they are now."""
-
 
 def module(name: str) -> Format:
     """The module of a format, imported now if it was not."""

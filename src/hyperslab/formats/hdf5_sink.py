@@ -31,6 +31,7 @@ from hyperslab.formats.hdf5_attributes import (
     packing_attributes,
     reserved_value,
 )
+from hyperslab.formats.hdf5_file import new_file
 from hyperslab.slab import Hyperslab
 
 CHUNK_NBYTES = 2**20
@@ -83,16 +84,16 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
 
 def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
     """Write the file of chunks that `encode` made, in any order. Raises FormatError when one is missing."""
-    import h5py
-
-    with h5py.File(path, "x", locking=False) as file:
-        dataset, grid, missing = create(file, sink, _properties(sink)), _grid(sink), set(range(math.prod(_grid(sink))))
+    grid = _grid(sink)
+    is_there = np.zeros(math.prod(grid), np.bool_)
+    with new_file(path) as file:
+        dataset = create(file, sink, _properties(sink))
         for number, stored in pieces:
             place = np.unravel_index(number, grid)
             dataset.id.write_direct_chunk(tuple(int(i) * c for i, c in zip(place, sink.unit, strict=True)), stored)
-            missing.discard(number)
-    if missing:
-        raise FormatError(f"{sink.path}: {len(missing)} of its chunks were not written; run again with --resume")
+            is_there[number] = True
+    if missing := is_there.size - np.count_nonzero(is_there):
+        raise FormatError(f"{sink.path}: {missing} of its chunks were not written; run again with --resume")
 
 
 def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:

@@ -29,13 +29,10 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import zarr_metadata
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify
 from hyperslab.formats.zarr_metadata import Node, chunk_files
-from hyperslab.formats.zarr_sink import create, read_region, sink, write_reference, write_region
+from hyperslab.formats.zarr_sink import create, sink, write_region
 from hyperslab.slab import Hyperslab
 
-__all__ = [
-    "arrays", "candidates", "create", "open", "read_reference", "read_region", "sink", "write_reference",
-    "write_region",
-]  # fmt: skip
+__all__ = ["arrays", "candidates", "create", "open", "read_reference", "sink", "write_region"]
 
 REASON = "each chunk is a file, or a part of one, that zarr-python's codecs decode"
 _LARGEST_NDIM = 32

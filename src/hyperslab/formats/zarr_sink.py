@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, ArraySink, Codec, Header, Omitted, Scaling, require_within
+from hyperslab.array import Array, ArraySink, Codec, Header, Omitted, Scaling
 from hyperslab.encoding import Encoding
 from hyperslab.errors import UsageError
 from hyperslab.formats.packing import ATTRIBUTES, pack
@@ -95,29 +95,12 @@ def write_region(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> i
     The region begins and ends at multiples of `sink.unit`, or at the array's edge. Writers of other regions may be at
     work, also of the same one. Raises OSError.
     """
-    _require_owned(sink, slab, block)
+    _require_owned(sink, slab)
     array, store = chunk_files().writing(place(path, sink.encoding.name), _array(sink))
     if block.size:
         chunk_files().write(array, slab, block, sink.unit)
     nbytes: int = store.nbytes
     return nbytes
-
-
-def read_region(sink: ArraySink, path: str, slab: Hyperslab) -> Array:
-    """The stored values of a region of what was written, 0 where nothing was. Raises FormatError for damaged chunks."""
-    require_within(sink.path, sink.shape, slab)
-    block = np.empty(slab.count, sink.dtype.newbyteorder("="))
-    if block.size:
-        metadata = json.dumps(_array(sink)).encode()
-        array = chunk_files().reading(place(path, sink.encoding.name), metadata)
-        chunk_files().read(array, slab, block, sink.encoding.chunks, sink.axes, 1)
-    return block
-
-
-def write_reference(sink: ArraySink, block: Array, temporary_path: str) -> None:
-    """Write a whole array."""
-    create(sink, temporary_path)
-    write_region(sink, temporary_path, Hyperslab.full(sink.shape), block)
 
 
 def _chosen(path: str, shape: tuple[int, ...], dtype: np.dtype[Any], asked: Encoding) -> Encoding:
@@ -167,13 +150,10 @@ def _require_name(path: str, name: str) -> None:
         raise UsageError(f"{path}: '{name}' cannot name a Zarr array; use names without dots alone or a leading '__'")
 
 
-def _require_owned(sink: ArraySink, slab: Hyperslab, block: Array) -> None:
-    require_within(sink.path, sink.shape, slab)
+def _require_owned(sink: ArraySink, slab: Hyperslab) -> None:
     axes = zip(slab.start, slab.bounds[1], sink.unit, sink.shape, strict=True)
     if not slab.is_box or any(first % n or (end % n and end != extent) for first, end, n, extent in axes):
         raise UsageError(f"{sink.path}: the region {slab} cuts through chunks or shards of {sink.unit}")
-    if block.shape != slab.count or block.dtype.newbyteorder("=") != sink.dtype.newbyteorder("="):
-        raise UsageError(f"{sink.path}: the block is {block.shape} {block.dtype}, the region {slab.count} {sink.dtype}")
 
 
 def _documents(sink: ArraySink) -> dict[str, dict[str, Any]]:

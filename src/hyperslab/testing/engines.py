@@ -17,7 +17,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab import driver, formats, products, workloads
+from hyperslab import driver, formats, verification, workloads
 from hyperslab.array import Array
 from hyperslab.driver import Result
 from hyperslab.errors import RunStopped, UsageError
@@ -238,7 +238,7 @@ class EngineTests:
     def test_the_journal_and_the_manifest_are_complete(self, image: str, tmp_path: Path) -> None:
         result = self.run(Pipeline(image).map(functions.add).write(tmp_path / "out"), rule=EIGHT)
         assert Counter(o.task for o in Tail(result.folder).poll()) == dict.fromkeys(range(8), 1)
-        checked = dict(products.verify(RunDirectory(tmp_path / "out")))
+        checked = dict(verification.verify(RunDirectory(tmp_path / "out")))
         assert checked == dict.fromkeys((path.name for path in result.outputs), None)
         assert len(checked) == 8
 

@@ -1,0 +1,31 @@
+"""sources: blocks that overlap are found among any number of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperslab.sources import _overlap
+
+BOXES = st.lists(st.tuples(*[st.tuples(st.integers(0, 5), st.integers(1, 3))] * 2), min_size=1, max_size=8)
+
+
+@given(BOXES)
+def test_an_overlap_is_found_where_there_is_one(boxes: list[tuple[tuple[int, int], ...]]) -> None:
+    cells = [set(itertools.product(*(range(first, first + n) for first, n in box))) for box in boxes]
+    low = np.array([[first for first, _ in box] for box in boxes])
+    found = _overlap(low, low + np.array([[n for _, n in box] for box in boxes]))
+    if found:
+        assert found[0] != found[1]
+        assert cells[found[0]] & cells[found[1]]
+    else:
+        assert sum(map(len, cells)) == len(set.union(*cells))
+
+
+def test_many_blocks_take_no_square_of_their_time() -> None:
+    """50,000 would be 1,250 million pairs."""
+    low = np.stack(np.meshgrid(*[np.arange(37)] * 3, indexing="ij"), -1).reshape(-1, 3) * 10
+    assert _overlap(low, low + 10) is None
