@@ -133,10 +133,12 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             return Answer(404, {}, b"nothing here")
         state = {"ETag": f'"{md5(data, usedforsecurity=False).hexdigest()}"'} if self.server.says_state else {}
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range", ""))
         if asked is None or fault == "rangeless":
             return Answer(200, state, data)
-        first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+        first, last = int(asked[1] or 0), min(int(asked[2]), len(data) - 1)
+        if not asked[1]:  # so many at the end
+            first, last = max(0, len(data) - int(asked[2])), len(data) - 1
         if first >= len(data):
             return Answer(416, {**state, "Content-Range": f"bytes */{len(data)}"}, b"")
         move = 1 if fault == "shifted" and first else 0
