@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, HyperslabError, UsageError
 from hyperslab.location import Remote, RemoteFolder, scheme
 from hyperslab.objectstore import Answer, call, finished, insist, sought, wait
 from hyperslab.remotefile import DEPTH, LARGEST_NBYTES, RemoteFile
@@ -31,7 +30,7 @@ def fetch(remotes: Sequence[Remote], nbytes: int | None = None) -> list[Answer |
         store_of(remote)  # opened in this thread, where opening may take its time
     futures = [submit(_admitted(gate, remote, most)) for remote in remotes]
     try:
-        found = [_finished(remote, most, future) for remote, future in zip(remotes, futures, strict=True)]
+        found = [_read(finished(remote, most, future)) for remote, future in zip(remotes, futures, strict=True)]
     finally:  # of those that nobody waits for any more
         for future in futures:
             future.cancel()
@@ -68,16 +67,18 @@ def folders(folder: RemoteFolder) -> list[str]:
     return wait(folder, 0, insist(folder, 0, attempt))
 
 
-async def _admitted(gate: asyncio.Semaphore, remote: Remote, nbytes: int) -> Answer | None:
+async def _admitted(gate: asyncio.Semaphore, remote: Remote, nbytes: int) -> Answer | HyperslabError | None:
     async with gate:
-        return await sought(remote, 0, nbytes)
+        try:
+            return await sought(remote, 0, nbytes)
+        except HyperslabError as error:  # asyncio would complain of one that nobody waits for any more
+            return error
 
 
-def _finished(remote: Remote, nbytes: int, future: Future[Answer | None]) -> Answer | FormatError | None:
-    try:
-        return finished(remote, nbytes, future)
-    except FormatError as error:
-        return error
+def _read(found: Answer | HyperslabError | None) -> Answer | FormatError | None:
+    if isinstance(found, HyperslabError) and not isinstance(found, FormatError):
+        raise found
+    return found
 
 
 def state(answer: Answer) -> str:

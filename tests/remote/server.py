@@ -45,6 +45,7 @@ class Server(ThreadingHTTPServer):
     """Listens on a free port of this machine."""
 
     daemon_threads = True
+    request_queue_size = 64  # a connection that finds no place waits a second before it tries again
 
     def __init__(self, upstream: tuple[str, int] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -21,7 +21,7 @@ from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
 from hyperslab.array import Array
-from hyperslab.errors import FormatError, Unavailable
+from hyperslab.errors import FormatError, HyperslabError, Unavailable
 from hyperslab.location import Remote, RemoteFolder
 from hyperslab.objectstore import Answer, request, sought
 from hyperslab.remotefile import DEPTH, LARGEST_NBYTES, join
@@ -116,16 +116,22 @@ class ChunkObjects(MemoryStore):
     async def _admitted(self, remote: Remote, nbytes: int, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a request in fsspec's thread when its turn has come; whatever that thread does, this comes to an end."""
 
-        async def admitted() -> T:
+        async def admitted() -> T | HyperslabError:
             async with self._gate:
-                return await work()
+                try:
+                    return await work()
+                except HyperslabError as error:  # asyncio would complain of one that nobody waits for any more
+                    return error
 
         turns = 1 + next(self._asked) // DEPTH
         limit_s = store_of(remote).patience_s(nbytes) * turns
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(submit(admitted())), limit_s)
+            found = await asyncio.wait_for(asyncio.wrap_future(submit(admitted())), limit_s)
         except TimeoutError:
             raise Unavailable(f"{remote}: no answer within {limit_s:.0f} s; try again later") from None
+        if isinstance(found, HyperslabError):
+            raise found
+        return found
 
 
 async def _together(works: Iterable[Awaitable[T]]) -> list[T]:
