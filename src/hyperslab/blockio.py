@@ -124,8 +124,9 @@ def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real", thr
     if source.chunks is None or _is_left_to_library(source):
         low, high = slab.bounds
         bounds = math.prod(z - a for a, z in zip(low, high, strict=True)) * item
-        kept = _LIBRARY_NBYTES + (KEPT_NBYTES if isinstance(source.url, Remote) else 0)
-        kept += _CHUNK_OBJECTS_NBYTES if isinstance(source.url, RemoteFolder) else 0
+        kept = _LIBRARY_NBYTES
+        if isinstance(source.url, Remote):
+            kept += _CHUNK_OBJECTS_NBYTES if isinstance(source.url, RemoteFolder) else KEPT_NBYTES
         return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + kept
     table = source.chunks.overlapping(slab.permute(source.axes))
     rows = (3 * source.ndim + 16) * len(source.chunks) + 32 * (source.ndim + 2) * len(table)

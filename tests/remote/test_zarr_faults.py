@@ -164,8 +164,13 @@ def test_documents_that_are_denied(s3: S3, tmp_path: Path) -> None:
         s3.server.faults.append("403")
         with pytest.raises(HyperslabError, match=r"access is denied|no such Zarr store"):
             hyperslab.open(url, storage_options=options)
+    s3.put("wrong/zarr.json", b"{")
+    with pytest.raises(FormatError, match=r"wrong/zarr\.json: is not JSON"):
+        hyperslab.open("s3://bucket/wrong", storage_options=options)
     s3.server.forget()
     s3.server.always = "403"
+    with pytest.raises(FormatError, match=r"bucket/private: access is denied"):
+        hyperslab.open("s3://bucket/private", storage_options=options)
     with pytest.raises(FormatError, match="access is denied"):
         hyperslab.open(url, storage_options=options)
 

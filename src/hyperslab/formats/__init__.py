@@ -141,25 +141,17 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
     path, name = split_url(url)
     if not is_remote(path):
         return path, name
-    folder = RemoteFolder(path, storage_options)
+    folder = RemoteFolder(path if "?" in path else path.rstrip("/"), storage_options)
     if _is_in_store(path):
         return folder, name
     try:
         return describe(path, storage_options), name
     except FormatError:
-        if suffix_of(path.partition("?")[0]) is not None or not _is_node(folder):
+        from hyperslab.formats import zarr_remote
+
+        if suffix_of(path.partition("?")[0]) is not None or not zarr_remote.is_node(folder):
             raise
     return folder, name
-
-
-def _is_node(folder: RemoteFolder) -> bool:
-    """Whether a place where no object can be read is a Zarr store, or a group or array in one."""
-    from hyperslab.formats import zarr_remote
-
-    try:
-        return zarr_remote.node(folder) is not None
-    except FormatError:  # what is said of the object itself is told
-        return False
 
 
 def _is_in_store(url: str) -> bool:

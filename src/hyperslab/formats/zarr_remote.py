@@ -21,17 +21,19 @@ from hyperslab.remotefolder import fetch, folders, state
 _DOCUMENTS = (*ROOTS, ".zattrs")
 _CONSOLIDATED2 = ".zmetadata"
 _KEPT = 16
-"Places whose node is kept from its detection to its description."
+"Places whose documents are kept from detection to description."
 
 _Asked = Answer | FormatError | None
 
 
 def node(folder: RemoteFolder) -> Node | None:
     """What a place is in a Zarr store, or None. Raises FormatError for documents that are denied or wrong."""
-    kept = _kept(folder.token)
-    if not kept:
-        kept.extend(_nodes([folder]))
-    return kept[0]
+    return _node(folder, _documents(folder))
+
+
+def is_node(folder: RemoteFolder) -> bool:
+    """Whether a place is in a Zarr store, as far as one may know."""
+    return any(isinstance(found, Answer) for found in _documents(folder)[: len(ROOTS)])
 
 
 def place(store: RemoteFolder, name: str) -> RemoteFolder:
@@ -56,9 +58,16 @@ def walk(folder: RemoteFolder) -> Iterator[tuple[str, Node]]:
         yield name, copies[name]
 
 
+def _documents(folder: RemoteFolder) -> list[_Asked]:
+    """The documents of a place, as they were when they were first asked for by this description of it."""
+    kept = _kept(folder.token)
+    if not kept:
+        kept.extend(fetch([folder.below(name) for name in _DOCUMENTS]))
+    return kept
+
+
 @lru_cache(_KEPT)
-def _kept(token: str) -> list[Node | None]:
-    """The node of a place in the state of one description, once it is known."""
+def _kept(token: str) -> list[_Asked]:
     return []
 
 
