@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab import chunkio, gzipindex, native, rangeio, remotefolder, scaling
+from hyperslab import chunkio, gzipindex, native, rangeio, scaling
 from hyperslab.array import Array, ArraySource, Values, require_within
 from hyperslab.byteranges import BUFFER_NBYTES, ascending, is_covered, pieces, plan_spans, turns
 from hyperslab.errors import FormatError, SourceChanged, UsageError
@@ -181,7 +181,9 @@ def _watched(source: ArraySource) -> Iterator[None]:
 
 def _check_document(source: ArraySource) -> None:
     if isinstance(source.url, RemoteFolder):
-        remotefolder.check(source.url, source.document)
+        from hyperslab.remotefolder import check
+
+        check(source.url, source.document)
     else:
         _check_unchanged(source, None)
 

@@ -195,3 +195,14 @@ def test_nothing_that_is_shown_holds_a_secret(web: Server, tmp_path: Path) -> No
         blockio.read(source, ALL)
     shown.append(str(raised.value))
     assert not [text for text in shown for secret in SECRETS if secret in text]
+
+
+def test_a_server_without_ranges_gives_whole_chunks(web: Server, tmp_path: Path) -> None:
+    """Not parts of shards, and not how much is stored."""
+    path = KINDS["v3"](tmp_path / "a")
+    web.always = "rangeless"
+    source = opened(web, path, "plain.zarr")
+    assert source.nbytes_stored == source.nbytes
+    assert_same(blockio.read(source, ALL), by_zarr(path))
+    with pytest.raises(FormatError, match="ignores range requests"):
+        blockio.read(opened(web, KINDS["sharded"](tmp_path / "b"), "shards.zarr"), Hyperslab((0, 0, 0), (1, 1, 1)))

@@ -209,7 +209,8 @@ def _sample_remotely(found: Node, array: Any) -> tuple[int, bytes]:
     asked = [one for one in fetch([found.folder.below(key) for key in keys], 1) if not isinstance(one, FormatError)]
     sizes = [one.size or 0 if isinstance(one, Answer) else 0 for one in asked]
     states = [state(one) if one is not None else "" for one in asked]
-    return -(-sum(sizes) * total // max(1, len(asked))), repr((sizes, states)).encode()
+    nbytes = -(-sum(sizes) * total // len(asked)) if asked else array.nbytes  # the latter is what nobody may know
+    return nbytes, repr((sizes, states)).encode()
 
 
 def _sampled_keys(found: Node, array: Any, most: int) -> tuple[list[str], int]:
