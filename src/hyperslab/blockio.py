@@ -22,7 +22,7 @@ from hyperslab.array import Array, ArraySource, Values, require_within
 from hyperslab.byteranges import BUFFER_NBYTES, ascending, is_covered, pieces, plan_spans, turns
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import memory, module
-from hyperslab.location import Remote
+from hyperslab.location import Remote, RemoteFolder
 from hyperslab.positioned import OpenFile, gather
 from hyperslab.reader import Reader, let_go_of_all
 from hyperslab.remotefile import KEPT_NBYTES, RemoteFile
@@ -30,6 +30,8 @@ from hyperslab.slab import Hyperslab
 from hyperslab.span import span
 
 _LIBRARY_NBYTES = 16 * 1024**2
+_CHUNK_OBJECTS_NBYTES = 96 * 1024**2
+"Of a Zarr store elsewhere: chunks as they arrive, those that wait to be decoded, and what clients take for themselves."
 
 
 def read(
@@ -122,7 +124,9 @@ def read_peak(source: ArraySource, slab: Hyperslab, values: Values = "real", thr
     if source.chunks is None or _is_left_to_library(source):
         low, high = slab.bounds
         bounds = math.prod(z - a for a, z in zip(low, high, strict=True)) * item
-        kept = _LIBRARY_NBYTES + (KEPT_NBYTES if isinstance(source.url, Remote) else 0)
+        kept = _LIBRARY_NBYTES
+        if isinstance(source.url, Remote):
+            kept += _CHUNK_OBJECTS_NBYTES if isinstance(source.url, RemoteFolder) else KEPT_NBYTES
         return result + slab.size * item + 2 * bounds + 3 * math.prod(source.chunk_shape) * item + kept
     table = source.chunks.overlapping(slab.permute(source.axes))
     rows = (3 * source.ndim + 16) * len(source.chunks) + 32 * (source.ndim + 2) * len(table)
@@ -159,14 +163,27 @@ def _opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenF
 
 @contextmanager
 def _watched(source: ArraySource) -> Iterator[None]:
-    """A directory for a read by a library, before and after which its metadata document is the one described."""
-    with span("open"):
-        _check_unchanged(source, None)
+    """A directory for a read by a library, before and after which its metadata document is the one described.
+
+    That of one elsewhere is looked at once, at the end: so a change before and one meanwhile are both seen.
+    """
+    if not isinstance(source.url, RemoteFolder):
+        with span("open"):
+            _check_unchanged(source, None)
     try:
         yield
     except FormatError:
-        _check_unchanged(source, None)
+        _check_document(source)
         raise
+    else:
+        _check_document(source)
+
+
+def _check_document(source: ArraySource) -> None:
+    if isinstance(source.url, RemoteFolder):
+        from hyperslab.remotefolder import check
+
+        check(source.url, source.document)
     else:
         _check_unchanged(source, None)
 

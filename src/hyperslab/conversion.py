@@ -214,7 +214,8 @@ def _require_other_objects(sources: SourceSet, dest: str) -> None:
     """Raise UsageError where an upload would replace what it is made from."""
     target = _address(dest)
     for source in sources.sources:
-        if is_remote(source.url) and f"{_address(source.url)}/".startswith(f"{target}/"):
+        inside = f"{_address(source.url)}/{source.name if source.document else ''}/"
+        if is_remote(source.url) and inside.startswith(f"{target}/"):
             raise UsageError(f"{redact(dest)}: is the source itself, or holds it: give another name")
 
 

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from hyperslab.errors import UsageError
 from hyperslab.redaction import hide, redact
@@ -57,6 +57,34 @@ class Remote(str):
     def hide(self, text: str) -> str:
         """A text about a request for this object, without its secrets."""
         return hide(text.replace(self.target, self), self.options)
+
+
+class RemoteFolder(Remote):
+    """A place below which objects are one thing, as those of a Zarr store: `size` and `tag` are of one of them."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[Remote], tuple[Any, ...]]:
+        return RemoteFolder, super().__reduce__()[1]
+
+    def below(self, name: str) -> Remote:
+        """An object by its name from here on."""
+        return Remote(self._target_of(name), self.options)
+
+    def folder(self, name: str) -> RemoteFolder:
+        """A place in this one; '' names this one."""
+        return RemoteFolder(self._target_of(name), self.options) if name else self
+
+    def as_of(self, size: int, tag: str) -> RemoteFolder:
+        """This place, with the size and state of the object that says what it is."""
+        return RemoteFolder(self.target, self.options, size, tag, self.token)
+
+    def _target_of(self, name: str) -> str:
+        """What follows a question mark in the address of a page stays at the end."""
+        if scheme(self.target) not in _WEB:
+            return f"{self.target.rstrip('/')}/{name}"
+        path, mark, query = self.target.partition("?")
+        return f"{path.rstrip('/')}/{quote(name)}{mark}{query}"
 
 
 def scheme(url: str) -> str:

@@ -44,6 +44,8 @@ class Answer(NamedTuple):
     "Position of the first byte; None also where the answer is the whole object, though a part was asked for."
     size: int | None = None
     tag: str = ""
+    time: str = ""
+    "Of its last change."
 
 
 def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, bytes]:
@@ -59,7 +61,7 @@ def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, byt
     answer = wait(sought, nbytes, insist(sought, nbytes, lambda: ask(store, sought, 0, nbytes)))
     found = Remote(url, options, answer.size or 0, answer.tag)
     if kind in _ASK and answer.first is None and found.size > 1:  # can the server give parts, too?
-        wait(found, 1, _request(found, 0, 1))
+        wait(found, 1, request(found, 0, 1))
     return found, answer.data
 
 
@@ -78,7 +80,7 @@ def look_again(remote: Remote) -> None:
 def start(remote: Remote, offset: int, nbytes: int) -> Future[bytes]:
     """Ask for bytes of an object; `finished` waits for them. Cancelling the future ends the request."""
     store_of(remote)  # opened in this thread, where opening may take its time
-    return submit(_request(remote, offset, nbytes))
+    return submit(request(remote, offset, nbytes))
 
 
 def finished(remote: Remote, nbytes: int, future: Future[T]) -> T:
@@ -124,7 +126,42 @@ def _pause_s(fault: Fault, number: int) -> float:
     return random.uniform(0, min(LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**number))
 
 
-async def _request(remote: Remote, offset: int, nbytes: int) -> bytes:
+async def sought(remote: Remote, first: int, last: int) -> Answer | None:
+    """Bytes of an object that was not looked at before, up to `last` or its end; its last ones for `first` below 0.
+
+    None where the store says that there is no such object, which a store that denies to say so does not.
+    """
+    store = store_of(remote)
+    ask = _ASK.get(scheme(remote.target), _ask_unseen)
+
+    async def attempt() -> Answer | None:
+        try:
+            answer = await ask(store, remote, first, last)
+        except Exception as error:
+            fault = understand(error)
+            if fault.is_absence:
+                return None
+            if scheme(remote.target) in S3 and fault.may_be_absence:
+                raise Refused("hidden", fault.said) from None
+            raise
+        _require_all(answer, first, last)
+        return answer
+
+    return await insist(remote, abs(last - first), attempt)
+
+
+def _require_all(answer: Answer, first: int, last: int) -> None:
+    """Raise Refused for fewer or more bytes than the answer says that it has."""
+    size = answer.size or 0
+    begin = max(0, size + first) if first < 0 else min(first, size)
+    expected = size if answer.first is None else (size if first < 0 else min(last, size)) - begin
+    if len(answer.data) < expected:
+        raise Refused("cut", f"after {len(answer.data)} of {expected} bytes")
+    if len(answer.data) > expected:
+        raise Refused("wrong", f"{len(answer.data)} bytes where {expected} were asked for")
+
+
+async def request(remote: Remote, offset: int, nbytes: int) -> bytes:
     """Bytes of an object, exactly those."""
     store = store_of(remote)
     ask = _ASK.get(scheme(remote.target), _ask_other)
@@ -165,20 +202,20 @@ async def _ask_s3(store: Store, remote: Remote, first: int, last: int) -> Answer
     bucket, key, version = store.fs.split_path(remote.target)
     more = {"VersionId": version} if version else {}
     try:
-        said = await store.fs._call_s3("get_object", Bucket=bucket, Key=key, Range=f"bytes={first}-{last - 1}", **more)  # noqa: SLF001  # its public name waits
+        said = await store.fs._call_s3("get_object", Bucket=bucket, Key=key, Range=_range(first, last), **more)  # noqa: SLF001  # its public name waits
     except Exception as error:
         if understand(error).status == _OUT_OF_RANGE:
             return _beyond_the_end(first)
         raise
     async with said["Body"] as body:
         begin, size = _placed(said.get("ContentRange"), said.get("ContentLength"), first, last)
-        return Answer(await body.read(), begin, size, str(said.get("ETag", "")))
+        return Answer(await body.read(), begin, size, str(said.get("ETag", "")), str(said.get("LastModified", "")))
 
 
 async def _ask_http(store: Store, remote: Remote, first: int, last: int) -> Answer:
     session = await store.fs.set_session()
     asked = dict(store.fs.kwargs)
-    headers = {**asked.pop("headers", {}), "Range": f"bytes={first}-{last - 1}", "Accept-Encoding": "identity"}
+    headers = {**asked.pop("headers", {}), "Range": _range(first, last), "Accept-Encoding": "identity"}
     async with session.get(store.fs.encode_url(_quoted(remote.target)), headers=headers, **asked) as said:
         if said.status == _OUT_OF_RANGE:
             return _beyond_the_end(first)
@@ -186,12 +223,24 @@ async def _ask_http(store: Store, remote: Remote, first: int, last: int) -> Answ
             raise Refused("", said.reason or "", said.status, said.headers.get("Retry-After", ""))
         given = said.headers.get("Content-Range") if said.status == _PART else None
         begin, size = _placed(given, said.content_length, first, last)
-        tag = said.headers.get("ETag") or said.headers.get("Last-Modified", "")
-        return Answer(await said.read(), begin, size, tag)
+        time = said.headers.get("Last-Modified", "")
+        return Answer(await said.read(), begin, size, said.headers.get("ETag") or time, time)
+
+
+def _range(first: int, last: int) -> str:
+    """What a header says for the bytes from `first` on, or for `first` below 0 for so many at the end."""
+    return f"bytes={first}" if first < 0 else f"bytes={first}-{last - 1}"
 
 
 async def _ask_other(store: Store, remote: Remote, first: int, last: int) -> Answer:
     return Answer(await call(store, "cat_file", path_in(store, remote), start=first, end=last), first)
+
+
+async def _ask_unseen(store: Store, remote: Remote, first: int, last: int) -> Answer:
+    about = await _ask_about(store, remote, 0, 0)
+    size = about.size or 0
+    begin, end = (max(0, size + first), size) if first < 0 else (first, min(last, size))
+    return about._replace(data=(await _ask_other(store, remote, begin, end)).data if end > begin else b"")
 
 
 async def _ask_about(store: Store, remote: Remote, _first: int, _last: int) -> Answer:
@@ -218,10 +267,12 @@ def _placed(given: str | None, length: int | None, first: int, last: int) -> tup
     """
     if given is not None:
         found = _RANGE.fullmatch(given.strip())
-        if found is None or int(found[1]) != first or int(found[2]) + 1 != min(last, int(found[3])):
-            raise Refused("wrong", f"{given} where bytes {first}-{last - 1} were asked for")
-        return first, int(found[3])
-    if length is None or first > 0 or length > last:
+        begin, end, size = (int(found[1]), int(found[2]) + 1, int(found[3])) if found else (-1, -1, 0)
+        asked = (max(0, size + first), size) if first < 0 else (first, min(last, size))
+        if (begin, end) != asked:
+            raise Refused("wrong", f"{given} where {_range(first, last).replace('=', ' ')} were asked for")
+        return begin, size
+    if length is None or first > 0 or length > max(last, -first):
         raise Refused("rangeless")
     return None, length
 

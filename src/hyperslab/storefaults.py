@@ -34,6 +34,12 @@ _WORDS: dict[str, tuple[type[HyperslabError], str]] = {
     "gone": (SourceChanged, "is no longer there; when it is again, run again with --resume"),
     "changed": (SourceChanged, "{said}; when it is right again, run again with --resume"),
     "denied": (FormatError, f"access is denied ({{said}}); {_CREDENTIALS}"),
+    "hidden": (
+        FormatError,
+        "access is denied ({said}), which S3 also says of what is not there, where the bucket may not be listed; "
+        + _CREDENTIALS
+        + ", and that they allow s3:ListBucket",
+    ),
     "anonymous": (UsageError, f"there are no credentials ({{said}}); {_CREDENTIALS}"),
     "elsewhere": (
         UsageError,
@@ -81,6 +87,16 @@ class Fault:
     def is_passing(self) -> bool:
         """Whether another attempt may succeed."""
         return self.kind in _PASSING
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether the store says that there is no such object, in a place where there could be one."""
+        return self.kind == "missing" and self.status in (0, 404) and not self.said.endswith("NoSuchBucket")
+
+    @property
+    def may_be_absence(self) -> bool:
+        """Whether S3 says so of an object that is not there, too, to who may not list its bucket."""
+        return self.status == 403 and self.said in ("403", "403 403", "403 AccessDenied")
 
     def error(self, remote: Remote, attempts: int, limit_s: float) -> HyperslabError:
         """The exception for the user, free of secrets."""

@@ -197,7 +197,7 @@ def test_the_configuration_of_zarr_is_not_touched(stores: Callable[[str], Path])
     expected = {name: whole(str(stores(name)), "stored") for name in ("shards", "version-2")}
     with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline", "async.concurrency": 1}):
         before = json.dumps(zarr.config.config)
-        zarr_store.reading.cache_clear()
+        zarr_store._reading.cache_clear()
         for name, found in expected.items():
             assert_same(hyperslab.open(str(stores(name)))[3:20], found[3:20])
         assert before == json.dumps(zarr.config.config)

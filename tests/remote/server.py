@@ -45,6 +45,7 @@ class Server(ThreadingHTTPServer):
     """Listens on a free port of this machine."""
 
     daemon_threads = True
+    request_queue_size = 64  # a connection that finds no place waits a second before it tries again
 
     def __init__(self, upstream: tuple[str, int] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -133,10 +134,12 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             return Answer(404, {}, b"nothing here")
         state = {"ETag": f'"{md5(data, usedforsecurity=False).hexdigest()}"'} if self.server.says_state else {}
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range", ""))
         if asked is None or fault == "rangeless":
             return Answer(200, state, data)
-        first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+        first, last = int(asked[1] or 0), min(int(asked[2]), len(data) - 1)
+        if not asked[1]:  # so many at the end
+            first, last = max(0, len(data) - int(asked[2])), len(data) - 1
         if first >= len(data):
             return Answer(416, {**state, "Content-Range": f"bytes */{len(data)}"}, b"")
         move = 1 if fault == "shifted" and first else 0

@@ -54,16 +54,6 @@ def test_pages_with_characters_that_no_url_has(web: Server, folder: Path) -> Non
     assert web.seen[0].path == "/%C3%A4%20b.nii?name=%C3%B6%20x&b=%2F"
 
 
-@pytest.mark.parametrize("name", ["a.zarr", "a.zarr/", "a.zarr::x", "a.zarr/x/y"])
-def test_zarr_stores_are_not_read_from_urls(name: str, s3: S3) -> None:
-    """And say so, which a store that has no such object does not."""
-    s3.put("in/a.zarr/zarr.json", b"{}")
-    s3.server.forget()
-    with pytest.raises(UsageError, match=r"a\.zarr.*: Zarr stores are not read from URLs yet; open it with zarr\.open"):
-        hyperslab.open(f"s3://bucket/in/{name}", storage_options=s3.options)
-    assert s3.server.seen == []
-
-
 @pytest.mark.parametrize(
     ("url", "path", "name"),
     [

@@ -17,10 +17,9 @@ import numpy as np
 
 from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Header, Scaling
 from hyperslab.encoding import Encoding
-from hyperslab.errors import UsageError
+from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.detection import SUPPORTED, detect, is_store
-from hyperslab.location import Remote, is_remote, local_path, split_dataset
-from hyperslab.redaction import redact
+from hyperslab.location import Remote, RemoteFolder, is_remote, local_path, split_dataset
 from hyperslab.remotefile import describe
 from hyperslab.slab import Hyperslab
 from hyperslab.suffixes import SUFFIXES, suffix_of
@@ -134,17 +133,23 @@ def split_url(url: str) -> tuple[str, str]:
 def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """Split 'PATH::DATASET' or 'URL::DATASET' into (path, or a Remote as it is now, dataset).
 
-    `storage_options` are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for what cannot be looked at.
+    Of a Zarr store it is a RemoteFolder, which has not been looked at where its name says what it is. `storage_options`
+    are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for what cannot be looked at.
     """
     path, name = split_url(url)
     if not is_remote(path):
         return path, name
+    folder = RemoteFolder(path if "?" in path else path.rstrip("/"), storage_options)
     if _is_in_store(path):
-        raise UsageError(
-            f"{redact(path)}: Zarr stores are not read from URLs yet; open it with zarr.open or xarray.open_zarr, or "
-            "copy it to this machine first"
-        )
-    return describe(path, storage_options), name
+        return folder, name
+    try:
+        return describe(path, storage_options), name
+    except FormatError:
+        from hyperslab.formats import zarr_remote
+
+        if suffix_of(path.partition("?")[0]) is not None or not zarr_remote.is_node(folder):
+            raise
+    return folder, name
 
 
 def _is_in_store(url: str) -> bool:

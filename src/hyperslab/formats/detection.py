@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hyperslab.errors import FormatError, Missing
-from hyperslab.location import Remote
+from hyperslab.location import Remote, RemoteFolder
 from hyperslab.remotefile import open_binary
 from hyperslab.suffixes import suffix_of
 
@@ -41,6 +41,8 @@ def detect(path: str) -> str:
 
     Raises FormatError that says what is there instead.
     """
+    if isinstance(path, RemoteFolder):
+        return "zarr"
     if not isinstance(path, Remote):
         if _holds_document(path):
             return "zarr"

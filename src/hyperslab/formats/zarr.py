@@ -1,4 +1,4 @@
-"""Zarr arrays, versions 2 and 3, in directories: what they are, and values through zarr-python's codecs.
+"""Zarr arrays, versions 2 and 3, in directories and object stores: what they are, values by zarr-python's codecs.
 
 An array is a directory of chunk files with a metadata document; a group is one that holds arrays, each named by its
 path in it. There is no chunk table: `zarr_store` reads the chunk files of a region.
@@ -20,16 +20,20 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from hyperslab.array import Array, ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats import zarr_metadata
-from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify
+from hyperslab.formats import zarr_metadata, zarr_remote
+from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr_metadata import Node, chunk_files
 from hyperslab.formats.zarr_sink import create, sink, write_region
+from hyperslab.location import Remote, RemoteFolder
+from hyperslab.objectstore import Answer
+from hyperslab.remotefolder import fetch, state
 from hyperslab.slab import Hyperslab
 
 __all__ = ["arrays", "candidates", "create", "open", "read_reference", "sink", "write_region"]
@@ -38,6 +42,8 @@ REASON = "each chunk is a file, or a part of one, that zarr-python's codecs deco
 _LARGEST_NDIM = 32
 _SAMPLED = 100
 "Chunk files whose sizes are looked at: all of a small array, of a large one some in even steps."
+_SAMPLED_REMOTELY = 8
+"The same of objects, each of which takes a request."
 _LISTED = 1000
 _LIKE_A_CHUNK = re.compile(r"c|(c\.)?\d+(\.\d+)*")
 _FROM_CODE = frozenset({"pickle", "numcodecs.pickle"})
@@ -61,7 +67,7 @@ def candidates(path: str) -> list[str]:
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name
     """Describe one array. Raises UsageError if it is not there, FormatError if it is corrupt or holds no numbers.
 
-    Of an array of more than 100 chunks, nbytes_stored is an estimate from 100 of them.
+    Of an array of more than 100 chunks, nbytes_stored is an estimate from 100 of them; in an object store from 8.
     """
     name = name.strip("/")
     with _readable(path):
@@ -73,10 +79,11 @@ def _described(path: str, name: str, found: Node) -> ArraySource:
     dtype = array.dtype.newbyteorder(">") if zarr_metadata.is_big_endian(found.said) else array.dtype
     fill = array.metadata.fill_value
     meant = zarr_metadata.meaning(found, dtype, fill)
-    nbytes, sample = _sample(found, array)
+    is_remote = isinstance(found.folder, RemoteFolder)
+    nbytes, sample = (_sample_remotely if is_remote else _sample)(found, array)
     state = _identity(found, sample)
     return ArraySource(
-        url=path,
+        url=_in_state(path, found),
         name=name,
         format="zarr",
         shape=found.shape,
@@ -107,7 +114,7 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
     block = np.empty(forward.permute(source.axes).count, source.dtype("stored")).transpose(np.argsort(source.axes))
     if slab.size:
-        array = chunk_files().reading(zarr_metadata.place(source.url, source.name), source.metadata)
+        array = chunk_files().reading(_nodes(source.url).place(source.url, source.name), source.metadata)
         chunk_files().read(array, forward, block, source.own_chunk_shape, source.axes, threads)
     turn: tuple[Any, ...] = (..., *(slice(None, None, -1 if s < 0 else 1) for s in slab.stride))
     turned: Array = block[turn]  # an array also without axes
@@ -116,7 +123,19 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
 
 def _walk(path: str) -> list[tuple[str, Node]]:
     with _readable(path):
-        return list(zarr_metadata.walk(path))
+        return list(_nodes(path).walk(path))
+
+
+def _nodes(path: str) -> ModuleType:
+    """The module that finds what is in a store: on this machine, or elsewhere."""
+    return zarr_remote if isinstance(path, RemoteFolder) else zarr_metadata
+
+
+def _in_state(path: str, found: Node) -> str:
+    """The path of a store; one elsewhere with the state of the array's document, by which tasks know it."""
+    if isinstance(path, RemoteFolder) and isinstance(found.folder, Remote):
+        return path.as_of(found.folder.size, found.folder.tag)
+    return path
 
 
 @contextmanager
@@ -134,7 +153,8 @@ def _word(found: Node) -> str:
 def _node(path: str, name: str) -> Node:
     if ".." in name.split("/"):
         raise UsageError(f"{path}: '{name}' leaves the store; name the other store instead")
-    found = zarr_metadata.node(zarr_metadata.place(path, name))
+    nodes = _nodes(path)
+    found: Node | None = nodes.node(nodes.place(path, name))
     if found is None:
         raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
     if not found.is_array:
@@ -169,17 +189,34 @@ def _understood(found: Node) -> tuple[tuple[int, ...], bytes, Any]:
 
 def _sample(found: Node, array: Any) -> tuple[int, bytes]:
     """Stored bytes of an array, and what tells apart its states: sizes of some chunk files and pages of fewer."""
+    keys, total = _sampled_keys(found, array, _SAMPLED)
+    files = [os.path.join(found.folder, key) for key in keys]
+    sizes = [_size(file) for file in files]
+    if not any(sizes):
+        _require_named_so(found, array.metadata.encode_chunk_key((0,) * len(found.shape)))
+    there = [file for file, size in zip(files, sizes, strict=True) if size]
+    pages = b"".join(map(_page, there[:: -(-len(there) // PAGES) or 1]))
+    return -(-sum(sizes) * total // max(1, len(keys))), repr(sizes).encode() + pages
+
+
+def _sample_remotely(found: Node, array: Any) -> tuple[int, bytes]:
+    """The same of an array elsewhere, by the sizes and states of fewer objects; a read says why one is denied."""
+    assert isinstance(found.folder, RemoteFolder)
+    keys, total = _sampled_keys(found, array, _SAMPLED_REMOTELY)
+    asked = [one for one in fetch([found.folder.below(key) for key in keys], 1) if not isinstance(one, FormatError)]
+    sizes = [one.size or 0 if isinstance(one, Answer) else 0 for one in asked]
+    states = [state(one) if one is not None else "" for one in asked]
+    nbytes = -(-sum(sizes) * total // len(asked)) if asked else array.nbytes  # the latter is what nobody may know
+    return nbytes, repr((sizes, states)).encode()
+
+
+def _sampled_keys(found: Node, array: Any, most: int) -> tuple[list[str], int]:
+    """Names of up to so many chunk files in even steps, and how many there may be."""
     whole = array.shards or array.chunks
     grid = [-(-extent // n) for extent, n in zip(found.shape, whole, strict=True)]
     total = math.prod(grid)
-    count = min(total, _SAMPLED)
-    files = [os.path.join(found.folder, _key(array, grid, total * i // count)) for i in range(count)]
-    sizes = [_size(file) for file in files]
-    if not any(sizes):
-        _require_named_so(found, array.metadata.encode_chunk_key((0,) * len(grid)))
-    there = [file for file, size in zip(files, sizes, strict=True) if size]
-    pages = b"".join(map(_page, there[:: -(-len(there) // PAGES) or 1]))
-    return -(-sum(sizes) * total // max(1, count)), repr(sizes).encode() + pages
+    count = min(total, most)
+    return [_key(array, grid, total * i // count) for i in range(count)], total
 
 
 def _key(array: Any, grid: list[int], number: int) -> str:
@@ -223,6 +260,8 @@ def _require_named_so(found: Node, key: str) -> None:
 
 
 def _identity(found: Node, sample: bytes) -> Identity:
+    if isinstance(found.folder, Remote):
+        return identify_remote(found.folder, found.raw + sample)
     fd = os.open(os.path.join(found.folder, found.document), os.O_RDONLY | os.O_CLOEXEC)
     try:
         return identify(fd, found.raw + sample, before=found.state)

@@ -25,6 +25,8 @@ from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.place import NAMES, header_of
 
+ROOTS = ("zarr.json", ".zarray", ".zgroup")
+"The documents of which one says what a directory is; the first that is there counts."
 DIMENSIONS2 = "_ARRAY_DIMENSIONS"
 "Attribute in which xarray keeps the names of the axes of a version 2 array."
 _NUMBERS2 = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)")
@@ -45,8 +47,8 @@ class Node(NamedTuple):
     attributes: dict[str, Any]
     raw: bytes
     "All documents as they are stored."
-    state: os.stat_result
-    "Of the document, before it was read."
+    state: os.stat_result | None
+    "Of the document, before it was read; None in a store that is not on this machine, where the folder has it."
 
     @property
     def is_array(self) -> bool:
@@ -97,23 +99,37 @@ def chunk_files() -> ModuleType:
 
 def node(folder: str) -> Node | None:
     """What a directory is in a Zarr store, or None. Raises FormatError for a document that cannot be understood."""
-    for document in ("zarr.json", ".zarray", ".zgroup"):
+    for document in ROOTS:
         place = os.path.join(folder, document)
         if not os.path.isfile(place):
             continue
         state = os.stat(place)
-        said, raw = _parsed(place)
-        attributes = said.get("attributes", {}) if document == "zarr.json" else {}
-        attributes = {} if attributes is None else attributes
+        raw, attributes = _stored(place), None
+        said = parsed(place, raw)
         if document != "zarr.json" and os.path.lexists(more := os.path.join(folder, ".zattrs")):
-            attributes, added = _parsed(more)
-            raw += added
-        if not isinstance(attributes, dict):
-            raise FormatError(f"{place}: its attributes are not a JSON object; copy the store again")
-        if document == "zarr.json" and said.get("node_type") not in ("array", "group"):
-            raise FormatError(f"{place}: its node_type is neither 'array' nor 'group'; copy the store again")
-        return Node(folder, document, said, attributes, raw, state)
+            added = _stored(more)
+            raw, attributes = raw + added, parsed(more, added)
+        return understood(folder, document, said, attributes, raw, state)
     return None
+
+
+def understood(
+    folder: str,
+    document: str,
+    said: dict[str, Any],
+    attributes: dict[str, Any] | None,
+    raw: bytes,
+    state: os.stat_result | None = None,
+) -> Node:
+    """The node that a document describes; its attributes in version 2. Raises FormatError for one that says no such."""
+    where = os.path.join(folder, document)
+    found = said.get("attributes") if document == "zarr.json" else attributes
+    found = {} if found is None else found
+    if not isinstance(found, dict):
+        raise FormatError(f"{where}: its attributes are not a JSON object; copy the store again")
+    if document == "zarr.json" and said.get("node_type") not in ("array", "group"):
+        raise FormatError(f"{where}: its node_type is neither 'array' nor 'group'; copy the store again")
+    return Node(folder, document, said, found, raw, state)
 
 
 def place(store: str, name: str) -> str:
@@ -137,19 +153,24 @@ def _walk(folder: str, name: str, seen: set[tuple[int, int]]) -> Iterator[tuple[
         yield from _walk(os.path.join(folder, below), f"{name}/{below}".lstrip("/"), seen)
 
 
-def _parsed(path: str) -> tuple[dict[str, Any], bytes]:
+def _stored(path: str) -> bytes:
     if not os.path.isfile(path):  # a pipe would have us wait
         raise FormatError(f"{path}: is not a file, as a document has to be; copy the store again")
     try:
-        raw = Path(path).read_bytes()
-        found = json.loads(raw)
+        return Path(path).read_bytes()
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+
+
+def parsed(path: str, raw: bytes) -> dict[str, Any]:
+    """The JSON object that a document holds."""
+    try:
+        found = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: is not JSON ({error}); copy the store again") from error
     if not isinstance(found, dict):
         raise FormatError(f"{path}: is not a JSON object; copy the store again")
-    return found, raw
+    return found
 
 
 def codecs(said: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""The chunk files of a Zarr array, through zarr-python's own pipeline of codecs. Only this module imports zarr.
+"""The chunk files of a Zarr array, through zarr-python's own pipeline of codecs.
 
 - the array is built from a metadata document that the caller has: a read opens chunk files and nothing else
   (`tests/formats/test_zarr.py`)
 - zarr-python waits for files and decoders in an event loop. Here each call has a loop of its own, in the calling
   thread, in which both are done at once: nothing is left running that a forked process would lack, a task uses the
   processors that it was given, and the time of decoding is the task's (docs/design/0009-zarr.md)
+- those of a store that is not on this machine are objects, and are asked for several at a time (`zarr_objects`)
 - a chunk file that is empty, cut short, or no file is an error; zarr-python takes some of these for chunks that were
   never written, and gives the fill value
 """
@@ -29,13 +30,15 @@ from typing import Any, TypeVar, TypeVarTuple
 import numpy as np
 import zarr
 import zarr.errors
-from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import cpu
 from zarr.storage import LocalStore, StorePath
 
 from hyperslab.array import Array
-from hyperslab.errors import FormatError
+from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats import zarr_codecs
+from hyperslab.formats.zarr_objects import ChunkObjects
+from hyperslab.location import RemoteFolder
 from hyperslab.slab import Hyperslab
 
 T = TypeVar("T")
@@ -45,6 +48,7 @@ _Part = tuple[Hyperslab, Hyperslab]
 LEAST_NBYTES = 4 * 1024**2
 "Decoded chunks that are held at a time, or one chunk, however large it is."
 MOST_NBYTES = 32 * 1024**2
+"The same of a large region, and of any whose chunks are asked for elsewhere, so that several are under way."
 _PIPELINE = {
     "codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline",
     "codec_pipeline.batch_size": 8,
@@ -55,6 +59,10 @@ _lock = threading.Lock()
 "Held while zarr's configuration and the filters of warnings are others than the user's."
 # A child has the lock as it was, but not the thread that held it.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+LARGEST_SHARD_NBYTES = MOST_NBYTES // 4
+"Of shards elsewhere that one thread takes whole, so that what lies between its chunks is not fetched by several."
 
 
 class ChunkFiles(LocalStore):
@@ -193,9 +201,18 @@ def _is_in_loop() -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
 def reading(folder: str, metadata: bytes) -> Any:
-    """The array that a directory is, by its metadata document, for `read`. Raises what zarr raises of a wrong one."""
+    """The array that a directory is, by its metadata document, for `read`. Raises what zarr raises of a wrong one.
+
+    What one elsewhere is asked for with, such as credentials, is kept no longer than the read.
+    """
+    if isinstance(folder, RemoteFolder):
+        return _array(json.loads(metadata), ChunkObjects(folder))
+    return _reading(folder, metadata)
+
+
+@lru_cache(maxsize=64)
+def _reading(folder: str, metadata: bytes) -> Any:
     return _array(json.loads(metadata), ChunkFiles(folder, read_only=True))
 
 
@@ -205,7 +222,7 @@ def writing(folder: str, said: dict[str, Any]) -> tuple[Any, NewChunks]:
     return _array(said, store), store
 
 
-def _array(said: dict[str, Any], store: LocalStore) -> Any:
+def _array(said: dict[str, Any], store: Store) -> Any:
     """An array without a look at it, with zarr's own pipeline whatever the user has configured, and goes on to have.
 
     What zarr warns of, such as codecs that are not in the specification, is for those who write.
@@ -220,13 +237,17 @@ def _array(said: dict[str, Any], store: LocalStore) -> Any:
 
 def read(array: Any, slab: Hyperslab, block: Array, chunk: Sequence[int], axes: Sequence[int], threads: int) -> None:
     """Read a region (strides above 0) into `block`. Raises FormatError for chunks that cannot be decoded."""
-    shares = _shares(slab, chunk, axes, block.dtype.itemsize, threads)
+    least = LEAST_NBYTES
+    if isinstance(array.store_path.store, ChunkObjects):
+        least, shard = MOST_NBYTES, array.shards or chunk
+        chunk = shard if math.prod(shard) * block.dtype.itemsize <= LARGEST_SHARD_NBYTES else chunk
+    shares = _shares(slab, chunk, axes, block.dtype.itemsize, threads, least)
     finished([partial(_read_parts, array, parts, block) for parts in shares])
 
 
 def write(array: Any, slab: Hyperslab, block: Array, chunk: Sequence[int]) -> None:
     """Write a region of whole chunks (strides 1). Raises OSError."""
-    shares = _shares(slab, chunk, range(slab.ndim), block.dtype.itemsize, 1)
+    shares = _shares(slab, chunk, range(slab.ndim), block.dtype.itemsize, 1, LEAST_NBYTES)
     finished([partial(_write_parts, array, parts, block) for parts in shares])
 
 
@@ -236,7 +257,7 @@ async def _read_parts(array: Any, parts: Sequence[_Part], block: Array) -> None:
         out = cpu.buffer_prototype.nd_buffer.from_ndarray_like(block[index])
         try:
             await array.get_orthogonal_selection(part.slices(), out=out, prototype=cpu.buffer_prototype)
-        except FormatError:
+        except HyperslabError:
             raise
         except Exception as error:  # codecs of many makers raise many kinds
             where, text = array.store_path.store.root, str(error).strip() or type(error).__name__
@@ -250,12 +271,12 @@ async def _write_parts(array: Any, parts: Sequence[_Part], block: Array) -> None
 
 
 def _shares(
-    slab: Hyperslab, chunk: Sequence[int], axes: Sequence[int], itemsize: int, threads: int
+    slab: Hyperslab, chunk: Sequence[int], axes: Sequence[int], itemsize: int, threads: int, least: int
 ) -> list[list[_Part]]:
     """The parts of a region for each of up to `threads` threads, which together hold no more chunks than they may."""
     low, high = slab.bounds
     nbytes = math.prod(z - a for a, z in zip(low, high, strict=True)) * itemsize
-    held = max(1, max(LEAST_NBYTES, min(MOST_NBYTES, nbytes // 2)) // (math.prod(chunk) * itemsize))
+    held = max(1, max(least, min(MOST_NBYTES, nbytes // 2)) // (math.prod(chunk) * itemsize))
     most = math.prod(-(-z // n) - a // n for a, z, n in zip(low, high, chunk, strict=True))
     threads = min(threads, held, most)
     boxes = _boxes(low, high, chunk, axes, min(held // threads, -(-most // threads)))
