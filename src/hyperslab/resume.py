@@ -43,15 +43,18 @@ def record(plan: Plan) -> dict[str, Any]:
 
 
 def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
-    """The submissions that this plan goes on with. Raises OutputBusy when their results do not belong to it."""
-    earlier = [(folder, kept) for folder, kept in directory.plans() if _has_results(folder)]
-    now = record(plan)
-    for _, kept in earlier:
-        _require_same_job(directory, kept, now, accept_changed_function)
-    return [
-        Inherited(folder, _matching(directory, kept, now, plan), bool(now["boot"]) and kept.get("boot") == now["boot"])
-        for folder, kept in earlier
-    ]
+    """The submissions that this plan goes on with. Raises OutputBusy when their results do not belong to it.
+
+    One that has recorded no result counts, too: it may have written, and was killed before it could say so.
+    """
+    now, found = record(plan), []
+    for folder, kept in directory.plans():
+        if has_results := _has_results(folder):
+            _require_same_job(directory, kept, now, accept_changed_function)
+        if has_results or kept["fingerprint"] == now["fingerprint"]:
+            ids = _matching(directory, kept, now, plan, has_results)
+            found.append(Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"]))
+    return found
 
 
 def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
@@ -67,13 +70,11 @@ def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
 def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:
     done: dict[int, tuple[Outcome, bool]] = {}
     for submission in inherited:
+        for touched in (~task for task in (submission.ids or {}).values() if task < 0):
+            done.pop(touched, None)  # it may have written over what an earlier one had written, and not said so
         for outcome in Tail(submission.folder).poll():
-            task = outcome.task if submission.ids is None else submission.ids.get(outcome.task)
-            if outcome.status != "done" or task is None:
-                continue
-            if task < 0:
-                done.pop(~task, None)  # it wrote over what an earlier submission had written
-            else:
+            task = outcome.task if submission.ids is None else submission.ids.get(outcome.task, -1)
+            if outcome.status == "done" and task >= 0:
                 done[task] = (replace(outcome, task=task), submission.is_sure)
     return done
 
@@ -135,15 +136,17 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
         )
 
 
-def _matching(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], plan: Plan) -> dict[int, int]:
-    """Ids there -> ids here, of the tasks that are the same."""
+def _matching(
+    directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], plan: Plan, has_results: bool
+) -> dict[int, int]:
+    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for results without a place here."""
     here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
     first: dict[int, int] = {}
     for whole in kept["wholes"]:
         index, own = here.get(whole["name"], (-1, {"cut": ""}))
         if own["cut"] == whole["cut"]:
             first |= _same_tasks(plan, index, whole, own)
-        elif not whole["broken"]:
+        elif has_results and not whole["broken"]:
             raise OutputBusy(
                 f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or has another shape; "
                 "choose another output"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import formats, records, renaming
+from hyperslab import formats
 from hyperslab.array import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
@@ -54,11 +54,7 @@ TARGETS = {
 SMALL = ("--engine", "serial", "-q")
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 def convert(*arguments: object) -> None:

@@ -11,17 +11,12 @@ import numpy as np
 import pytest
 import zarr
 
-from hyperslab import records, sinkio
 from tests.end_to_end.command import Finished, call
 
 SMALL = ("--engine", "serial", "-q")
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 def convert(*arguments: object) -> None:

@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab import records, sinkio
 from hyperslab.array import Array
 from tests.end_to_end.command import Finished, affine_of, call, save, values_of
 
@@ -17,11 +16,7 @@ FINE = 5e-4
 "Voxels of half a micrometre, in millimetres."
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(sinkio, "_synchronise", lambda *_, **__: None)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 def convert(*arguments: object) -> None:

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab import driver, gzipindex, records, renaming
+from hyperslab import driver, gzipindex
 from hyperslab.array import ArraySource
 from hyperslab.conversion import conversion
 from hyperslab.encoding import Encoding
@@ -20,12 +20,7 @@ from tests.clusters import dask, spark
 from tests.clusters.required import required
 from tests.end_to_end.command import EPI, call, growth, save
 
-
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:

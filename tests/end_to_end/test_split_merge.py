@@ -13,7 +13,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab import records, renaming
+from hyperslab import renaming
 from hyperslab.array import Array
 from tests.end_to_end.command import EPI, FUNCTIONAL, Finished, affine_of, call, save, values_of
 from tests.formats.nifti_made import save as save_exactly
@@ -24,11 +24,7 @@ nib: Any = nibabel
 OBLIQUE = np.array([[0.9, -0.3, 0.1, -30], [0.3, 1.1, 0, 12.5], [0, 0.2, 1.7, 7], [0, 0, 0, 1]])
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and waiting for the disk take longer than small conversions, and have tests of their own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-    monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 @pytest.fixture

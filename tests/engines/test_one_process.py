@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.clusters import dask, spark
 from tests.clusters.required import required
 from tests.faults.command import make_volume
@@ -58,6 +60,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.timeout(240)
 def test_runs_in_one_process(tmp_path: Path) -> None:
     required(spark.missing() or dask.missing())
     make_volume(tmp_path / "in.nii")
@@ -65,7 +68,7 @@ def test_runs_in_one_process(tmp_path: Path) -> None:
     script.write_text(NOTEBOOK)
     line = [sys.executable, str(script), str(tmp_path / "in.nii"), str(tmp_path)]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(line, capture_output=True, text=True, timeout=110, check=False, env=environment)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=230, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.partition("SAID ")[2])
     assert "this process has a SparkContext on local[2]" in said.pop("another master")
