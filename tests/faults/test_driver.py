@@ -113,7 +113,7 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
 
 def test_a_second_run_on_one_directory_is_refused(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.2)
+    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=1.0)
     with running(*arguments) as run:
         await_recorded(run, out, 1)
         for more in ([], ["--resume"]):
@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, engine: str, number: sign
 
 def test_cancel_and_status(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.2)
+    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.8)
     assert hyperslab("status", out).returncode == 2
     with running(*arguments) as run:
         await_recorded(run, out, 3)
