@@ -163,3 +163,20 @@ def assembled(folder: Path, like: Path) -> Array:
 def tree(folder: Path) -> list[str]:
     """Everything below a directory."""
     return sorted(os.path.relpath(path, folder) for path in folder.rglob("*"))
+
+
+SMALL = ("--engine", "serial", "-q")
+"For conversions of a few kilobytes."
+
+
+def convert(*arguments: object) -> None:
+    """Convert in this process; it must succeed without a word."""
+    done = call("convert", *arguments, *SMALL)
+    assert done == Finished(0, "", ""), done
+
+
+def refuse(*arguments: object) -> str:
+    """What a conversion says that is refused, in one line."""
+    done = call("convert", *arguments, *SMALL)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+    return done.err

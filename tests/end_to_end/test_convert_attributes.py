@@ -11,16 +11,12 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.end_to_end.command import Finished, call
+from tests.end_to_end.command import call, convert
 
 SMALL = ("--engine", "serial", "-q")
 
 
 pytestmark = pytest.mark.usefixtures("hurried")
-
-
-def convert(*arguments: object) -> None:
-    assert call("convert", *arguments, *SMALL) == Finished(0, "", "")
 
 
 def test_units_of_netcdf_reach_zarr(tmp_path: Path) -> None:

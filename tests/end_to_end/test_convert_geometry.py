@@ -9,24 +9,13 @@ import numpy as np
 import pytest
 
 from hyperslab.array import Array
-from tests.end_to_end.command import Finished, affine_of, call, save, values_of
+from tests.end_to_end.command import affine_of, convert, refuse, save, values_of
 
-SMALL = ("--engine", "serial", "-q")
 FINE = 5e-4
 "Voxels of half a micrometre, in millimetres."
 
 
 pytestmark = pytest.mark.usefixtures("hurried")
-
-
-def convert(*arguments: object) -> None:
-    assert call("convert", *arguments, *SMALL) == Finished(0, "", "")
-
-
-def refuse(*arguments: object) -> str:
-    done = call("convert", *arguments, *SMALL)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
-    return done.err
 
 
 def placed(zoom: float, *origin: float) -> Array:

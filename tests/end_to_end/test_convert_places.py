@@ -8,10 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.end_to_end.command import Finished, call, save, tree, values_of
-
-SMALL = ("--engine", "serial", "-q")
-
+from tests.end_to_end.command import call, convert, refuse, save, tree, values_of
 
 pytestmark = pytest.mark.usefixtures("hurried")
 
@@ -19,16 +16,6 @@ pytestmark = pytest.mark.usefixtures("hurried")
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
     return save(tmp_path / "v.nii", np.random.default_rng(0).integers(0, 99, (8, 6, 4)).astype("i2"))
-
-
-def convert(*arguments: object) -> None:
-    assert call("convert", *arguments, *SMALL) == Finished(0, "", "")
-
-
-def refuse(*arguments: object) -> str:
-    done = call("convert", *arguments, *SMALL)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
-    return done.err
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -105,7 +92,6 @@ def test_a_name_that_is_not_utf8(tmp_path: Path, volume: Path) -> None:
 @pytest.mark.parametrize("source", ["z.zarr::a", "z.zarr", "*.zarr::a"])
 @pytest.mark.parametrize("dest", ["z.zarr/sub.h5", "z.zarr/a/sub.nii", "z.zarr"])
 def test_a_store_is_not_written_into_while_it_is_read(tmp_path: Path, volume: Path, source: str, dest: str) -> None:
-    pytest.importorskip("zarr")
     convert(volume, tmp_path / "z.zarr", "--name", "a")
     before = tree(tmp_path / "z.zarr")
     said = refuse(tmp_path / source, tmp_path / dest, "--overwrite")
