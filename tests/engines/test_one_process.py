@@ -74,4 +74,4 @@ def test_runs_in_one_process(tmp_path: Path) -> None:
     assert "this process has a SparkContext on local[2]" in said.pop("another master")
     assert (said.pop("the context lives"), said.pop("the client lives")) == (45, 3)
     assert set(said.values()) == {"done"}, said
-    assert len(said) == 8
+    assert len(said) == 8, done.stderr

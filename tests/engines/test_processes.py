@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+
+import hyperslab
+from hyperslab.engines.environment import OOM_SCORE
 from hyperslab.testing import EngineTests
 from tests.engines.images import IMAGES
+
+SCORE = Path("/proc/self/oom_score_adj")
 
 
 class TestProcesses(EngineTests):
@@ -12,3 +20,11 @@ class TestProcesses(EngineTests):
 
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
+
+
+def test_workers_are_ended_before_the_driver_when_memory_is_short() -> None:
+    before = SCORE.read_text()
+    ask = hyperslab.Fold(lambda block: {int(SCORE.read_text())}, lambda a, b: a | b)
+    pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(ask)
+    assert hyperslab.run(pipeline, rule=hyperslab.Rule("blocks", (2,))).value == {max(int(before), OOM_SCORE)}
+    assert SCORE.read_text() == before

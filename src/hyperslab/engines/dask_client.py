@@ -14,7 +14,7 @@ import cloudpickle
 
 from hyperslab.engines import survey
 from hyperslab.engines.dask_process import START_LIMIT_S
-from hyperslab.engines.remote import pack_hyperslab, require_able, within
+from hyperslab.engines.remote import pack_hyperslab, require_able, sent_by_value, within
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.span import OwnTime, Slot
 
@@ -67,13 +67,11 @@ def workers_of(client: Any) -> dict[str, Any]:
 
 def slots_of(client: Any, folder: Path) -> list[Slot]:
     """Ask every worker what it has; send hyperslab where it is missing; returns the slots. Raises RunStopped."""
-    cloudpickle.register_pickle_by_value(survey)
     try:
-        answers = within(START_LIMIT_S, lambda: client.run(survey.survey, str(folder)))
+        with sent_by_value(cloudpickle, survey):
+            answers = within(START_LIMIT_S, lambda: client.run(survey.survey, str(folder)))
     except TimeoutError as error:
         raise RunStopped(f"not all of Dask's workers answer ({error}): look for one that hangs") from error
-    finally:
-        cloudpickle.unregister_pickle_by_value(survey)
     require_able(answers.values(), folder)
     if not all(answer["hyperslab"] for answer in answers.values()):
         client.upload_file(str(pack_hyperslab(folder)))

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -30,6 +31,9 @@ KEEP_MEMORY = {
     "MALLOC_TOP_PAD_": str(2**24),
 }
 "glibc returns large arrays to the system and pays for fresh pages at the next one; a worker's blocks recur: keep them."
+
+OOM_SCORE = 500
+"Counts like half of the machine's (or control group's) memory when the kernel chooses what to end; Chromium gives 300."
 
 
 def environment(options: EngineOptions) -> dict[str, str]:
@@ -63,3 +67,13 @@ def forget_memory_variables() -> None:
     """Once a worker runs, glibc has read them; programs that it starts should not."""
     for name in KEEP_MEMORY:
         os.environ.pop(name, None)
+
+
+def volunteer() -> None:
+    """Let the kernel, short of memory, end this worker rather than the driver: one is replaced, the other is the run.
+
+    See proc_pid_oom_score_adj(5); programs that functions start inherit it. Any process may raise its own score.
+    """
+    score = Path("/proc/self/oom_score_adj")
+    with suppress(OSError):  # a sandbox may refuse: then the kernel chooses by size alone
+        score.write_text(str(max(int(score.read_text()), OOM_SCORE)))

@@ -5,13 +5,35 @@ from __future__ import annotations
 import platform
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hyperslab.errors import RunStopped
 from hyperslab.native import CORE
+
+_SENT: Counter[tuple[ModuleType, ModuleType]] = Counter()
+"How many runs of this process send a module by value at the moment, per pickler."
+_COUNTING = threading.Lock()
+
+
+@contextmanager
+def sent_by_value(pickler: ModuleType, module: ModuleType) -> Iterator[None]:
+    """What a copy of cloudpickle pickles of a module goes by value; runs in several threads may overlap."""
+    with _COUNTING:
+        pickler.register_pickle_by_value(module)
+        _SENT[pickler, module] += 1
+    try:
+        yield
+    finally:
+        with _COUNTING:
+            _SENT[pickler, module] -= 1
+            if not _SENT[pickler, module]:
+                pickler.unregister_pickle_by_value(module)
 
 
 def require_able(answers: Iterable[Mapping[str, Any]], folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from hyperslab.engines import EngineOptions, survey
 from hyperslab.engines.environment import KEEP_MEMORY, THREAD_VARIABLES
 from hyperslab.engines.java import said_by_java
-from hyperslab.engines.remote import pack_hyperslab, require_able
+from hyperslab.engines.remote import pack_hyperslab, require_able, sent_by_value
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.span import OwnTime, Slot
 
@@ -52,11 +52,8 @@ def slots_of(context: Any, folder: Path) -> list[Slot]:
     from pyspark import cloudpickle
 
     cores = context.defaultParallelism
-    cloudpickle.register_pickle_by_value(survey)
-    try:
+    with sent_by_value(cloudpickle, survey):
         answers = context.parallelize(range(cores), cores).map(_answer(str(folder))).collect()
-    finally:
-        cloudpickle.unregister_pickle_by_value(survey)
     require_able((answer for answer, _ in answers), folder)
     if not all(answer["hyperslab"] for answer, _ in answers):
         context.addPyFile(str(pack_hyperslab(folder)))

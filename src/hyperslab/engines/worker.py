@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from hyperslab.engines.environment import forget_memory_variables
+from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.journal import Merge, SlotJournal
 from hyperslab.span import Slot
 from hyperslab.task import StepFunction, Task
@@ -120,6 +120,7 @@ def main(fd: int) -> None:
     """Run a worker on the inherited socket `fd`; never returns."""
     faulthandler.enable()
     forget_memory_variables()
+    volunteer()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     try:
         Worker(Connection(fd)).serve()
