@@ -13,6 +13,8 @@ pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"Most of what a short Spark application takes of the processors is its Java compiling itself."
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
