@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import nibabel as nib
@@ -19,8 +21,25 @@ from tests.clusters.required import required
 from tests.engines.images import IMAGES
 
 
+OF_ITS_OWN = ("whatever_the_workers[nii]", "a_second_run", "idle_slots")
+"Tests in which hyperslab starts the context; the others run in one that is there, which saves Spark's start each time."
+
+
 class TestSpark(EngineTests):
     engine, images = "spark", IMAGES
+
+    @pytest.fixture(autouse=True)
+    def _context(self, request: pytest.FixtureRequest) -> None:
+        from pyspark import SparkConf, SparkContext
+
+        required(spark.missing())
+        is_own, existing = any(name in request.node.name for name in OF_ITS_OWN), SparkContext._active_spark_context
+        if is_own and existing is not None:
+            existing.stop()
+        elif not is_own:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
+            SparkContext.getOrCreate(conf).setLogLevel("OFF")
 
 
 def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
