@@ -20,7 +20,6 @@ from tests.clusters import spark
 from tests.clusters.required import required
 from tests.engines.images import IMAGES
 
-
 OF_ITS_OWN = ("whatever_the_workers[nii]", "a_second_run", "idle_slots")
 "Tests in which hyperslab starts the context; the others run in one that is there, which saves Spark's start each time."
 

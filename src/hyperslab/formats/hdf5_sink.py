@@ -78,8 +78,16 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         part = block[tuple(slice(first, first + c) for first, c in zip(corner, sink.unit, strict=True))]
         if part.shape != sink.unit:
             chunk[...] = 0  # one at the array's edge is filled up
-        chunk[tuple(map(slice, part.shape))] = part
+        _copy(chunk[tuple(map(slice, part.shape))], part)
         yield int(np.ravel_multi_index(place, grid)), _stored(sink, chunk, spare)
+
+
+def _copy(chunk: Array, part: Array) -> None:
+    """The same values; rows at a time where they lie so in both, which takes NumPy half as long as number by number."""
+    if part.dtype == chunk.dtype and part.size and part.strides[-1] == chunk.strides[-1] == part.itemsize:
+        row = np.dtype((np.void, part.shape[-1] * part.itemsize))
+        chunk, part = chunk.view(row), part.view(row)
+    chunk[...] = part
 
 
 def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
