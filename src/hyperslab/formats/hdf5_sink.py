@@ -231,9 +231,11 @@ def _properties(sink: ArraySink) -> Any:
 
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
     if sink.unit:
         creation.set_chunk(sink.unit)
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)  # late: all chunks get a place, and zeros, at the first write
+    else:
+        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
     for codec in sink.codecs:
         creation.set_shuffle() if codec.name == "shuffle" else creation.set_deflate(*codec.options)
     return creation
