@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nibabel as nib
@@ -20,15 +21,25 @@ from tests.clusters import spark
 from tests.clusters.required import required
 from tests.engines.images import IMAGES
 
-OF_ITS_OWN = ("whatever_the_workers[nii]", "a_second_run", "idle_slots")
+OF_ITS_OWN = ("whatever_the_workers", "a_second_run", "idle_slots")
 "Tests in which hyperslab starts the context; the others run in one that is there, which saves Spark's start each time."
+
+
+@pytest.fixture(scope="class")
+def none_is_left() -> Iterator[None]:
+    """Tests of other files that run in this process start contexts of their own."""
+    yield
+    from pyspark import SparkContext
+
+    if (left := SparkContext._active_spark_context) is not None:
+        left.stop()
 
 
 class TestSpark(EngineTests):
     engine, images = "spark", IMAGES
 
     @pytest.fixture(autouse=True)
-    def _context(self, request: pytest.FixtureRequest) -> None:
+    def _context(self, request: pytest.FixtureRequest, none_is_left: None) -> None:
         from pyspark import SparkConf, SparkContext
 
         required(spark.missing())

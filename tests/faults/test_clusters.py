@@ -38,6 +38,7 @@ BY_DEED = {
     "leave": "died in the middle of the task",
     "die": "died in the middle of the task",
     "crash": "died in the middle of the task",
+    "raise": "ValueError: this block is not to my liking",
     "exit": "the function called sys.exit(3)",
 }
 
@@ -60,17 +61,8 @@ def workers(run: Running, engine: str) -> list[psutil.Process]:
     return [p for p in found if engine != "spark" or p.parent() in found]  # the daemon itself only forks
 
 
-@pytest.mark.parametrize(
-    ("engine", "function"),
-    [
-        ("dask-bag", "counted"),
-        ("dask-delayed", "COUNTED_TOTAL"),
-        ("dask-futures", "counted"),
-        ("dask-futures", "COUNTED_TOTAL"),
-        ("spark", "counted"),
-        ("spark", "COUNTED_TOTAL"),
-    ],
-)
+@pytest.mark.parametrize("engine", ["dask-bag", "dask-delayed", "dask-futures", "spark"])
+@pytest.mark.parametrize("function", ["counted", "COUNTED_TOTAL"], ids=["map", "reduce"])
 def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
     values, out, chance, killed = make_volume(tmp_path / "in.nii"), tmp_path / "out", random.Random(engine), 0
     end = ("--keep", "volume") if function == "counted" else ()
@@ -94,8 +86,7 @@ def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "deed"),
-    [("dask-futures", "leave"), ("dask-futures", "crash"), ("dask-futures", "exit"), ("spark", "die")],
+    ("engine", "deed"), [*(("dask-futures", deed) for deed in BY_DEED), ("spark", "die"), ("spark", "raise")]
 )
 def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, engine: str, deed: str) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
