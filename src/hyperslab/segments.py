@@ -33,8 +33,7 @@ _END = struct.Struct("<QQ")
 "At the end of a segment: checksum of the table, number of pieces."
 _OWN = secrets.token_hex(4)
 "Of this interpreter and its forks: in two containers of one name, processes may have the same numbers."
-_AT_A_TIME = os.sysconf("SC_IOV_MAX")
-_AT_A_TIME_NBYTES = 4 * 1024**2
+_AT_A_TIME_NBYTES = 1024**2
 _OPEN = 64
 "Parts that are open at a time."
 
@@ -58,10 +57,8 @@ def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             offset, nbytes = os.fstat(fd).st_size, 0
-            for few in _few(pieces):
-                table = [(number, len(data), xxhash.xxh3_64_intdigest(data)) for number, data in few]
-                rows += np.array(table, _ROW).tobytes()
-                nbytes += write_at(fd, [memoryview(data) for _, data in few], offset + nbytes)
+            for data in _together(pieces, rows):
+                nbytes += write_at(fd, [data], offset + nbytes)
             end = _END.pack(xxhash.xxh3_64_intdigest(rows), len(rows) // _ROW.itemsize)
             nbytes += write_at(fd, [memoryview(rows), memoryview(end)], offset + nbytes)
         finally:
@@ -69,18 +66,23 @@ def append(folder: str, pieces: Iterable[Encoded]) -> Segment:
     return Segment(path, offset, nbytes)
 
 
-def _few(pieces: Iterable[Encoded]) -> Iterator[list[Encoded]]:
-    """As many at a time as are worth a call."""
-    held: list[Encoded] = []
-    nbytes = 0
-    for piece in pieces:
-        held.append(piece)
-        nbytes += len(piece[1])
-        if len(held) == _AT_A_TIME or nbytes >= _AT_A_TIME_NBYTES:
-            yield held
-            held, nbytes = [], 0
-    if held:
-        yield held
+def _together(pieces: Iterable[Encoded], rows: bytearray) -> Iterator[memoryview]:
+    """Their bytes, as many at a time as are worth a call; their rows of the table.
+
+    They are copied: memory that is held for many pieces is taken from the system and given back for each few of them.
+    """
+    buffer, filled = memoryview(bytearray(_AT_A_TIME_NBYTES)), 0
+    for number, data in pieces:
+        rows += np.array((number, len(data), xxhash.xxh3_64_intdigest(data)), _ROW).tobytes()
+        if filled + len(data) > len(buffer):
+            yield buffer[:filled]
+            filled = 0
+        if len(data) > len(buffer):
+            yield memoryview(data)
+        else:
+            buffer[filled : filled + len(data)] = data
+            filled += len(data)
+    yield buffer[:filled]
 
 
 def pieces(segments: Sequence[Segment]) -> Iterator[Encoded]:

@@ -23,11 +23,12 @@ import numpy as np
 import xxhash
 
 from hyperslab import renaming, segments
-from hyperslab.array import Array, ArraySink, require_within
+from hyperslab.array import Array, ArraySink, Encoded, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.formats import SUFFIXES, module
 from hyperslab.machine import network_file_system
+from hyperslab.newfile import NewFile
 from hyperslab.positioned import naming, scatter, stored_bytes, write_at
 from hyperslab.renaming import put_back, remove
 from hyperslab.segments import Segment
@@ -82,7 +83,7 @@ def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
         module(sink.format).create(sink, str(temporary))
         module(sink.format).write_region(sink, str(temporary), whole, block)
         return checksum(block.transpose(sink.axes), sink.dtype)
-    module(sink.format).assemble(sink, module(sink.format).encode(sink, whole, block), str(temporary))
+    _assemble(sink, module(sink.format).encode(sink, whole, block), temporary)
     return file_checksum(str(temporary))
 
 
@@ -131,6 +132,12 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
     return Written(path, mark.nbytes, found, offset)
 
 
+def _assemble(sink: ArraySink, pieces: Iterable[Encoded], path: Path, is_direct: bool = False) -> None:
+    """Write the file of all pieces."""
+    with NewFile(str(path), is_direct) as new:
+        module(sink.format).assemble(sink, new.until_failure(pieces), new)
+
+
 def _hand_over(path: Path) -> None:
     """Wait until a network has what this machine has written: nobody else can have that flushed later."""
     if _is_on_network(str(path.parent)):
@@ -173,7 +180,8 @@ def commit(
     if sink.form == "pieces":
         ready = ready / "assembled"
         ready.unlink(missing_ok=True)
-        module(sink.format).assemble(sink, segments.pieces([segment(partial_path, w) for w in written]), str(ready))
+        pieces = segments.pieces([segment(partial_path, w) for w in written])
+        _assemble(sink, pieces, ready, is_direct=not _is_on_network(partial_path))
     if sink.form == "store":
         _remove_unfinished(ready)
     renaming.synchronise(ready)

@@ -102,7 +102,9 @@ def test_threads_and_processes_append_at_the_same_time(tmp_path: Path) -> None:
 def test_more_pieces_than_one_write_takes_and_writes_that_are_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [(n, bytes([n % 256]) * (n % 5)) for n in range(3 * segments._AT_A_TIME)]
+    many = [(n, bytes([n % 256]) * (n % 5)) for n in range(3000)]
+    many += [(3000, bytes(700)), (3001, b"larger than a buffer" * 100), (3002, b"")]
+    monkeypatch.setattr(segments, "_AT_A_TIME_NBYTES", 1000)
     plain = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda fd, data, at: plain(fd, [memoryview(data[0])[:3]], at))
     assert list(pieces([append(str(tmp_path), many)])) == many

@@ -110,6 +110,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, name: str, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", full)
+        patch.setattr(os, "pwrite", full)
         patch.setattr(sinkio, "file_checksum", full)
         with pytest.raises(OSError, match="No space left") as raised:
             sinkio.write(sink, VALUES)

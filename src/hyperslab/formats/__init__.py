@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -79,7 +80,7 @@ class Format(Protocol):
     def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         """Of a sink in pieces: those of a region, each with its number in the file."""
 
-    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
+    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded], new: RawIOBase) -> None:
         """Of a sink in pieces: write the file of all of them, which come in the order of their numbers."""
 
     def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:

@@ -6,9 +6,6 @@ datasets name in that same object, and take what it finds there, or nothing, for
 
 from __future__ import annotations
 
-import errno
-import os
-import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -30,22 +27,6 @@ def opened(path: str) -> Iterator[Any]:
     with errors(path, ""), _unlocked(path) as file:
         flush(file.id)
         yield file
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[Any]:
-    """A file to write, which must not be there yet. Raises OSError with the system's number, also from its closing."""
-    import h5py
-
-    try:
-        with h5py.File(path, "x", locking=False) as file:
-            yield file
-    except (OSError, RuntimeError) as error:
-        number = re.search(r"errno = (\d+)", str(error))
-        if number is None and isinstance(error, OSError):
-            raise
-        code = int(number[1]) if number else errno.EIO
-        raise OSError(code, os.strerror(code) if number else str(error), path) from error
 
 
 @contextmanager

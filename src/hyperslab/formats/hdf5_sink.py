@@ -11,11 +11,11 @@ dimension scales (NetCDF User's Guide, "NetCDF-4 File Format Specification").
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from io import RawIOBase
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from hyperslab.formats.hdf5_attributes import (
     packing_attributes,
     reserved_value,
 )
-from hyperslab.formats.hdf5_file import new_file
 from hyperslab.slab import Hyperslab
 
 CHUNK_NBYTES = 2**20
@@ -72,12 +71,13 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     grid = _grid(sink)
     ranges = [range(a // c, math.ceil((a + n) / c)) for a, n, c in zip(slab.start, slab.count, sink.unit, strict=True)]
     chunk = np.zeros(sink.unit, sink.dtype)  # memory that is used again is not cleared by the system each time
-    spare = np.empty(chunk.nbytes, np.uint8)
+    spare, filled = np.empty(chunk.nbytes, np.uint8), sink.unit
     for place in itertools.product(*ranges):
         corner = [i * c - a for i, c, a in zip(place, sink.unit, slab.start, strict=True)]
         part = block[tuple(slice(first, first + c) for first, c in zip(corner, sink.unit, strict=True))]
-        if part.shape != sink.unit:
+        if part.shape not in (sink.unit, filled):
             chunk[...] = 0  # one at the array's edge is filled up
+        filled = part.shape
         _copy(chunk[tuple(map(slice, part.shape))], part)
         yield int(np.ravel_multi_index(place, grid)), _stored(sink, chunk, spare)
 
@@ -90,11 +90,13 @@ def _copy(chunk: Array, part: Array) -> None:
     chunk[...] = part
 
 
-def assemble(sink: ArraySink, pieces: Iterable[Encoded], path: str) -> None:
+def assemble(sink: ArraySink, pieces: Iterable[Encoded], new: RawIOBase) -> None:
     """Write the file of chunks that `encode` made, in any order. Raises FormatError when one is missing."""
+    import h5py
+
     grid = _grid(sink)
     is_there = np.zeros(math.prod(grid), np.bool_)
-    with new_file(path) as file:
+    with h5py.File(new, "w") as file:
         dataset = create(file, sink, _properties(sink))
         for number, stored in pieces:
             place = np.unravel_index(number, grid)
@@ -112,7 +114,7 @@ def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:
     plain = chunk.reshape(-1).view(np.uint8)
     if before:
         plain = deflating.shuffle(plain, before[0].options[0], spare)
-    return deflating.zlib_stream(plain.data, deflate.options[0])
+    return deflating.zlib_stream(plain.data, deflate.options[0], bool(before))
 
 
 def _grid(sink: ArraySink) -> tuple[int, ...]:
@@ -170,7 +172,7 @@ def balanced(shape: Sequence[int], itemsize: int, limit_nbytes: int) -> tuple[in
     return tuple(chunk)
 
 
-class _Head(io.RawIOBase):
+class _Head(RawIOBase):
     """A file of which only the beginning is kept; libhdf5 writes one element far behind, to have its place."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from hyperslab.array import ArraySink
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5_attributes import dataset_name
-from hyperslab.formats.hdf5_file import new_file
 from hyperslab.formats.hdf5_sink import create, sink
+from hyperslab.newfile import NewFile
 from hyperslab.slab import Hyperslab
 
 
@@ -94,5 +94,5 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
         raise FormatError(
             f"{whole.path}: {math.prod(whole.shape) - filled} of its elements were not written; use --resume"
         )
-    with new_file(path) as file:
+    with NewFile(path) as new, h5py.File(new, "w") as file:
         create(file, whole, creation)
