@@ -27,8 +27,8 @@ def zlib_stream(data: memoryview, level: int, is_shuffled: bool) -> bytes:
     if level in _ISAL_LEVELS:
         from isal import igzip_lib
 
-        kind, memory = igzip_lib.COMP_ZLIB, igzip_lib.MEM_LEVEL_LARGE
-        return igzip_lib.compress(data, _ISAL_SHUFFLED if is_shuffled else _ISAL_LEVELS[level], flag=kind, mem_level=memory)
+        own = _ISAL_SHUFFLED if is_shuffled else _ISAL_LEVELS[level]
+        return igzip_lib.compress(data, own, flag=igzip_lib.COMP_ZLIB, mem_level=igzip_lib.MEM_LEVEL_LARGE)
     return zlib.compress(data, level)
 
 
