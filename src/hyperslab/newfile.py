@@ -33,12 +33,13 @@ class NewFile(io.RawIOBase):
     """
 
     def __init__(self, path: str, is_direct: bool = False) -> None:
-        self._path = path
-        self._fd = os.open(path, _FLAGS, 0o666)
-        self._direct = _open_direct(path) if is_direct else -1
-        self._window = mmap.mmap(-1, WINDOW_NBYTES)
+        self._path, self._fd, self._direct = path, -1, -1
         self._base = self._filled = self._at = self._size = 0
         self._failure: OSError | None = None
+        self._window = mmap.mmap(-1, WINDOW_NBYTES)
+        self._fd = os.open(path, _FLAGS, 0o666)
+        if is_direct:
+            self._direct = _open_direct(path)
 
     def until_failure(self, items: Iterable[T]) -> Iterator[T]:
         """The same items; raises OSError as soon as a write has failed."""
@@ -93,7 +94,7 @@ class NewFile(io.RawIOBase):
 
     def close(self) -> None:
         """Write what is left. Raises the OSError of the first write that failed."""
-        if self.closed:
+        if self.closed or self._fd < 0:
             return
         self._put(self._fd, memoryview(self._window)[: self._filled], self._base)
         self._attempt(os.ftruncate, self._fd, self._size)

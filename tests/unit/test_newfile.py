@@ -4,6 +4,7 @@ ones."""
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 from pathlib import Path
@@ -102,9 +103,12 @@ def test_a_file_system_that_refuses_gets_it_the_usual_way(tmp_path: Path, what: 
 
 
 def test_a_refusal_that_is_no_want_of_direct_writes_is_raised(tmp_path: Path, writes: Writes) -> None:
+    before = len(os.listdir("/proc/self/fd"))
     writes.refusing["open"] = errno.EIO
     with pytest.raises(OSError, match="refused"):
         NewFile(str(tmp_path / "new"), True)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @EITHER

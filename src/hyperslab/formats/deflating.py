@@ -15,7 +15,7 @@ FASTEST, SMALLEST = 1, 9
 _ISAL_LEVELS = {1: 2}
 "ISA-L's level that comes nearest in size: its files are within 1 % of those of zlib's level 1, at a fifth of the time."
 _ISAL_SHUFFLED = 1
-"Shuffled bytes become no larger with the level below."
+"Shuffled bytes become hardly larger with the level below: by 0.01 % on smooth voxels, and smaller on noise."
 _RAW = -15
 _TRAILER = struct.Struct("<IQ")
 _END = b"\x03\x00"
