@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab import sinkio
 from hyperslab.array import ArraySink
 from hyperslab.errors import DoesNotFit
 from hyperslab.plan import Budget, Plan
-from hyperslab.task import Volume
 from hyperslab.units import show_bytes, show_count
 
 WORKER_BASE_BYTES = 192 * 2**20
@@ -72,7 +72,7 @@ def examine(
     volumes = output.volumes if output else ()
     place = next(folder for folder in (out, *out.parents) if folder.exists())
     disk = os.statvfs(place)
-    copies = _copies(volumes)
+    copies = 2 if any(_is_copied(*volume) for volume in volumes) else 1
     written = (sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left)) * copies
     compressed = any(task.output.endswith(".gz") for task in left) or any(_may_shrink(sink) for sink, _ in volumes)
     return Needs(
@@ -103,9 +103,9 @@ def _least_share(plan: Plan) -> float:
     return stored / held / CODECS_DIFFER
 
 
-def _copies(volumes: Sequence[Volume]) -> int:
-    """How often the bytes are on disk at most: pieces are there until the file of them is."""
-    return 2 if any(sink.form == "pieces" for sink, _ in volumes) else 1
+def _is_copied(sink: ArraySink, partial_path: str) -> bool:
+    """Whether bytes are on disk twice for a while: pieces that are joined are there until the file of them is."""
+    return sink.form == "pieces" and not sinkio.is_in_place(sink, partial_path)
 
 
 def _files(sink: ArraySink, tasks: int) -> int:

@@ -325,8 +325,8 @@ Encoded = tuple[int, bytes | memoryview]
 "A piece of a file that is joined of such, and its number."
 Form = Literal["placed", "pieces", "parts", "store"]
 """How regions of a new file are written. placed: at their positions in a file of known head and size. pieces: encoded
-by the writers, and joined when all are there. parts: to a file each, with one more that says where they are. store: by
-the format's own library into a directory of chunks."""
+by the writers, then joined in their order, or, where the head is known, put anywhere behind it. parts: to a file each,
+with one more that says where they are. store: by the format's own library into a directory of chunks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -342,7 +342,7 @@ class ArraySink:
     dtype: np.dtype[Any]
     "dtype of the bytes in the file."
     head: bytes | None
-    "The bytes before the data of a placed file; None for other forms."
+    "The bytes before the data, where they are known before these; None for stores, parts and pieces that are joined."
     header: Header = field(default_factory=Header)
     scaling: Scaling | None = None
     "What the file will say that the real values are."

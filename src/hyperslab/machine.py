@@ -137,16 +137,25 @@ NETWORK_FILE_SYSTEMS = frozenset(
 "Types, as the kernel names them, whose pages several machines may hold; those of FUSE may be, and count."
 
 
-def network_file_system(path: str) -> str:
-    """The type of the network file system that a path is, or will be, on; '' for a local one.
+LOCAL_FILE_SYSTEMS = frozenset(
+    ("bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "ntfs3", "overlay", "reiserfs",
+     "tmpfs", "vfat", "xfs", "zfs")
+)  # fmt: skip
+"Types of which one machine holds all pages. What is in neither list is not known to be shared, nor not to be."
 
-    By the longest mount point above it in /proc/self/mountinfo (proc(5)).
-    """
+
+def network_file_system(path: str) -> str:
+    """The type of the network file system that a path is, or will be, on; '' for a local one."""
+    kind = file_system(path)
+    return kind if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse") else ""
+
+
+def file_system(path: str) -> str:
+    """The type of the file system that a path is, or will be, on: of the longest mount point above it (proc(5))."""
     place = Path(path).absolute()
     place = next(folder for folder in (place, *place.parents) if folder.exists()).resolve()
     kinds: dict[Path, str] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         mount, _, rest = line.partition(" - ")
         kinds[Path(mount.split()[4].encode().decode("unicode_escape"))] = rest.split()[0]
-    kind = next((kinds[folder] for folder in (place, *place.parents) if folder in kinds), "")
-    return kind if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse") else ""
+    return next((kinds[folder] for folder in (place, *place.parents) if folder in kinds), "")

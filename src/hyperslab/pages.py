@@ -8,6 +8,7 @@ share one page cache.
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
 
 from hyperslab.array import ArraySink
@@ -17,7 +18,7 @@ from hyperslab.plan import Plan
 from hyperslab.slab import Hyperslab
 from hyperslab.task import output_pieces
 
-PAGE_NBYTES = 4096
+PAGE_NBYTES = mmap.PAGESIZE
 
 
 def require_whole_pages(plan: Plan, slots: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from hyperslab import description
 from hyperslab.array import ArraySource, DType
 from hyperslab.costs import input_dtype, output_dtype, output_shape, reading_cost, working_bytes
+from hyperslab.directio import WINDOW_NBYTES
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.outputs import SUFFIXES, block_name, output, require_short, scaling_kept, transfer, units, written_nbytes
 from hyperslab.partition import Layout, Partition, Rule, cut
@@ -321,7 +322,8 @@ def _task(
     if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
         return task
     padded = written_nbytes(job, task)
-    return replace(task, bytes_written=padded, bytes_peak=task.bytes_peak + padded - written)
+    windows = 2 * WINDOW_NBYTES if any(sink.form == "pieces" for sink, _ in job.output.volumes) else 0
+    return replace(task, bytes_written=padded, bytes_peak=task.bytes_peak + padded - written + windows)
 
 
 def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> None:

@@ -111,11 +111,24 @@ def stored_bytes(stored: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Give errors of file descriptors the name of their file."""
+    """Give errors that name no file, as those of descriptors, the name of this one."""
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+@contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """An open file, which names the errors of its descriptor."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        with naming(path):
+            yield fd
+    finally:
+        os.close(fd)
 
 
 def _read_dense(file: OpenFile, target: Array, offset: int) -> None:

@@ -269,7 +269,7 @@ def _is_kept(volume: Volume, written: Written, committed: Mapping[str, str]) -> 
     if allocation != os.path.basename(partial):
         return False
     if apart:
-        return (_size(os.path.join(partial, path.name)) or 0) >= written.offset + written.nbytes
+        return sinkio.has_part(sink, partial, written)
     return os.path.isdir(partial) if form == "store" else _size(partial) == sink.nbytes
 
 

@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from hyperslab import renaming, segments
-from hyperslab.array import Array, ArraySink, Encoded, require_within
+from hyperslab import joining, renaming, segments
+from hyperslab.array import Array, ArraySink, require_within
 from hyperslab.byteranges import BUFFER_NBYTES
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.formats import SUFFIXES, module
-from hyperslab.machine import network_file_system
-from hyperslab.newfile import NewFile
-from hyperslab.positioned import naming, scatter, stored_bytes, write_at
+from hyperslab.machine import LOCAL_FILE_SYSTEMS, file_system, network_file_system
+from hyperslab.positioned import opened, scatter, stored_bytes, write_at
 from hyperslab.renaming import put_back, remove
 from hyperslab.segments import Segment
 from hyperslab.slab import Hyperslab
@@ -37,7 +36,6 @@ from hyperslab.span import span
 
 _CACHED_NBYTES = 512 * 1024
 "Small enough that what the checksum has just read is still in the processor's cache when it is written."
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 _INDEX = "index-"
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.part")
 "Name of a file of a store before it is complete."
@@ -51,8 +49,8 @@ class Written:
     nbytes: int
     checksum: str
     "xxh3_128 of the bytes of a whole file, or of a region's values as the file's dtype has them, in hexadecimal."
-    offset: int = 0
-    "Where it begins in a part that holds the pieces of many regions."
+    end: int = 0
+    "Where its segment ends in a part that holds those of many regions."
 
 
 def write(sink: ArraySink, block: Array) -> Written:
@@ -77,13 +75,13 @@ def _write_whole(sink: ArraySink, block: Array, temporary: Path) -> str:
     whole = Hyperslab.full(sink.shape)
     if sink.form == "parts":
         raise UsageError(f"{sink.path}: a virtual dataset is for a file that several tasks write to (--keep volume)")
-    if sink.head is not None:
-        return _write_placed(sink, sink.head, block, temporary)
+    if sink.form == "placed":
+        return _write_placed(sink, _head(sink), block, temporary)
     if sink.form == "store":
         module(sink.format).create(sink, str(temporary))
         module(sink.format).write_region(sink, str(temporary), whole, block)
         return checksum(block.transpose(sink.axes), sink.dtype)
-    _assemble(sink, module(sink.format).encode(sink, whole, block), temporary)
+    joining.write(sink, temporary, module(sink.format).encode(sink, whole, block))
     return file_checksum(str(temporary))
 
 
@@ -94,22 +92,21 @@ def allocate(sink: ArraySink, partial_path: str) -> None:
     """
     if sink.form in ("pieces", "parts"):
         Path(partial_path).mkdir(exist_ok=True)
+        if is_in_place(sink, partial_path):
+            joining.begin(sink, partial_path)
         return
     if sink.form == "store":
         module(sink.format).create(sink, partial_path)
         return
     is_new = not os.path.exists(partial_path)
-    fd = os.open(partial_path, _NEW_FILE, 0o666)
     try:
-        with naming(partial_path):
+        with opened(partial_path, os.O_WRONLY | os.O_CREAT) as fd:
             os.posix_fallocate(fd, 0, sink.nbytes)
             write_at(fd, [memoryview(_head(sink))], 0)
     except BaseException:
         if is_new:
             Path(partial_path).unlink(missing_ok=True)
         raise
-    finally:
-        os.close(fd)
 
 
 def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Array) -> Written:
@@ -119,23 +116,24 @@ def write_region(sink: ArraySink, partial_path: str, slab: Hyperslab, block: Arr
     if sink.form == "parts":
         done = write(module(sink.format).part_sink(sink, slab, partial_path), block)
         return replace(done, checksum=checksum(block.transpose(sink.axes), sink.dtype))
-    path, offset = partial_path, 0
+    path, end = partial_path, 0
     with span("write") as mark:
         if sink.form == "pieces":
-            path, offset, mark.nbytes = segments.append(partial_path, module(sink.format).encode(sink, slab, block))
+            pieces = module(sink.format).encode(sink, slab, block)
+            to_home = is_in_place(sink, partial_path) and os.path.exists(segments.home(partial_path))
+            (path, end), mark.nbytes = segments.append(partial_path, pieces, to_home)
         elif sink.form == "store":
             mark.nbytes = module(sink.format).write_region(sink, partial_path, slab, block)
         else:
             mark.nbytes = _place(sink, partial_path, slab, block)
         _hand_over(Path(path))
         found = checksum(block.transpose(sink.axes), sink.dtype)
-    return Written(path, mark.nbytes, found, offset)
+    return Written(path, mark.nbytes, found, end)
 
 
-def _assemble(sink: ArraySink, pieces: Iterable[Encoded], path: Path, is_direct: bool = False) -> None:
-    """Write the file of all pieces."""
-    with NewFile(str(path), is_direct) as new:
-        module(sink.format).assemble(sink, new.until_failure(pieces), new)
+def is_in_place(sink: ArraySink, partial_path: str) -> bool:
+    """Whether writers put pieces where they stay: only where one machine is sure to have all pages of the file."""
+    return sink.form == "pieces" and sink.head is not None and _is_local(os.path.dirname(partial_path))
 
 
 def _hand_over(path: Path) -> None:
@@ -149,16 +147,17 @@ def _is_on_network(folder: str) -> bool:
     return bool(network_file_system(folder))
 
 
+@lru_cache(maxsize=16)
+def _is_local(folder: str) -> bool:
+    return file_system(folder) in LOCAL_FILE_SYSTEMS
+
+
 def _place(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
     """Write a region to its positions in an allocated file."""
     shape = tuple(sink.shape[a] for a in sink.axes)
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        with naming(path):
-            stored = block.transpose(sink.axes)
-            return scatter(fd, len(_head(sink)), shape, slab.permute(sink.axes), stored, sink.dtype)
-    finally:
-        os.close(fd)
+    with opened(path, os.O_WRONLY) as fd:
+        stored = block.transpose(sink.axes)
+        return scatter(fd, len(_head(sink)), shape, slab.permute(sink.axes), stored, sink.dtype)
 
 
 def commit(
@@ -178,10 +177,8 @@ def commit(
         _discard(final, replaced)
         return
     if sink.form == "pieces":
-        ready = ready / "assembled"
-        ready.unlink(missing_ok=True)
-        pieces = segments.pieces([segment(partial_path, w) for w in written])
-        _assemble(sink, pieces, ready, is_direct=not _is_on_network(partial_path))
+        held = [segment(partial_path, w) for w in written]
+        ready = joining.join(sink, partial_path, held, is_local=_is_local(os.path.dirname(partial_path)))
     if sink.form == "store":
         _remove_unfinished(ready)
     renaming.synchronise(ready)
@@ -200,7 +197,15 @@ def _remove_unfinished(store: Path) -> None:
 
 def segment(partial_path: str, written: Written) -> Segment:
     """Where the pieces of a region lie in an allocation."""
-    return Segment(os.path.join(partial_path, os.path.basename(written.path)), written.offset, written.nbytes)
+    return Segment(os.path.join(partial_path, os.path.basename(written.path)), written.end)
+
+
+def has_part(sink: ArraySink, partial_path: str, written: Written) -> bool:
+    """Whether the part that a region was written to is in an allocation, as far as sizes tell."""
+    if sink.form == "pieces":
+        return segments.is_there(segment(partial_path, written))
+    part = Path(partial_path, os.path.basename(written.path))
+    return part.is_file() and part.stat().st_size >= written.nbytes
 
 
 def discard(path: Path, final: Path) -> None:
@@ -312,19 +317,15 @@ def _head(sink: ArraySink) -> bytes:
 def _write_placed(sink: ArraySink, head: bytes, block: Array, temporary: Path) -> str:
     digest, offset = xxhash.xxh3_128(head), 0
     pending = [memoryview(head)]
-    fd = os.open(temporary, _NEW_FILE | os.O_EXCL, 0o666)
-    try:
-        with naming(sink.path):
-            for data in stored_bytes(block.transpose(sink.axes), sink.dtype):
-                for first in range(0, len(data), _CACHED_NBYTES):
-                    piece = data[first : first + _CACHED_NBYTES]
-                    digest.update(piece)
-                    offset += write_at(fd, [*pending, piece], offset)
-                    pending = []
-            if pending:  # an array without elements
-                write_at(fd, pending, offset)
-    finally:
-        os.close(fd)
+    with opened(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
+        for data in stored_bytes(block.transpose(sink.axes), sink.dtype):
+            for first in range(0, len(data), _CACHED_NBYTES):
+                piece = data[first : first + _CACHED_NBYTES]
+                digest.update(piece)
+                offset += write_at(fd, [*pending, piece], offset)
+                pending = []
+        if pending:  # an array without elements
+            write_at(fd, pending, offset)
     return digest.hexdigest()
 
 

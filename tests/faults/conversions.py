@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from hyperslab import blockio, formats
@@ -23,32 +25,32 @@ MEMORY = ("--memory", "96MB")
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "placed": ("new.nii", ()),
     "runs": ("new.nii.gz", ()),
-    "chunks": ("new.h5", ("--chunks", "32,32,100", "--compression", "gzip")),
+    "chunks": ("new.h5", ("--chunks", "16,32,100", "--compression", "gzip")),
     "parts": ("new.h5", ("--virtual",)),
     "split": ("blocks", ("--blocks", "2x1x3")),
     "store": ("new.zarr", ("--chunks", "32,32,100")),
     "shards": ("new.zarr", ("--chunks", "16,32,100", "--shards", "32,32,300")),
 }
 SITE = """
-import os, signal, time
+import itertools, os, signal, time
 import hyperslab.records as records
 import hyperslab.renaming as renaming
 import hyperslab.sinkio as sinkio
 
 records.write_report = lambda *_: None
-plain_region, plain_rename, renames = sinkio.write_region, renaming.rename, []
+plain_region, plain_rename, numbers = sinkio.write_region, renaming.rename, itertools.count(1)
 
 def write_region(*arguments):
     time.sleep(float(os.environ.get("SLOW_S", 0)))
     return plain_region(*arguments)
 
 def rename(*arguments):
-    renames.append(arguments)
+    own = next(numbers)  # threads may rename at the same time
     when, number = os.environ.get("KILL_AT", "never 0").split()
-    if when == "before" and len(renames) == int(number):
+    if when == "before" and own == int(number):
         os.kill(os.getpid(), signal.SIGKILL)
     plain_rename(*arguments)
-    if when == "after" and len(renames) == int(number):
+    if when == "after" and own == int(number):
         os.kill(os.getpid(), signal.SIGKILL)
 
 sinkio.write_region, renaming.rename = write_region, rename
@@ -98,10 +100,30 @@ def refusal(*arguments: object) -> str:
 
 
 def in_bytes(out: Path) -> dict[str, bytes]:
-    """Everything in a folder that is no record, by name, but for what names a folder of parts, which is always new."""
+    """Everything in a folder that is no record, by name, but for what names a folder of parts, which is always new.
+
+    Chunks of HDF5 are in the order of their corners, in whichever one their writers came.
+    """
     files = (path for path in sorted(out.rglob("*")) if path.is_file() and ".hyperslab" not in str(path))
-    found = {re.sub(r"parts-[0-9a-f]+", "parts", str(path.relative_to(out))): path.read_bytes() for path in files}
+    found = {re.sub(r"parts-[0-9a-f]+", "parts", str(path.relative_to(out))): _ordered(path) for path in files}
     return {name: b"" if b".parts-" in raw else raw for name, raw in found.items()}
+
+
+def _ordered(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if path.suffix != ".h5":
+        return raw
+    with h5py.File(path, locking=False) as file:
+        dataset = file["data"]
+        if dataset.chunks is None:
+            return raw
+        about = (dataset.shape, dataset.dtype, dataset.chunks, dataset.compression, dict(dataset.attrs))
+        chunks = [dataset.id.read_direct_chunk(corner)[1] for corner in _corners(dataset)]
+    return b"".join([repr(about).encode(), *chunks])
+
+
+def _corners(dataset: h5py.Dataset) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(0, n, c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)))
 
 
 def recorded(out: Path) -> int:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hyperslab import records, renaming
+from hyperslab import renaming
 from hyperslab.products import Products
 from tests.end_to_end.command import Finished, call, save
 from tests.faults import conversions
 from tests.faults.conversions import AFFINE, KINDS, MEMORY, content, in_bytes, job, recorded, refusal, undisturbed
 from tests.verdicts.slowfs import slow_files
 
+pytestmark = pytest.mark.usefixtures("without_a_report")
 MIB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def _without_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return save(tmp_path / "in.nii", conversions.values(), AFFINE)
 
 
 def before_commit(prepare: Callable[[], object], *arguments: object) -> Finished:
@@ -99,22 +91,55 @@ def test_joining_that_has_no_room(source: Path, kind: str) -> None:
     assert (content(out / KINDS[kind][0]) == conversions.values()).all()
 
 
-def test_pieces_that_are_damaged_end_with_records(source: Path) -> None:
-    out = source.parent / "out"
+@pytest.mark.parametrize(("kind", "pattern"), [("runs", "*.part"), ("chunks", "*.tables")])
+def test_pieces_that_are_damaged_end_with_records(source: Path, kind: str, pattern: str) -> None:
+    out, name = source.parent / "out", KINDS[kind][0]
 
     def damage() -> None:
-        part = max(out.glob(".new.h5.*.part/*.part"))
+        part = max(out.glob(f".{name}.*.part/{pattern}"))
         with part.open("r+b") as file:
             file.seek(part.stat().st_size // 2)
             file.write(bytes(64))
 
-    done = before_commit(damage, *job(source, "chunks"))
+    done = before_commit(damage, *job(source, kind))
     assert (done.code, done.err.count("\n")) == (1, 1), done
     assert "is damaged; remove the file and run again with --resume" in done.err
-    assert call("status", out / "new.h5").out.split()[1] == "stopped"
-    max(out.glob(".new.h5.*.part/*.part")).unlink()
+    assert call("status", out / name).out.split()[1] == "stopped"
+    max(out.glob(f".{name}.*.part/{pattern}")).unlink()
+    undisturbed(*job(source, kind, "--resume"))
+    assert (content(out / name) == conversions.values()).all()
+
+
+def test_chunks_that_are_cut_off_end_with_records(source: Path) -> None:
+    """The file that they lie in is shorter than their tables say; once it is removed all is done again."""
+    out = source.parent / "out"
+
+    def cut() -> None:
+        home = max(out.glob(".new.h5.*.part/home"))
+        os.truncate(home, home.stat().st_size // 2)
+
+    done = before_commit(cut, *job(source, "chunks"))
+    assert (done.code, done.err.count("\n")) == (1, 1), done
+    home = max(out.glob(".new.h5.*.part/home"))
+    assert f"{home}: what was written up to byte" in done.err
+    assert "is damaged; remove the file and run again with --resume" in done.err
+    home.unlink()
     undisturbed(*job(source, "chunks", "--resume"))
     assert (content(out / "new.h5") == conversions.values()).all()
+
+
+def test_chunks_that_change_before_the_end_are_noticed_by_verify(source: Path) -> None:
+    """As the values of other files: what lies in its place is not read again when the file gets its name."""
+    out = source.parent / "out"
+
+    def damage() -> None:
+        home = max(out.glob(".new.h5.*.part/home"))
+        with home.open("r+b") as file:
+            file.seek(home.stat().st_size // 2)
+            file.write(bytes(64))
+
+    assert before_commit(damage, *job(source, "chunks")).code == 0
+    assert call("verify", out / "new.h5").code == 1
 
 
 def test_a_store_is_replaced_where_names_cannot_change_places(source: Path) -> None:

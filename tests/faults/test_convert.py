@@ -14,10 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from hyperslab import records
 from hyperslab.array import Array
 from tests.end_to_end.command import call, save, values_of
-from tests.faults import conversions
 from tests.faults.command import await_gone, await_that, load, running
 from tests.faults.conversions import (
     AFFINE,
@@ -29,30 +27,10 @@ from tests.faults.conversions import (
     job,
     recorded,
     refusal,
-    slow_writes,
     undisturbed,
 )
 
-
-@pytest.fixture(scope="module")
-def values() -> Array:
-    return conversions.values()
-
-
-@pytest.fixture
-def source(tmp_path: Path, values: Array) -> Path:
-    return save(tmp_path / "in.nii", values, AFFINE)
-
-
-@pytest.fixture
-def slow(tmp_path: Path) -> dict[str, str]:
-    return slow_writes(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _without_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer than a small conversion, and has tests of its own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("without_a_report")
 
 
 @pytest.fixture(scope="module")

@@ -10,26 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab import products, records, renaming
+from hyperslab import products, renaming
 from hyperslab.products import Products
-from tests.end_to_end.command import call, save
+from tests.end_to_end.command import call
 from tests.faults import conversions
 from tests.faults.command import FUNCTIONS, load, make_volume
-from tests.faults.conversions import AFFINE, KINDS, MEMORY, content, in_bytes, job, recorded, undisturbed
+from tests.faults.conversions import KINDS, MEMORY, content, in_bytes, job, recorded, undisturbed
 from tests.verdicts.slowfs import slow_files
 
+pytestmark = pytest.mark.usefixtures("without_a_report")
 PAGES = 4
 "Of 4 KiB, that are lost."
-
-
-@pytest.fixture(autouse=True)
-def _without_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return save(tmp_path / "in.nii", conversions.values(), AFFINE)
 
 
 def restart(out: Path) -> None:
@@ -68,7 +59,9 @@ LOSSES: dict[str, tuple[str, str, Callable[[Path], None], bool]] = {
     "placed": ("placed", ".new.nii.*.part", lose_middle, False),
     "head": ("placed", ".new.nii.*.part", lose_head, True),
     "runs": ("runs", ".new.nii.gz.*.part/*.part", lose_middle, False),
-    "chunks": ("chunks", ".new.h5.*.part/*.part", lose_middle, False),
+    "chunks": ("chunks", ".new.h5.*.part/home", lose_middle, False),
+    "tables of chunks": ("chunks", ".new.h5.*.part/*.tables", lose_middle, False),
+    "head and first chunks": ("chunks", ".new.h5.*.part/home", lose_head, False),
     "parts": ("parts", ".new.h5.*.part/*.h5", lose_middle, False),
     "chunk file": ("store", ".new.zarr.*.part/c/1/1/11", Path.unlink, False),
     "shard": ("shards", ".new.zarr.*.part/c/1/1/3", lose_middle, False),

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import driver, formats, workloads
-from hyperslab.admission import admit, examine
+from hyperslab import driver, formats, sinkio, workloads
+from hyperslab.admission import JOURNAL_BYTES_PER_TASK, admit, examine
 from hyperslab.array import Array
+from hyperslab.conversion import conversion
+from hyperslab.encoding import Encoding
 from hyperslab.errors import DoesNotFit, HyperslabError, UsageError
 from hyperslab.gathering import gather
 from hyperslab.partition import Rule
@@ -173,6 +175,20 @@ def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(volume: str
     plan = compiled(volume, rule=Rule("blocks", (1,)), budget=budget)
     with pytest.raises(DoesNotFit, match=r"a task needs .*its slot has 4.10 kB .*--block-shape"):
         admit(examine(plan, budget, 2, tmp_path / "out"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_local", "copies"),
+    [("new.h5", True, 1), ("new.h5", False, 2), ("new.nii.gz", True, 2), ("new.nii", False, 1)],
+)
+def test_what_is_copied_at_the_end_needs_its_space_twice(
+    volume: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_local: bool, copies: int
+) -> None:
+    monkeypatch.setattr(sinkio, "_is_local", lambda _: is_local)
+    chunks = Encoding(chunks=(1, 16, 16)) if name == "new.h5" else Encoding()
+    plan = compile_plan(conversion(volume, str(tmp_path / name), encoding=chunks), Rule("blocks", (2,)), BUDGET)
+    needs = examine(plan, BUDGET, 1, tmp_path)
+    assert needs.bytes_written == copies * (plan.bytes_written + needs.tasks * JOURNAL_BYTES_PER_TASK)
 
 
 def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:

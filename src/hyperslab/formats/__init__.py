@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from io import RawIOBase
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -80,8 +79,13 @@ class Format(Protocol):
     def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         """Of a sink in pieces: those of a region, each with its number in the file."""
 
-    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded], new: RawIOBase) -> None:
-        """Of a sink in pieces: write the file of all of them, which come in the order of their numbers."""
+    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
+        """Of a sink in pieces without a head: the file of all of them, which come in the order of their numbers."""
+
+    def index(
+        self, sink: ArraySink, numbers: Array, nbytes: Array, offsets: Array, size: int
+    ) -> Iterator[tuple[int, bytes]]:
+        """Of a sink in pieces with a head: what to write where, to complete a file of that size in which they are."""
 
     def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
         """Of a sink in parts: the file of a region."""

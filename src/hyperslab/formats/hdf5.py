@@ -24,7 +24,7 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import minc
 from hyperslab.formats.hdf5_file import errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5_heap import check_attributes, readable
-from hyperslab.formats.hdf5_sink import assemble, encode, sink
+from hyperslab.formats.hdf5_sink import encode, index, sink
 from hyperslab.formats.hdf5_storage import Storage, locate, require_filters
 from hyperslab.formats.hdf5_tree import datasets, is_written_here
 from hyperslab.formats.hdf5_types import description, element, is_number
@@ -38,7 +38,7 @@ from hyperslab.remotefile import size_of
 from hyperslab.slab import Hyperslab
 
 __all__ = [
-    "arrays", "assemble", "candidates", "encode", "open", "part_sink", "parts_folder", "read_reference", "sink",
+    "arrays", "candidates", "encode", "index", "open", "part_sink", "parts_folder", "read_reference", "sink",
     "write_index",
 ]  # fmt: skip
 

@@ -1,19 +1,20 @@
 """New HDF5 and netCDF-4 files: one dataset, whose bytes or compressed chunks come from many writers.
 
-Without chunks the file is laid out here, in memory, up to the dataset's first byte; its values are then written at
-their positions. With chunks, writers encode whole chunks, which are joined with HDF5's direct chunk write when all are
-there. No writer opens HDF5. A name that ends in .nc or .nc4 makes a file of netCDF-4's data model: dimensions are
+The file is laid out here, in memory, up to the dataset's first byte. Without chunks its values are then written at
+their positions. With chunks, writers encode whole chunks and put them anywhere behind; when all are there, so is their
+index. No writer opens HDF5. A name that ends in .nc or .nc4 makes a file of netCDF-4's data model: dimensions are
 dimension scales (NetCDF User's Guide, "NetCDF-4 File Format Specification").
 
 - every kind of file is read back by h5py, h5dump, netCDF4-python and ncdump (`tests/formats/test_hdf5_sink.py`)
-- the same array makes the same bytes at any time
+- the same array makes the same bytes at any time, unless several tasks write chunks: those lie as they came
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import RawIOBase
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 from hyperslab.array import Array, ArraySink, Codec, Encoded, Form, Header, Scaling
 from hyperslab.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats import deflating
+from hyperslab.formats import deflating, hdf5_chunkindex
 from hyperslab.formats.hdf5_attributes import (
     dataset_name,
     describe,
@@ -41,6 +42,10 @@ _LARGEST_CHUNK_NBYTES = 2**32 - 1
 _NETCDF_NOT = "bcVO"
 _HEAD_NBYTES = 2**26
 "More metadata than this would be before the data only by mistake."
+_VERSION, _END_OF_FILE = 8, 40
+"Where a superblock says its version, and one of version 0 how long the file is."
+_ONE = b"\0"
+"A chunk that holds its place."
 
 
 def sink(
@@ -59,11 +64,10 @@ def sink(
     about = (path, "hdf5", tuple(shape), tuple(range(len(shape))), plain)
     if encoding.virtual and is_netcdf(path):
         raise UsageError(f"{path}: netCDF has no virtual variables; write .h5, or one file")
-    if chunks or encoding.virtual:
-        form: Form = "parts" if encoding.virtual else "pieces"
-        return ArraySink(*about, None, header, scaling, form, chunks, codecs, encoding, reserved=reserved)
-    laid_out = ArraySink(*about, b"", header, scaling, encoding=encoding, reserved=reserved)
-    return replace(laid_out, head=_head(laid_out))
+    form: Form = "parts" if encoding.virtual else "pieces" if chunks else "placed"
+    filters = () if form == "placed" else codecs
+    described = ArraySink(*about, None, header, scaling, form, chunks, filters, encoding, reserved=reserved)
+    return described if encoding.virtual else replace(described, head=_head(described))
 
 
 def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
@@ -90,20 +94,26 @@ def _copy(chunk: Array, part: Array) -> None:
     chunk[...] = part
 
 
-def assemble(sink: ArraySink, pieces: Iterable[Encoded], new: RawIOBase) -> None:
-    """Write the file of chunks that `encode` made, in any order. Raises FormatError when one is missing."""
-    import h5py
+def index(sink: ArraySink, numbers: Array, nbytes: Array, offsets: Array, size: int) -> Iterator[tuple[int, bytes]]:
+    """What makes a file of `size` bytes, which has the head and all chunks, complete: positions, and bytes to be there.
 
-    grid = _grid(sink)
-    is_there = np.zeros(math.prod(grid), np.bool_)
-    with h5py.File(new, "w") as file:
-        dataset = create(file, sink, _properties(sink))
-        for number, stored in pieces:
-            place = np.unravel_index(number, grid)
-            dataset.id.write_direct_chunk(tuple(int(i) * c for i, c in zip(place, sink.unit, strict=True)), stored)
-            is_there[number] = True
-    if missing := is_there.size - np.count_nonzero(is_there):
+    Chunk `numbers[i]` of the C-ordered grid takes `nbytes[i]` bytes from byte `offsets[i]`. Raises FormatError when one
+    is missing or comes twice.
+    """
+    grid, head = _grid(sink), sink.head or b""
+    found, first = np.unique(numbers, return_index=True)
+    if missing := math.prod(grid) - len(found):
         raise FormatError(f"{sink.path}: {missing} of its chunks were not written; run again with --resume")
+    if len(found) != len(numbers):
+        raise FormatError(f"{sink.path}: {len(numbers) - len(found)} of its chunks were written by more than one task")
+    root, nodes = _index(sink, grid, nbytes[first], offsets[first], size)
+    yield size, nodes
+    yield len(head) - len(root), root
+    yield _END_OF_FILE, struct.pack("<Q", size + len(nodes))
+
+
+def _index(sink: ArraySink, grid: tuple[int, ...], nbytes: Array, offsets: Array, at: int = 0) -> tuple[bytes, bytes]:
+    return hdf5_chunkindex.layout(grid, sink.unit, sink.dtype.itemsize, nbytes, offsets, at)
 
 
 def _stored(sink: ArraySink, chunk: Array, spare: Array) -> bytes:
@@ -208,23 +218,31 @@ class _Head(RawIOBase):
 
 
 def _head(sink: ArraySink) -> bytes:
-    """The bytes before the data of a contiguous dataset, which are all of the file's metadata."""
+    """The bytes before the data, which are all of the file's metadata; the root of an index of chunks comes last."""
     import h5py
 
-    kept = _Head()
-    with h5py.File(kept, "w") as file:
+    kept, first, offset = _Head(), (0,) * len(sink.shape), None
+    with h5py.File(kept, "w", libver=("earliest", "latest")) as file:
         dataset = create(file, sink, _properties(sink))
         file.flush()
-        if not dataset.size:
-            offset = None
-        else:
-            dataset[(0,) * dataset.ndim] = np.zeros((), sink.dtype)[()]  # now it has its place, behind all else
+        if sink.unit:
+            dataset.id.write_direct_chunk(first, _ONE)  # now the index and what it points to have their places
+            offset = dataset.id.get_chunk_info(0).byte_offset
+        elif dataset.size:
+            dataset[first] = np.zeros((), sink.dtype)[()]  # now it has its place, behind all else
             offset = dataset.id.get_offset()
-    if offset is None:
-        return bytes(kept.bytes)
-    if len(kept.bytes) > offset + sink.dtype.itemsize:
-        raise FormatError(f"{sink.path}: HDF5 put metadata behind the data; write it with --chunks")
-    return bytes(kept.bytes[:offset])
+    head = bytes(kept.bytes[:offset])
+    if offset is not None and len(kept.bytes) > offset + (len(_ONE) if sink.unit else sink.dtype.itemsize):
+        raise FormatError(f"{sink.path}: HDF5 put metadata behind the data")
+    if sink.unit and (head[_VERSION] or not head.endswith(_root_of_one(sink, len(head)))):
+        raise FormatError(f"{sink.path}: HDF5 {h5py.version.hdf5_version} lays out files with chunks in another way")
+    return head
+
+
+def _root_of_one(sink: ArraySink, offset: int) -> bytes:
+    """The index of the first chunk."""
+    one = (1,) * len(sink.shape)
+    return _index(sink, one, np.array([len(_ONE)]), np.array([offset]))[0]
 
 
 def _properties(sink: ArraySink) -> Any:

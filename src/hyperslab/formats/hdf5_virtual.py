@@ -6,17 +6,18 @@ file, and are moved together with it (HDF5 User's Guide, "Virtual Dataset").
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hyperslab.array import ArraySink
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5_attributes import dataset_name
 from hyperslab.formats.hdf5_sink import create, sink
-from hyperslab.newfile import NewFile
 from hyperslab.slab import Hyperslab
 
 
@@ -94,5 +95,7 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
         raise FormatError(
             f"{whole.path}: {math.prod(whole.shape) - filled} of its elements were not written; use --resume"
         )
-    with NewFile(path) as new, h5py.File(new, "w") as file:
+    held_in_memory = io.BytesIO()  # libhdf5 cannot close a file on a disk that is full
+    with h5py.File(held_in_memory, "w") as file:
         create(file, whole, creation)
+    Path(path).write_bytes(held_in_memory.getbuffer())

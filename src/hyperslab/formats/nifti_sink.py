@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from io import RawIOBase
 from typing import Any
 
 import numpy as np
@@ -61,20 +60,20 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         yield int(np.ravel_multi_index(corner, shape)), deflating.open_stream(parts, sink.codecs[0].options[0])
 
 
-def assemble(sink: ArraySink, pieces: Iterable[Encoded], new: RawIOBase) -> None:
+def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
     """Join the runs, in their order, into one gzip member. Raises FormatError when one is missing."""
     head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
     member, item = deflating.Member(), sink.dtype.itemsize
-    new.write(member.head)
-    new.write(member.add(deflating.open_stream([memoryview(head)], deflating.FASTEST)))
+    yield member.head
+    yield member.add(deflating.open_stream([memoryview(head)], deflating.FASTEST))
     for first, stream in pieces:
         if len(head) + first * item != member.length:
             break
-        new.write(member.add(stream))
-    new.write(member.tail())
+        yield member.add(stream)
     missing = len(head) + math.prod(sink.shape) * item - member.length
     if missing:
         raise FormatError(f"{sink.path}: {missing} bytes of it were not written; run again with --resume")
+    yield member.tail()
 
 
 def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
