@@ -95,10 +95,10 @@ def _open(item: Named, storage_options: Mapping[str, Any] | None) -> Iterator[Ar
                 yield _Broken(url, error)
 
 
-def expand(text: str) -> list[str]:
+def expand(text: str, are_there: bool = True) -> list[str]:
     """The files, or PATH::DATASET, that one argument stands for, in natural order; of a URL itself.
 
-    Raises UsageError when nothing is there.
+    Raises UsageError when nothing is there; without `are_there`, files that a list names need not be.
     """
     if is_remote(text):
         return [text]
@@ -107,7 +107,7 @@ def expand(text: str) -> list[str]:
         if os.path.isdir(path) and not formats.is_store(path):
             return _files_of(path)
         if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
-            return _lines_of(Path(path))
+            return _lines_of(Path(path), are_there)
     except Missing:
         raise
     except OSError as error:
@@ -146,11 +146,11 @@ def _files_of(folder: str) -> list[str]:
     return files
 
 
-def _lines_of(listing: Path) -> list[str]:
+def _lines_of(listing: Path, are_there: bool) -> list[str]:
     """The sources that a list names; relative paths start at the list's folder; '#' begins a comment."""
     urls = []
     for entry in _entries_of(listing):
-        if not is_remote(entry.path) and not os.path.lexists(entry.path):
+        if are_there and not is_remote(entry.path) and not os.path.lexists(entry.path):
             raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
         urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
     if not urls:

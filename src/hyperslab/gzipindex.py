@@ -142,6 +142,19 @@ def fill(fd: int, source: ArraySource, slab: Hyperslab, block: Array, threads: i
             os.close(windows_fd)
 
 
+def part(source: ArraySource, slab: Hyperslab) -> ArraySource:
+    """The source with what of its index a region (in stored order) needs, so that a task does not bring all of it."""
+    known = source.gzip
+    assert known is not None
+    first, last = _rows(source, known, slab)
+    points = known.points[first:last].copy()
+    if known.path:
+        return replace(source, gzip=replace(known, points=points))
+    low, high = int(points[:, 3].min()), int((points[:, 3] + points[:, 4]).max())
+    points[:, 3] -= low
+    return replace(source, gzip=replace(known, points=points, windows=known.windows[low:high]))
+
+
 def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
     """Bytes that `fill` takes from storage, windows in a file included."""
     stored, windows, _ = _intervals(source, slab)
@@ -273,16 +286,20 @@ def _open_windows(source: ArraySource, path: str) -> int:
 
 def _arguments(source: ArraySource, index: GzipIndex, slab: Hyperslab) -> tuple[Array, Any, Any]:
     """The rows that a region (in stored order) may need; array and region as the core takes them."""
+    begin, end = _rows(source, index, slab)
+    part = np.require(index.points[begin:end], requirements=("C", "A"))  # what came over a network may not be aligned
+    box = (slab.start, slab.count, slab.stride)
+    return part, (part.reshape(-1), index.offset, list(source.stored_shape), source.stored.itemsize), box
+
+
+def _rows(source: ArraySource, index: GzipIndex, slab: Hyperslab) -> tuple[int, int]:
+    """First and one past the last of the points that a region (in stored order) may need."""
     shape, item = source.stored_shape, source.stored.itemsize
     low, high = slab.bounds
     first = index.offset + int(np.ravel_multi_index(low, shape)) * item
     last = index.offset + int(np.ravel_multi_index([n - 1 for n in high], shape)) * item + item
     plain = index.points[:, 0]
-    begin = max(0, int(np.searchsorted(plain, first, "right")) - 1)
-    end = int(np.searchsorted(plain, last, "left")) + 1
-    part = np.require(index.points[begin:end], requirements=("C", "A"))  # what came over a network may not be aligned
-    box = (slab.start, slab.count, slab.stride)
-    return part, (part.reshape(-1), index.offset, list(shape), item), box
+    return max(0, int(np.searchsorted(plain, first, "right")) - 1), int(np.searchsorted(plain, last, "left")) + 1
 
 
 def _intervals(source: ArraySource, slab: Hyperslab) -> tuple[Array, Array, Array]:

@@ -66,12 +66,12 @@ class Whole:
 
     def pieces(self, slab: Hyperslab) -> Iterator[Piece]:
         """The parts of `slab` (a region of the whole) and where each comes from; together they fill its block."""
-        for source, box in self._near(slab):
+        for source, box in self.near(slab):
             if (part := slab.clip(box)) is not None:
                 inside, place = part
                 yield Piece(source, inside.shift(tuple(-first for first in box.start)), place)
 
-    def _near(self, slab: Hyperslab) -> Sequence[Member]:
+    def near(self, slab: Hyperslab) -> Sequence[Member]:
         """The members that may touch a region: a task among many must not look at all files."""
         if len(self.members) == 1 or not slab.ndim:
             return self.members

@@ -20,7 +20,7 @@ import numpy as np
 
 from hyperslab import gzipindex
 from hyperslab.array import Array, ArraySource, Values
-from hyperslab.connectors.views import shared
+from hyperslab.connectors.views import read_whole, shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.identity import identify_files
 from hyperslab.gathering import Named, gather, several
@@ -123,17 +123,7 @@ class StoredArray:
         return block
 
     def _read(self, slab: Hyperslab) -> Array:
-        pieces = tuple(self.whole.pieces(slab))
-        if len(pieces) == 1:
-            return self._view(pieces[0].source).read(pieces[0].slab)  # type: ignore[no-any-return]
-        axes = self.sources[0].axes
-        block = np.empty([slab.count[axis] for axis in axes], self.dtype).transpose(np.argsort(axes))
-        for piece in pieces:
-            self._view(piece.source).read(piece.slab, out=block[piece.place.slices()])
-        return block
-
-    def _view(self, number: int) -> ArrayView:
-        return shared(self.sources[number], self.values)
+        return read_whole(self.whole, self.sources, slab, lambda source: shared(source, self.values))
 
 
 def _values(source: Named | Sequence[Named] | SourceSet) -> Values:

@@ -9,10 +9,15 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from hyperslab import native
-from hyperslab.array import ArraySource, Values
+from hyperslab.array import Array, ArraySource, Values
 from hyperslab.location import Remote
+from hyperslab.slab import Hyperslab
+from hyperslab.sources import Whole
 from hyperslab.view import ArrayView
 
 KEPT = 64
@@ -27,6 +32,21 @@ def threads() -> int:
     """
     is_alone = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return native.all_threads() if is_alone else native.threads()
+
+
+def read_whole(
+    whole: Whole, sources: Sequence[ArraySource], slab: Hyperslab, view: Callable[[ArraySource], ArrayView]
+) -> Array:
+    """A region of an array that one source or several make up, each read through the view that is given for it."""
+    pieces = tuple(whole.pieces(slab))
+    if len(pieces) == 1:
+        return view(sources[pieces[0].source]).read(pieces[0].slab)  # type: ignore[no-any-return]
+    first = view(sources[whole.members[0].source])
+    axes = first.source.axes
+    block = np.empty([slab.count[axis] for axis in axes], first.dtype).transpose(np.argsort(axes))
+    for piece in pieces:
+        view(sources[piece.source]).read(piece.slab, out=block[piece.place.slices()])
+    return block
 
 
 def shared(source: ArraySource, values: Values) -> ArrayView:

@@ -1,14 +1,12 @@
-"""Spark's Java process: the right Java, one process for all runs of this one, its output in the run's log."""
+"""Spark's Java process: one for all runs of this process, its output in the run's log."""
 
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -17,32 +15,10 @@ from typing import Any
 
 from hyperslab.errors import RunStopped, UsageError
 
-OLDEST_JAVA = 17
-"What PySpark 4 needs."
 _log: Path | None = None
 _starting = threading.Lock()
 _users = 0
 "Runs that use the context that we have started."
-
-
-def require_java() -> None:
-    """Raise UsageError when there is no Java that Spark can use, with what to do."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    advice = f"install Java {OLDEST_JAVA} or newer (Debian package openjdk-17-jre-headless), or set JAVA_HOME to one"
-    if not java or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on the PATH"
-        raise UsageError(f"--engine spark needs Java, and {where}: {advice}")
-    if (version := _version(java)) < OLDEST_JAVA:
-        raise UsageError(f"--engine spark needs Java {OLDEST_JAVA} or newer, and {java} is version {version}: {advice}")
-
-
-@functools.lru_cache(maxsize=4)
-def _version(java: str) -> int:
-    """Its first number, as `java -version` says it; Java 8 calls itself 1.8."""
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
 
 
 def start_context(settings: dict[str, str]) -> tuple[Any, bool]:

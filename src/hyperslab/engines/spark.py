@@ -17,12 +17,13 @@ from urllib.parse import urlsplit
 
 from hyperslab.clock import ClockServer, reference, serve_towards
 from hyperslab.engines import EngineOptions, Managed, Running, batch, mark
-from hyperslab.engines.java import copy_log, log_size, require_java, start_context, stop_context
+from hyperslab.engines.java import copy_log, log_size, start_context, stop_context
 from hyperslab.engines.orders import clear, round_name, write_orders
 from hyperslab.engines.remote import Call
 from hyperslab.engines.spark_session import has_executors, quietly, settings_of, slots_of, task_ends, why_failed
 from hyperslab.engines.tally import Tally, keep, merge_two
 from hyperslab.errors import RunStopped, UsageError
+from hyperslab.javahome import require_java
 from hyperslab.journal import Merge
 from hyperslab.span import OwnTime, Slot
 from hyperslab.task import StepFunction, Task
@@ -46,7 +47,7 @@ class Spark(Managed):
 
         if options.task_timeout_s is not None:
             raise UsageError("--task-timeout needs --engine processes: Spark cannot stop one function of a worker")
-        require_java()
+        require_java("--engine spark")
         self._options = options
         self._rounds = 0
         self._context: Any = None

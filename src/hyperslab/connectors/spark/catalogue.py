@@ -1,0 +1,63 @@
+"""Catalogue: what arrays some files hold, as a table with a row for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import types
+
+from hyperslab import formats
+from hyperslab.array import ArrayInfo
+from hyperslab.errors import HyperslabError
+
+SCHEMA = types.StructType(
+    [
+        types.StructField("path", types.StringType(), nullable=False),
+        types.StructField("dataset", types.StringType()),
+        types.StructField("shape", types.ArrayType(types.LongType(), containsNull=False)),
+        types.StructField("dtype", types.StringType()),
+        types.StructField("chunks", types.ArrayType(types.LongType(), containsNull=False)),
+        types.StructField("codecs", types.ArrayType(types.StringType(), containsNull=False)),
+        types.StructField("nbytes_stored", types.LongType()),
+        types.StructField("attributes", types.MapType(types.StringType(), types.StringType())),
+        types.StructField("error", types.StringType()),
+    ]
+)
+"`error` says why a file, or an array in it, cannot be read; the columns that are then unknown are null."
+
+Row = tuple[Any, ...]
+
+
+def entries(url: str) -> Iterator[Row]:
+    """The rows of one file."""
+    try:
+        found = formats.arrays(url)
+    except (HyperslabError, OSError) as error:
+        yield url, None, None, None, None, None, None, None, str(error)
+        return
+    path = formats.split_url(url)[0]
+    for info in found:
+        yield _entry(path, info)
+
+
+def _entry(path: str, info: ArrayInfo) -> Row:
+    name = info.name.strip("/")
+    known = (path, info.name, [int(n) for n in info.shape], info.dtype)
+    try:
+        source = formats.open_source(f"{path}::{name}" if name else path)
+    except (HyperslabError, OSError) as error:
+        return *known, None, None, None, None, str(error)
+    attributes = {key: _text(value) for key, value in source.header.attributes.items()}
+    chunks, codecs = [int(n) for n in source.own_chunk_shape], [codec.name for codec in source.codecs]
+    return *known, chunks, codecs, int(source.nbytes_stored), attributes, None
+
+
+def _text(value: Any) -> str:
+    """An attribute as text: as it is, or in JSON where it is no text."""
+    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)

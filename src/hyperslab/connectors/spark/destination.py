@@ -1,0 +1,154 @@
+"""Destination: the file that Spark's tasks write together, as far as it can be known before any of them runs."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.array import ArraySink, Header
+from hyperslab.connectors.spark.exactness import NUMBERS
+from hyperslab.encoding import Encoding
+from hyperslab.errors import UsageError
+from hyperslab.location import local_folder
+from hyperslab.outputs import require_short
+from hyperslab.suffixes import suffix_of
+
+DATASET = "data"
+"Name of the dataset, unless another is chosen."
+_NOT_WRITTEN = ".mnc"
+"A suffix of files that are read only: MINC is more than a dataset."
+
+_OF_ZARR = ("zarr.json", ".zgroup", ".zarray")
+"Documents of which a Zarr store has one; a folder without them is not replaced, whatever its name."
+_HADOOP = re.compile(r"(?i)file:(?=/(?!/))")
+"How Hadoop, and so Spark, begins the URL of a path on this machine."
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A file to be written."""
+
+    path: str
+    "Absolute."
+    dtype: np.dtype[Any] | None
+    "None: that of the data."
+    shape: tuple[int, ...] | None
+    "Of the whole array; None: what the data reach."
+    encoding: Encoding
+    overwrite: bool
+
+    def sink(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArraySink:
+        """The file for an array of this shape and dtype. Raises UsageError for what the format cannot hold."""
+        if not shape:
+            raise UsageError(f"{self.path}: the data are a single number, not an array: write one axis or more")
+        written = formats.module(formats.format_of_name(self.path))
+        return written.sink(self.path, shape, dtype, Header(), None, self.encoding)
+
+
+def destination(
+    path: str | os.PathLike[str],
+    dataset: str = DATASET,
+    overwrite: bool = False,
+    dtype: Any = None,
+    shape: int | Iterable[int] | None = None,
+    chunks: int | tuple[int, ...] = (),
+    compression: str | None = None,
+) -> Destination:
+    """What `h5write` is asked for. Raises UsageError for all that can be seen to be wrong before there are data."""
+    place = os.path.abspath(local_folder(_plain(path)))
+    is_image = formats.format_of_name(place) == "nifti"
+    if suffix_of(place) == _NOT_WRITTEN:
+        raise UsageError(f"{place}: MINC files are not written: give a name that ends in .h5, .nc, .nii or .zarr")
+    if not dataset.strip("/"):
+        raise UsageError(f"{place}: dataset={dataset!r} names no dataset: give a text such as 'data'")
+    require_short([os.path.basename(place)])
+    _require_room(place, overwrite)
+    encoding = Encoding(chunks, compression, name="" if is_image and dataset == DATASET else dataset)  # type: ignore[arg-type]
+    found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
+    axes = found.shape or (1,) * max(1, len(encoding.chunks))
+    found.sink(axes, found.dtype or np.dtype(np.uint8))
+    return found
+
+
+def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as Hadoop has them."""
+    match = _HADOOP.match(path) if isinstance(path, str) else None
+    return path if match is None or not isinstance(path, str) else path[match.end() :]
+
+
+def _require_room(path: str, overwrite: bool) -> None:
+    """Raise UsageError where no file of this name can appear."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{path}: there is no folder {folder}: make it first")
+    if not os.path.lexists(path):
+        return
+    if not overwrite:
+        raise UsageError(
+            f"{path}: exists, and a file is written whole: choose another name, or overwrite=True (mode 'overwrite')"
+        )
+    is_store = formats.format_of_name(path) == "zarr" and any(name in _OF_ZARR for name in _names(path))
+    if os.path.isdir(path) and not is_store:
+        raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
+
+
+def _names(path: str) -> list[str]:
+    return os.listdir(path) if os.path.isdir(path) else []
+
+
+def _dtype(given: Any) -> np.dtype[Any] | None:
+    if given is None:
+        return None
+    try:
+        dtype: np.dtype[Any] = np.dtype(given).newbyteorder("=")
+    except TypeError:
+        dtype = np.dtype(np.object_)
+    if dtype.kind not in NUMBERS:
+        raise UsageError(f"dtype={given}: not a NumPy dtype of numbers such as uint8, int16 or float32")
+    return dtype
+
+
+def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    try:
+        shape = tuple(map(operator.index, given if isinstance(given, Iterable) else [given]))
+    except TypeError:
+        shape = (-1,)
+    if not shape or min(shape) < 0:
+        raise UsageError(f"shape={given}: give one whole number of at least 0 for every axis")
+    return shape
+
+
+def from_options(options: Mapping[str, str], overwrite: bool, dtype: np.dtype[Any] | None) -> Destination:
+    """What a data source is asked for, with names of options in any case; `dtype` is that of the columns.
+
+    Raises UsageError.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    known = ("path", "dataset", "dtype", "shape", "chunks", "compression")
+    if unknown := sorted(given.keys() - set(known)):
+        raise UsageError(f'option("{unknown[0]}") is not known where hyperslab writes: choose among {", ".join(known)}')
+    if not given.get("path"):
+        raise UsageError("hyperslab writes to a path: give one to save()")
+    chunks, shape = _wholes("chunks", given.get("chunks")), _wholes("shape", given.get("shape"))
+    return destination(
+        given["path"], given.get("dataset", DATASET), overwrite, given.get("dtype") or dtype, shape, chunks or (),
+        given.get("compression"),
+    )  # fmt: skip
+
+
+def _wholes(name: str, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.strip("()[] ").rstrip(",").split(","))
+    except ValueError:
+        raise UsageError(f'option("{name}", "{text}"): give whole numbers such as "100,20"') from None

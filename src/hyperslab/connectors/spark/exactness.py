@@ -1,0 +1,86 @@
+"""Exactness: numbers as another dtype only where every one of them has its equal there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hyperslab.array import Array
+
+NUMBERS = "biufc"
+"Kinds of NumPy's dtypes."
+
+
+def exactly(block: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, ...] | None]:
+    """The block's values as `dtype`, and the place of the first that has no equal there; None: all have."""
+    if block.dtype == dtype:
+        return block, None
+    loses_half = block.dtype.kind == "c" and dtype.kind != "c"
+    part = block.real if loses_half else block
+    with np.errstate(all="ignore"):
+        made = part.astype(dtype)
+        odd = _odd(part, made)
+    if loses_half:
+        odd = odd | (block.imag != 0)
+    if not odd.any():
+        return made, None
+    return made, tuple(int(i) for i in np.unravel_index(int(np.argmax(odd)), block.shape))
+
+
+def promoted(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any] | None:
+    """The smallest dtype that holds all values of all of these exactly; None where there is none."""
+    given = list(dtypes)
+    made = np.result_type(*given)
+    return made if all(_holds(made, dtype) for dtype in given) else None
+
+
+def _holds(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+    """Unlike NumPy's safe casting, this knows that a float64 has not every int64."""
+    if narrow.kind in "iu" and wide.kind in "fc":
+        return 8 * narrow.itemsize - (narrow.kind == "i") <= np.finfo(wide).nmant + 1
+    return np.can_cast(narrow, wide, "safe")
+
+
+def _odd(part: Array, made: Array) -> Array:
+    """Where values are not what they were."""
+    if part.dtype.kind == "c":
+        return _odd(part.real, made.real) | _odd(part.imag, made.imag)
+    if made.dtype.kind == "c":
+        return _odd(part, made.real)
+    odd: Array
+    if part.dtype.kind == "b":
+        odd = np.zeros(part.shape, np.bool_)
+    elif made.dtype.kind == "b":
+        odd = (part != 0) & (part != 1)
+    elif part.dtype.kind == "f":
+        odd = _odd_as_whole(part, made.dtype) if made.dtype.kind in "iu" else _odd_as_smaller(part, made)
+    elif made.dtype.kind == "f":
+        odd = _odd_as_float(part, made)
+    else:
+        limits = np.iinfo(made.dtype)
+        odd = (part < limits.min) | (part > limits.max)
+    return odd
+
+
+def _odd_as_smaller(part: Array, made: Array) -> Array:
+    """Of floats: those that are rounded; NaN stays what it is."""
+    odd: Array = (made.astype(part.dtype) != part) & ~np.isnan(part)
+    return odd
+
+
+def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
+    """Of floats: those with a fraction, out of range, or no number; the number after the last is a power of 2."""
+    limits, wide = np.iinfo(dtype), part.astype(np.promote_types(part.dtype, np.float64))
+    within = (wide >= float(limits.min)) & (wide < float(int(limits.max) + 1))
+    odd: Array = ~within | (np.trunc(wide) != wide)
+    return odd
+
+
+def _odd_as_float(part: Array, made: Array) -> Array:
+    """Of whole numbers: one that a float rounds beyond the range must not be converted back, which is undefined."""
+    wide = made.astype(np.promote_types(made.dtype, np.float64))
+    within = np.isfinite(wide) & (wide < float(int(np.iinfo(part.dtype).max) + 1))
+    odd: Array = ~within | (np.where(within, wide, 0).astype(part.dtype) != part)
+    return odd

@@ -1,0 +1,134 @@
+"""Hyperslab partitioner: where the rows of an array are cut into partitions, and those into blocks.
+
+Cuts fall between stored chunks, so that no chunk is decoded twice, and as near as that allows to equal shares.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hyperslab.connectors.spark.analyzer import Analysis
+from hyperslab.errors import UsageError
+from hyperslab.slab import Hyperslab
+from hyperslab.units import show_count
+
+PARTITION_NBYTES = 128 * 1024**2
+"Bytes of values of a partition, where nothing is said."
+BLOCK_NBYTES = 16 * 1024**2
+"""Bytes of values of a block, unless the chunks of one row are more: memory of this size is used again from block to
+block, while that of larger ones is taken from the system and cleared each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Where rows may be cut: at places of the region, 0 being its first row."""
+
+    edges: tuple[int, ...]
+    "First row of every file in the region, and one past the last row."
+    units: tuple[int, ...]
+    "Rows that belong together in every file: those of a chunk."
+    lows: tuple[int, ...]
+    "Where the first chunk of every file begins, at or before its first row in the region."
+
+    @property
+    def rows(self) -> int:
+        return self.edges[-1]
+
+    def before(self, row: int) -> int:
+        """The last cut at or before a row."""
+        if row >= self.rows:
+            return self.rows
+        file = bisect.bisect_right(self.edges, row) - 1
+        low, unit = self.lows[file], self.units[file]
+        return max(self.edges[file], low + (row - low) // unit * unit)
+
+    def after(self, row: int) -> int:
+        """The first cut behind a row; the end, behind the last one."""
+        if row >= self.rows:
+            return self.rows
+        file = bisect.bisect_right(self.edges, row) - 1
+        low, unit = self.lows[file], self.units[file]
+        return min(self.edges[file + 1], low + ((row - low) // unit + 1) * unit)
+
+    def most(self) -> int:
+        """Into how many parts the rows can be cut."""
+        spans = zip(self.edges, self.edges[1:], self.units, self.lows, strict=False)
+        return sum(math.ceil((high - low) / unit) - (first - low) // unit for first, high, unit, low in spans)
+
+
+def cuts_of(analysis: Analysis, unit: int | None = None) -> Cuts:
+    """Where the rows of an array may be cut: between stored chunks and between files; or at multiples of `unit`."""
+    axis, region = analysis.axis, analysis.region
+    start, rows, stride = region.start[axis], region.count[axis], region.stride[axis]
+    if unit is not None or stride != 1:
+        return Cuts((0, rows), (unit or 1,), (0,))
+    edges, units, lows = [], [], []
+    for number, box in analysis.whole.members:
+        first, last = box.start[axis] - start, box.start[axis] + box.count[axis] - start
+        if last <= 0 or first >= rows or first == last:
+            continue
+        chunks = analysis.sources[number].own_chunk_shape
+        edges.append(max(0, first))
+        units.append(max(1, chunks[axis]) if chunks else 1)
+        lows.append(first if first >= 0 else first + -first // units[-1] * units[-1])
+    return Cuts((*(edges or [0]), rows), tuple(units or [1]), tuple(lows or [0]))
+
+
+def cut(cuts: Cuts, partitions: int) -> list[tuple[int, int]]:
+    """First and one past the last row of every partition: as many as asked for, none empty, if the rows allow it."""
+    rows = cuts.rows
+    if not rows:
+        return [(0, 0)]
+    partitions = min(partitions, cuts.most())
+    ends = [0]
+    for number in range(1, partitions):
+        wanted = rows * number // partitions
+        low = cuts.before(wanted)
+        high = low if low == wanted else cuts.after(low)
+        ends.append(max(high if high - wanted < wanted - low else low, cuts.after(ends[-1])))
+    ends.append(rows)
+    for number in range(partitions - 1, 0, -1):  # where the cuts ran into the end, earlier ones make room
+        if ends[number] < ends[number + 1]:
+            break
+        ends[number] = cuts.before(ends[number + 1] - 1)
+    return list(itertools.pairwise(ends))
+
+
+def share(analysis: Analysis, cuts: Cuts, partitions: int | None, parallelism: int) -> tuple[int, str]:
+    """How many partitions there will be, and what a user has to hear about that. Raises UsageError for less than one.
+
+    Without a wish: one for every core, or so many that each holds PARTITION_NBYTES.
+    """
+    most = max(1, cuts.most())
+    if partitions is None:
+        nbytes = analysis.rows * analysis.row_size * analysis.dtype.itemsize
+        return min(most, max(parallelism, math.ceil(nbytes / PARTITION_NBYTES))), ""
+    try:
+        wanted = operator.index(partitions)
+    except TypeError:
+        wanted = 0
+    if wanted < 1 or isinstance(partitions, bool):
+        raise UsageError(f"partitions is {partitions!r}; it has to be a whole number of at least 1")
+    if wanted <= most:
+        return wanted, ""
+    rows = show_count(analysis.rows, "row")
+    kind = "" if most == analysis.rows else f" in {show_count(most, 'run')} of stored chunks, which are not cut"
+    return most, f"{wanted} partitions were asked for, but there are {rows}{kind}: there are {most} now"
+
+
+def regions(analysis: Analysis, spans: list[tuple[int, int]]) -> Iterator[Hyperslab]:
+    """The partitions as regions of the whole array."""
+    region, axis = analysis.region, analysis.axis
+    for first, last in spans:
+        yield region.compose(rows_of(region, axis, first, last))
+
+
+def rows_of(slab: Hyperslab, axis: int, first: int, last: int) -> Hyperslab:
+    """Within the block of a region: its rows from `first` to before `last`."""
+    start = tuple(first if a == axis else 0 for a in range(slab.ndim))
+    return Hyperslab(start, tuple(last - first if a == axis else n for a, n in enumerate(slab.count)))

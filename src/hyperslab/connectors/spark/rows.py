@@ -1,0 +1,239 @@
+"""Rows: the elements of an RDD as arrays of numbers, a batch at a time, with what they say of their place.
+
+- no value changes: numbers of several types in one row, or in two rows, are refused unless a dtype is named that holds
+  each of them exactly (`tests/connectors/spark/test_write.py`)
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperslab.array import Array
+from hyperslab.connectors.spark.exactness import NUMBERS, exactly
+from hyperslab.errors import UsageError
+from hyperslab.slab import Hyperslab
+
+BATCH_NBYTES = 8 * 1024**2
+"Of values that are gathered before they are written; rows with an index are sorted within a batch."
+_ITEM_NBYTES = 64
+"Least bytes that an element of an RDD takes."
+_MOST = 2**62
+"No index reaches this."
+_PYTHON = {bool, int, float, complex}
+_PLAIN = (bool, int, float, complex, np.number, np.bool_)
+_SAME: dict[type, type] = {np.bool_: bool, np.int64: int, np.float64: float, np.complex128: complex}
+"Python's types for those of NumPy that hold the same values."
+
+Kind = Literal["blocks", "rows with an index", "rows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Values that lie together in memory: a block, or rows of one shape."""
+
+    kind: Kind
+    block: Array
+    start: tuple[int, ...] = ()
+    "Of a block: its first element in the whole array."
+    index: npt.NDArray[np.int64] | None = None
+    "Of rows with an index: that of each, ascending."
+
+
+def pieces(items: Iterable[Any], partition: int, dtype: np.dtype[Any] | None) -> Iterator[Piece]:
+    """What the elements of a partition are, in their order. Raises UsageError for what is no row of numbers."""
+    done = 0
+    for batch in _batches(items):
+        kind = _kind(batch[0])
+        if any(_kind(item) != kind for item in batch):
+            raise UsageError(f"partition {partition} holds {kind} and others: write elements of one kind")
+        if kind == "blocks":
+            yield from (_placed(slab, block, dtype) for slab, block in batch)
+        elif kind == "rows":
+            first = done
+
+            def name(row: int, first: int = first) -> str:
+                return f"row {first + row} of partition {partition}"
+
+            yield Piece(kind, _values(batch, name, dtype))
+        else:
+            yield _indexed(batch, dtype)
+        done += len(batch)
+
+
+def recast(block: Array, dtype: np.dtype[Any] | None, name: Callable[[tuple[int, ...]], str]) -> Array:
+    """The block as `dtype`, if that is given. Raises UsageError for a value that has no equal there, with its name."""
+    if dtype is None:
+        return block
+    made, odd = exactly(block, dtype)
+    if odd is not None:
+        raise UsageError(
+            f"dtype={dtype}: the value {block[odd]!s} {name(odd)} has no equal there: name another dtype, or round the "
+            "values first"
+        )
+    return made
+
+
+def sort(index: npt.NDArray[np.int64], block: Array) -> Piece:
+    """Rows in the order of their index, so that those which lie together in the array do so in the file."""
+    if index.size and index.min() < 0:
+        raise UsageError(f"a row has the index {index.min()}: indices are whole numbers from 0")
+    if (index[1:] < index[:-1]).any():
+        order = np.argsort(index, kind="stable")
+        index, block = index[order], block[order]
+    return Piece("rows with an index", block, index=index)
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    nbytes = 0
+    for item in items:
+        batch.append(item)
+        nbytes += _nbytes(item)
+        if nbytes >= BATCH_NBYTES:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
+
+
+def _nbytes(item: Any) -> int:
+    """About what an element takes in memory."""
+    row = item[1] if isinstance(item, tuple) and len(item) == 2 else getattr(item, "vector", item)
+    known = getattr(row, "nbytes", None)
+    if isinstance(known, int):
+        return known + _ITEM_NBYTES
+    size = getattr(row, "size", None)
+    count = size if isinstance(size, int) else len(row) if isinstance(row, Sized) else 1
+    return 8 * count + _ITEM_NBYTES
+
+
+def _kind(item: Any) -> Kind:
+    """A pair of two numbers is a row of two numbers."""
+    if not isinstance(item, tuple):
+        return "rows with an index" if hasattr(item, "vector") and hasattr(item, "index") else "rows"
+    if len(item) != 2:
+        return "rows"
+    if isinstance(item[0], Hyperslab):
+        return "blocks"
+    return "rows with an index" if _is_whole(item[0]) and not isinstance(item[1], _PLAIN) else "rows"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _placed(slab: Hyperslab, block: Any, dtype: np.dtype[Any] | None) -> Piece:
+    if not isinstance(block, np.ndarray) or block.shape != slab.count or not slab.is_box or not slab.ndim:
+        what = f"an array of shape {block.shape}" if isinstance(block, np.ndarray) else f"a {type(block).__name__}"
+        raise UsageError(f"the block at {slab} is {what}: give an array of the hyperslab's shape, with strides of 1")
+    try:
+        plain = _array(block)
+    except UsageError as error:
+        raise UsageError(f"the block at {slab}: {error}") from None
+
+    def name(place: tuple[int, ...]) -> str:
+        return f"at {tuple(a + i for a, i in zip(slab.start, place, strict=True))}"
+
+    return Piece("blocks", recast(plain, dtype, name), slab.start)
+
+
+def _indexed(batch: Sequence[Any], dtype: np.dtype[Any] | None) -> Piece:
+    pairs = [item if isinstance(item, tuple) else (item.index, item.vector) for item in batch]
+    odd = next((n for n, _ in pairs if not _is_whole(n) or not 0 <= n < _MOST), None)
+    if odd is not None:
+        raise UsageError(f"a row has the index {odd}: indices are whole numbers from 0")
+    index = np.array([n for n, _ in pairs], np.int64)
+    return sort(index, _values([row for _, row in pairs], lambda row: f"row {index[row]}", dtype))
+
+
+def _values(rows: Sequence[Any], name: Callable[[int], str], dtype: np.dtype[Any] | None) -> Array:
+    """All rows as one array."""
+    kinds = set(map(type, rows))
+    if len(kinds) == 1 and kinds <= _PYTHON:
+        try:
+            block = _numbers(rows)
+        except UsageError as error:
+            raise UsageError(f"{name(0)} or a later one {error}") from None
+        return recast(block, dtype, lambda place: f"of {name(place[0])}")
+    arrays = []
+    for number, row in enumerate(rows):
+        try:
+            arrays.append(_array(row))
+        except UsageError as error:
+            raise UsageError(f"{name(number)}: {error}") from None
+    return _stacked(arrays, name, dtype)
+
+
+def _stacked(arrays: Sequence[Array], name: Callable[[int], str], dtype: np.dtype[Any] | None) -> Array:
+    shape, found = arrays[0].shape, arrays[0].dtype
+    odd = next((i for i, one in enumerate(arrays) if one.shape != shape), None)
+    if odd is not None:
+        raise UsageError(
+            f"{name(odd)} has the shape {arrays[odd].shape}, {name(0)} {shape}: all rows of an array have one shape"
+        )
+    odd = next((i for i, one in enumerate(arrays) if one.dtype != found), None)
+    if odd is not None and dtype is None:
+        raise UsageError(f"{name(odd)} holds {arrays[odd].dtype}, {name(0)} {found}: say dtype= to have one of them")
+    if odd is not None:
+        arrays = [recast(one, dtype, _within(name, i)) for i, one in enumerate(arrays)]
+    block = np.concatenate(arrays).reshape(len(arrays), *shape) if shape else np.array(arrays)
+    return recast(block, dtype, lambda place: _within(name, place[0])(place[1:]))
+
+
+def _within(name: Callable[[int], str], row: int) -> Callable[[tuple[int, ...]], str]:
+    return lambda place: f"of {name(row)}" + (f" at {', '.join(map(str, place))}" if place else "")
+
+
+def _array(row: Any) -> Array:
+    """A row as an array in native byte order."""
+    if np.ma.is_masked(row):
+        raise UsageError("holds masked values, which have no number: fill them first")
+    if isinstance(row, np.ndarray | np.generic | array.array):
+        made: Array = np.asarray(row)
+    elif hasattr(row, "toArray"):
+        made = np.asarray(row.toArray())
+    elif isinstance(row, _PLAIN):
+        made = _numbers([row]).reshape(())
+    elif isinstance(row, Sequence) and not isinstance(row, str | bytes | bytearray):
+        made = _numbers(row)
+    else:
+        raise UsageError(f"a {type(row).__name__} is no row of numbers: write arrays, sequences of numbers, or vectors")
+    if made.dtype.kind not in NUMBERS:
+        raise UsageError(f"holds {made.dtype}, which is no number: write numbers")
+    return made.astype(made.dtype.newbyteorder("="), copy=False)
+
+
+def _numbers(values: Sequence[Any]) -> Array:
+    """A sequence of numbers as an array; whole ones among floats only where floats have them."""
+    kinds = {_SAME.get(kind, kind) for kind in set(map(type, values))}
+    if len(kinds) == 1 and issubclass(kind := next(iter(kinds)), np.number):
+        return np.array(values, kind)
+    if kinds == {bool}:
+        return np.array(values, np.bool_)
+    if kinds == {int}:
+        return _wholes(values)
+    if not kinds or not kinds <= {int, float, complex}:
+        named = " and ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
+        raise UsageError(f"a sequence of {named} is no row of numbers of one type: write one type, or an array")
+    dtype = np.dtype(np.complex128 if complex in kinds else np.float64)
+    wholes = _wholes([value for value in values if isinstance(value, int | np.int64)] or [0])
+    recast(wholes, dtype, lambda _: "among them")
+    return np.array(values, dtype)
+
+
+def _wholes(values: Sequence[Any]) -> Array:
+    """int64, or where that is too small uint64."""
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        pass
+    try:
+        return np.array([int(value) for value in values], np.uint64)
+    except OverflowError:
+        raise UsageError("holds whole numbers that no 64 bits hold: write floats, or an array") from None

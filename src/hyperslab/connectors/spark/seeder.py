@@ -1,0 +1,135 @@
+"""RDD seeder: an RDD of parts, each with what one task has to know: regions, byte ranges, nothing of other tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyperslab import formats, gzipindex
+from hyperslab.array import Array, ArraySource, Header, Values
+from hyperslab.connectors.spark.analyzer import Analysis
+from hyperslab.connectors.spark.partitioner import BLOCK_NBYTES, Cuts, cut, regions, rows_of
+from hyperslab.connectors.views import read_whole
+from hyperslab.errors import HyperslabError
+from hyperslab.slab import Hyperslab
+from hyperslab.sources import Member, Whole
+from hyperslab.view import ArrayView
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+
+class ReadFailed(HyperslabError):
+    """A region that a task could not read; the text names file, dataset and hyperslab."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task loads: a region of an array, block by block, from the files that hold it."""
+
+    slabs: tuple[Hyperslab, ...]
+    "Regions of the whole array, one a block, in the order of the rows."
+    sources: tuple[ArraySource, ...]
+    "Only those that the task reads, with only the rows of their tables that it needs."
+    whole: Whole
+    "The array, of which only the members are known that the task reads."
+    values: Values
+    axis: int
+    picked: tuple[int, ...] | None
+
+    def __iter__(self) -> Iterator[tuple[Hyperslab, Array]]:
+        """Read block after block. Raises ReadFailed."""
+        views = {id(source): ArrayView(source, self.values, _one) for source in self.sources}
+        for slab in self.slabs:
+            block = self._read(slab, views)
+            if self.picked is not None:
+                block = block.take(self.picked, 1 - self.axis)
+            yield slab, block
+
+    def _read(self, slab: Hyperslab, views: dict[int, ArrayView]) -> Array:
+        if not slab.size:
+            return np.empty(slab.count, self.sources[0].dtype(self.values))
+        source = None
+
+        def view(of: ArraySource) -> ArrayView:
+            nonlocal source
+            source = of
+            return views[id(of)]
+
+        try:
+            return read_whole(self.whole, self.sources, slab, view)
+        except (HyperslabError, OSError) as error:
+            assert source is not None
+            where = f"{source.url}::{source.name}" if source.name else source.url
+            why = str(error).removeprefix(f"{where}: ")
+            raise ReadFailed(f"{where}, hyperslab {slab} of the array: {why}") from error
+
+
+def _one() -> int:
+    """A task has one core: Spark runs as many as there are."""
+    return 1
+
+
+def parts_of(analysis: Analysis, cuts: Cuts, partitions: int) -> Iterator[Part]:
+    """What every task is given."""
+    row_nbytes = max(1, analysis.region.size // max(1, analysis.rows) * analysis.dtype.itemsize)
+    rows = max(1, BLOCK_NBYTES // row_nbytes)
+    spans = cut(cuts, partitions)
+    for (first, last), slab in zip(spans, regions(analysis, spans), strict=True):
+        ends = _ends(cuts, first, last, rows)
+        blocks = (rows_of(slab, analysis.axis, a - first, b - first) for a, b in itertools.pairwise(ends))
+        yield _part(analysis, slab, tuple(slab.compose(block) for block in blocks))
+
+
+def _ends(cuts: Cuts, first: int, last: int, rows: int) -> list[int]:
+    """Where the blocks of a partition begin, and the last one ends: about so many rows each, chunks in one piece."""
+    ends = [first]
+    while ends[-1] < last:
+        reach = cuts.before(min(last, ends[-1] + rows))
+        ends.append(min(last, reach if reach > ends[-1] else cuts.after(ends[-1])))
+    return ends if len(ends) > 1 else [first, last]
+
+
+def _part(analysis: Analysis, slab: Hyperslab, blocks: tuple[Hyperslab, ...]) -> Part:
+    sources: list[ArraySource] = []
+    members: list[Member] = []
+    boxes = dict(analysis.whole.near(slab))
+    for piece in analysis.whole.pieces(slab):
+        source, inside, box = analysis.sources[piece.source], piece.slab, boxes[piece.source]
+        if source.data is not None:
+            low, high = inside.bounds
+            start = tuple(a + b for a, b in zip(box.start, low, strict=True))
+            box = Hyperslab(start, tuple(b - a for a, b in zip(low, high, strict=True)))
+            source = formats.open_array(source.data[tuple(slice(*edge) for edge in zip(low, high, strict=True))])
+        members.append(Member(len(sources), box))
+        sources.append(_of_a_task(source, inside))
+    whole = Whole("", analysis.whole.shape, tuple(members), Header(), analysis.whole.axis, analysis.whole.longest)
+    if not sources:
+        sources.append(_bare(analysis.sources[0]))
+    return Part(blocks, tuple(sources), whole, analysis.values, analysis.axis, analysis.picked)
+
+
+def _of_a_task(source: ArraySource, slab: Hyperslab) -> ArraySource:
+    """The source with what of its tables a region needs."""
+    source, stored = _bare(source), slab.permute(source.axes)
+    if source.chunks is not None and len(source.chunks) > 1:
+        return replace(source, chunks=source.chunks.overlapping(stored))
+    if gzipindex.is_entered(source):
+        low, high = stored.bounds
+        return gzipindex.part(source, Hyperslab(low, tuple(b - a for a, b in zip(low, high, strict=True))))
+    return source
+
+
+def _bare(source: ArraySource) -> ArraySource:
+    """Without what tells people of the array, where it is read without the format's library."""
+    is_read_here = source.chunks is not None or source.data is not None or gzipindex.is_entered(source)
+    return replace(source, header=Header(), reason="") if is_read_here else source
+
+
+def seed(context: SparkContext, parts: list[Part]) -> RDD[Any]:
+    """The RDD of the parts, one a partition."""
+    return context.parallelize(parts, max(1, len(parts)))

@@ -1,0 +1,44 @@
+"""One Spark for the tests of this folder, which leave none behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.formats.files import ROOT
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[Any]:
+    """A SparkSession on two cores, whose Python workers import this package and its tests from here."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    old = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), old)))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("hyperslab tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+    os.environ["PYTHONPATH"] = old
+
+
+@pytest.fixture(scope="package")
+def sc(spark: Any) -> Any:
+    return spark.sparkContext

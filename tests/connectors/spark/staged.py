@@ -1,0 +1,23 @@
+"""What `h5write` does, without Spark: its partitions one after the other in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hyperslab.connectors.spark import assembly, staging
+from hyperslab.connectors.spark.destination import destination
+from hyperslab.connectors.spark.rows import pieces
+
+
+def staged_file(tmp_path: Path, *parts: list[Any], path: str = "out.h5", **said: Any) -> Path:
+    """A file of the elements of some partitions, written in this process."""
+    place = destination(tmp_path / path, **said)
+    with staging.begun(place.path) as folder:
+        outcomes = [
+            staging.stage(pieces(items, number, place.dtype), folder, number) for number, items in enumerate(parts)
+        ]
+        made = assembly.prepare(place, folder, outcomes)
+        assembly.finish(made, [assembly.copy(made, slab) for slab in made.regions()], place.overwrite)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [path]
+    return tmp_path / path

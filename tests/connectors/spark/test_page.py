@@ -1,0 +1,68 @@
+"""The examples of docs/spark.md, and of the README, run as they stand there, one after the other, in a new process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel as nib
+import numpy as np
+import pytest
+
+from tests.formats.files import ROOT
+
+
+def write_files(folder: Path) -> None:
+    """The files that the pages name."""
+    numbers = np.random.default_rng(0)
+    (folder / "days").mkdir()
+    with h5py.File(folder / "climate.h5", "w") as file:
+        values = numbers.uniform(1, 9, (730, 24)).astype("f4")
+        file.create_dataset("temperature", data=values, chunks=(73, 24), compression="gzip", shuffle=True)
+    for day in range(3):
+        with h5py.File(folder / "days" / f"day_{day}.h5", "w") as file:
+            file["data"] = np.full((4, 5), day)
+    shutil.copy(ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz", folder)
+    image: Any = nib.Nifti1Image(numbers.integers(0, 99, (20, 30, 8), dtype="i2"), np.eye(4))  # type: ignore[no-untyped-call]
+    nib.save(image, folder / "scan.nii.gz")
+
+
+def blocks_of(page: str, heading: str = "") -> list[str]:
+    """The blocks of Python on a page, or in one of its sections."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if heading:
+        text = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_pages(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    page, readme = blocks_of("docs/spark.md"), blocks_of("README.md", "Spark")
+    more = ["print(first_year.getNumPartitions(), scan.count())"]
+    (tmp_path / "page.py").write_text("\n".join([*page, *more, *readme]))
+    line = [sys.executable, "page.py"]
+    ran = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False)
+    assert ran.returncode == 0, ran.stderr
+    said = ran.stdout.splitlines()
+    with h5py.File(tmp_path / "climate.h5") as file:
+        values = file["temperature"][()]
+    with h5py.File(tmp_path / "doubled.h5") as file:
+        np.testing.assert_array_equal(file["temperature"], values * 2)
+    with h5py.File(tmp_path / "year.h5") as file:
+        np.testing.assert_array_equal(file["temperature"], values[:365])
+    assert float(said[0]) == pytest.approx(float(values.sum(dtype="f8")))
+    assert said[1:4] == ["(24,)", "0", "11"], "the last index is that of three files"
+    assert "365" in said
+    assert any("day_0.h5|" in text for text in said)
+    assert any(text.endswith(" (3, 24)") for text in said)
+    assert "(4, 24) True" in said
+    assert said[-2:] == ["2 8", "(10, 181) (10, 181) (181, 10)"]
+    image: Any = nib.load(tmp_path / "colin27_ch2_T1w.nii.gz")
+    with h5py.File(tmp_path / "upper.h5") as file:
+        np.testing.assert_array_equal(file["data"], np.moveaxis(image.get_fdata(), 2, 0)[90:].reshape(91, -1))
