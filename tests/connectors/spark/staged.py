@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from hyperslab.connectors.spark import assembly, staging
 from hyperslab.connectors.spark.destination import destination
 from hyperslab.connectors.spark.rows import pieces
@@ -21,3 +23,8 @@ def staged_file(tmp_path: Path, *parts: list[Any], path: str = "out.h5", **said:
         assembly.finish(made, [assembly.copy(made, slab) for slab in made.regions()], place.overwrite)
     assert sorted(p.name for p in tmp_path.iterdir()) == [path]
     return tmp_path / path
+
+
+def h5(path: Path, name: str = "data") -> Any:
+    with h5py.File(path) as file:
+        return file[name][...]

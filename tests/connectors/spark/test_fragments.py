@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 from hypothesis import given
@@ -155,12 +156,20 @@ def test_rows_in_any_order_are_read_together(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(assembly, "BUFFER_NBYTES", 2000)
     monkeypatch.setattr(assembly, "PREAD_COST_NBYTES", 50)
     values = np.arange(600 * 3, dtype=np.int32).reshape(600, 3)
-    order = np.random.default_rng(3).permutation(600).tolist()
-    pairs = [(i, values[i]) for i in order]
-    for chunks in ((), (50, 2)):
-        path = staged_file(tmp_path, pairs[:100], pairs[100:350], pairs[350:], chunks=chunks, overwrite=True)
-        with h5py.File(path) as file:
-            np.testing.assert_array_equal(file["data"][...], values)
+    for together in (1, 7):
+        runs = [range(first, min(first + together, 600)) for first in range(0, 600, together)]
+        order = [i for run in np.random.default_rng(3).permutation(len(runs)).tolist() for i in runs[run]]
+        pairs = [(i, values[i]) for i in order]
+        parts = pairs[:100], pairs[100:350], pairs[350:]
+        for chunks in ((), (50, 2)):
+            path = staged_file(tmp_path, *parts, chunks=chunks, overwrite=True)
+            with h5py.File(path) as file:
+                np.testing.assert_array_equal(file["data"][...], values)
+            path.unlink()
+        path = staged_file(tmp_path, *parts, path="columns.nii", overwrite=True)
+        loaded: Any = nibabel.load(path)
+        np.testing.assert_array_equal(np.asanyarray(loaded.dataobj), values)
+        path.unlink()
 
 
 def test_a_partition_counts_once_and_what_other_attempts_left_goes(tmp_path: Path) -> None:

@@ -2,40 +2,27 @@
 
 - found by name where this package is installed on the driver (`pyspark_hyperslab`), over Spark Connect too
 - one task per hyperslab, and only its own part of a file's tables goes to a task
-- bounds on the index column narrow what is planned, with the option `pushdown` and Spark's setting of that name
+- bounds on the index are not pushed down: Spark 4.3 keeps the partitions that one query has narrowed for all others
+  of the same DataFrame, whose rows would be missing (`tests/connectors/spark/test_table.py`); `region` narrows
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession, types
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceWriter,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 
 from hyperslab.connectors.spark import catalogue, tables
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.options import Options
-from hyperslab.connectors.spark.partitioner import cuts_of, rows_of, share
+from hyperslab.connectors.spark.partitioner import cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of
 from hyperslab.errors import UsageError
 from hyperslab.gathering import expand
-from hyperslab.slab import Hyperslab
 
 FILES_A_TASK = 100
 "Of a catalogue."
@@ -65,8 +52,7 @@ class HyperslabSource(DataSource):
         if schema != columns.spark:
             known = columns.spark.simpleString()
             raise UsageError(f"the table is {known}: leave schema() out, and use select and cast")
-        kind = BoundedReader if settings.truth("pushdown") else TableReader
-        return kind(self._analysis, columns, settings.number("partitions"))
+        return TableReader(self._analysis, columns, settings.number("partitions"))
 
     def writer(self, schema: types.StructType, overwrite: bool) -> DataSourceWriter:
         from hyperslab.connectors.spark.tablewriter import table_writer
@@ -111,21 +97,6 @@ class TableReader(DataSourceReader):
         return vars(self) | {"_analysis": None}
 
 
-class BoundedReader(TableReader):
-    """Takes what filters say of the index: regions outside are not planned."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        assert self._analysis is not None
-        low, high = -math.inf, math.inf
-        for filter_ in filters:
-            bounds = _bounds(filter_)
-            if bounds is None:
-                yield filter_
-            else:
-                low, high = max(low, bounds[0]), min(high, bounds[1])
-        self._analysis = _narrowed(self._analysis, low, high)
-
-
 class CatalogueReader(DataSourceReader):
     """A row for every array of every file."""
 
@@ -144,34 +115,3 @@ class CatalogueReader(DataSourceReader):
 def register(spark: SparkSession) -> None:
     """Make the source known to a session whose Spark does not find it by name."""
     spark.dataSource.register(HyperslabSource)
-
-
-def _bounds(filter_: Filter) -> tuple[float, float] | None:
-    """The first and one past the last index that a filter on the index lets pass; None for other filters."""
-    if getattr(filter_, "attribute", None) != ("index",):
-        return None
-    value = getattr(filter_, "value", None)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    match filter_:
-        case EqualTo():
-            return value, value + 1
-        case GreaterThan():
-            return value + 1, math.inf
-        case GreaterThanOrEqual():
-            return value, math.inf
-        case LessThan():
-            return -math.inf, value
-        case LessThanOrEqual():
-            return -math.inf, value + 1
-        case _:
-            return None
-
-
-def _narrowed(analysis: Analysis, low: float, high: float) -> Analysis:
-    """What of a selection has its index within bounds."""
-    region, axis = analysis.region, analysis.axis
-    first = int(min(max(low, 0), analysis.index_bound))
-    last = int(max(first, min(high, analysis.index_bound)))
-    part = region.clip(rows_of(Hyperslab.full(analysis.whole.shape), axis, first, last))
-    return replace(analysis, region=region.compose(rows_of(region, axis, 0, 0)) if part is None else part[0])

