@@ -40,7 +40,7 @@ def read_blocks(
     pairs (path, dataset); `variable` is the dataset, where none is named and the file holds several. Several files are
     one array, one after the other along the axis of rows. Partitions are cut along that axis, between stored chunks;
     without `partitions` there is one for every core, or one for every 128 MiB. A partition has one block or several of
-    about 16 MiB, in order. `selection`: see `hyperslab.connectors.spark.Selection`.
+    about 4 MiB, in order. `selection`: see `hyperslab.connectors.spark.Selection`.
 
     Metadata are read now, values by Spark's tasks, which know from where: they do not open files by HDF5's library, as
     far as hyperslab can read them without. Raises UsageError and FormatError now; a task that fails says file, dataset

@@ -19,9 +19,9 @@ from hyperslab.units import show_count
 
 PARTITION_NBYTES = 128 * 1024**2
 "Bytes of values of a partition, where nothing is said."
-BLOCK_NBYTES = 16 * 1024**2
-"""Bytes of values of a block, unless the chunks of one row are more: memory of this size is used again from block to
-block, while that of larger ones is taken from the system and cleared each time."""
+BLOCK_NBYTES = 4 * 1024**2
+"""Bytes of values of a block, unless the chunks of one row are more: it stays in the processor's cache for the next
+step, and its memory is used again for the next block, while that of larger ones is taken from the system each time."""
 
 
 @dataclass(frozen=True, slots=True)
