@@ -16,10 +16,10 @@ SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo test lint bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
@@ -44,7 +44,11 @@ lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rus
 	exit $$status
 
 bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
-	@for file in benchmarks/bench_*.py; do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
+	@for file in $(filter-out benchmarks/bench_spark%,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
+
+bench-spark: $(VENV)/.installed-bench ## measure loading into Spark against h5py, MPI and Spark's own ways; keep traces
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.bench_spark --traces build/bench-spark $(BENCH)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.bench_spark_files
 
 # Sanitizers and fuzzing are unstable features of the compiler, which this variable allows in a released one.
 UNSTABLE := RUSTC_BOOTSTRAP=1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyspark
 
 from benchmarks.spark_events import EventLog, read_log
 from hyperslab.connectors.spark.session import session
@@ -65,13 +68,16 @@ def started(master: str, events: Path, settings: dict[str, str] | None = None) -
     os.environ["PYSPARK_PYTHON"] = sys.executable
     began = time.perf_counter()
     spark = session(master, _settings(events) | (settings or {}))
-    spark.sparkContext.setLogLevel("OFF" if "cluster" in master else "ERROR")
+    spark.sparkContext.setLogLevel("OFF")  # a job that fails raises, and a worker is made to die
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     print(f"Spark on {master}: started in {time.perf_counter() - began:.1f} s", flush=True)
+    logs = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     try:
         yield Spark(spark, events, gateway.proc.pid)
     finally:
         spark.stop()
+        if logs.is_dir():  # of executors on this machine
+            shutil.rmtree(logs, ignore_errors=True)  # they may still be ending
 
 
 def _settings(events: Path) -> dict[str, str]:

@@ -28,6 +28,8 @@ Stage = tuple[int, int]
 class TaskRun:
     """One attempt at a task; milliseconds of the wall clock."""
 
+    number: int
+    "Of all attempts of a session."
     stage: Stage
     partition: int
     attempt: int
@@ -83,7 +85,7 @@ def read_log(path: Path) -> EventLog:
     if data and not data.startswith(b"{"):
         raise UsageError(f"{path} is compressed: set spark.eventLog.compress=false")
     log = EventLog()
-    running: dict[tuple[Stage, int], TaskRun] = {}
+    running: dict[int, TaskRun] = {}
     for event in _events(path, data):
         match event["Event"]:
             case "SparkListenerStageSubmitted":
@@ -94,10 +96,9 @@ def read_log(path: Path) -> EventLog:
             case "SparkListenerTaskStart":
                 task = _started(event)
                 log.tasks.append(task)
-                running[task.stage, event["Task Info"]["Task ID"]] = task
+                running[task.number] = task
             case "SparkListenerTaskEnd":
-                stage = event["Stage ID"], event["Stage Attempt ID"]
-                task = running.pop((stage, event["Task Info"]["Task ID"]))
+                task = running.pop(event["Task Info"]["Task ID"])
                 task.finish_ms = event["Task Info"]["Finish Time"]
                 task.reason = event["Task End Reason"]["Reason"]
                 task.gc_ms = (event.get("Task Metrics") or {}).get("JVM GC Time", 0)
@@ -123,9 +124,8 @@ def _events(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
 def _started(event: dict[str, Any]) -> TaskRun:
     info = event["Task Info"]
     stage = event["Stage ID"], event["Stage Attempt ID"]
-    return TaskRun(
-        stage, info["Index"], info["Attempt"], info["Launch Time"], executor=str(info.get("Executor ID", ""))
-    )  # fmt: skip
+    executor = str(info.get("Executor ID", ""))
+    return TaskRun(info["Task ID"], stage, info["Index"], info["Attempt"], info["Launch Time"], executor=executor)
 
 
 def launches(log: EventLog, groups: Sequence[str]) -> Launches:

@@ -39,4 +39,4 @@ class TracedReader(TableReader):
     spool = ""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        yield from streamed(super().read, self.spool)(partition)  # type: ignore[arg-type]  # it hands its argument on
+        yield from streamed(super().read, self.spool)(partition)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.spark_data import DATASET, Matrix
-from benchmarks.spark_events import EventLog
+from benchmarks.spark_events import EventLog, TaskRun
 from hyperslab import pressure
 from hyperslab.journal import Tail
 from hyperslab.machine import Host, describe
 from hyperslab.measured import Moments, agreement, build_trace
 from hyperslab.records import save_records
 from hyperslab.rundir import save_json, save_status
-from hyperslab.span import OwnTime, Phase, Slot
+from hyperslab.span import LOST, OwnTime, Phase, Slot
 from hyperslab.task import Failure, Outcome
 
 HOST = "local"
@@ -59,9 +58,8 @@ def save(traced: Traced, folder: Path, log: EventLog | None) -> Path:
     """Write the records of a load below `folder`; `log` is that of its Spark, whose job group has its name."""
     own = folder / traced.name
     own.mkdir(parents=True, exist_ok=True)
-    outcomes, own_times = _outcomes(traced), _own_times(traced, log)
-    if not outcomes:
-        outcomes = _of_java(traced, own_times)
+    tasks = [task for task in log.of(traced.name) if task.finish_ms is not None] if log is not None else []
+    outcomes = _outcomes(traced, tasks)
     partitions = max((outcome.task for outcome in outcomes), default=-1) + 1
     meta = {
         "labels": [f"partition {number}" for number in range(partitions)],
@@ -75,8 +73,8 @@ def save(traced: Traced, folder: Path, log: EventLog | None) -> Path:
     slots = [str(Slot(HOST, number, 0)) for number in range(traced.workers)]
     moments = Moments(traced.start_ns, traced.start_ns, traced.end_ns)
     trace = build_trace(outcomes, slots, Tail(own), moments, meta)
-    if own_times:
-        trace.meta["own_times"] = agreement(trace, EVENTS, [time for _, time, _ in own_times])
+    if tasks:
+        trace.meta["own_times"] = agreement(trace, EVENTS, [_own_time(traced, task) for task in tasks])
     save_json(own / "plan.json", _plan(traced, partitions))
     facts = {"way": traced.way, "master": traced.master, "bytes": f"{traced.matrix.nbytes:,}", **describe()}
     save_status(own, "done", {"tasks": partitions, "done": partitions})
@@ -84,51 +82,56 @@ def save(traced: Traced, folder: Path, log: EventLog | None) -> Path:
     return own
 
 
-def _outcomes(traced: Traced) -> list[Outcome]:
-    """Of Python's tasks; an attempt that left no record was lost with its worker."""
+def _outcomes(traced: Traced, tasks: Sequence[TaskRun]) -> list[Outcome]:
+    """Of tasks in Python by their own records; of what left none, by Spark's: those in Java, and lost attempts.
+
+    Spark gives a core now to one worker, now to another: slots are the cores, by when attempts were busy.
+    """
     found = []
-    for path in sorted(traced.spool.glob("*.json")) if traced.spool.is_dir() else []:
+    for path in traced.spool.glob("*.json"):
         about = json.loads(path.read_text(encoding="utf-8"))
-        found.append(_outcome(about["partition"], about["attempt"], about["process"], about["phases"], about["peak_nbytes"]))
-    for number, phases in enumerate(traced.phases):
-        found.append(_outcome(number, 0, number, phases, 0))
-    return found
-
-
-def _outcome(task: int, attempt: int, process: int, phases: Sequence[Sequence[Any]], peak_nbytes: int) -> Outcome:
-    told = tuple(Phase(*phase) for phase in phases)
-    return Outcome(task, attempt, "done", phases=told, slot=str(Slot(HOST, process, 0)), max_rss=peak_nbytes)
-
-
-def _own_times(traced: Traced, log: EventLog | None) -> list[tuple[int, OwnTime, str]]:
-    """Partition, time and reason of the end, as Spark has them."""
-    tasks = log.of(traced.name) if log is not None else []
-    return [
-        (task.partition, OwnTime(*(ms * 10**6 - traced.clock_ns for ms in (task.launch_ms, task.finish_ms))), task.reason)
-        for task in tasks
-        if task.finish_ms is not None
-    ]
-
-
-def _of_java(traced: Traced, times: Sequence[tuple[int, OwnTime, str]]) -> list[Outcome]:
-    """Tasks that ran in Java alone, which Spark's event log knows to the millisecond."""
+        phases = tuple(Phase(*phase) for phase in about["phases"])
+        found.append(Outcome(about["partition"], about["attempt"], "done", phases=phases, max_rss=about["peak_nbytes"]))
+    for number, told in enumerate(traced.phases):
+        found.append(Outcome(number, 0, "done", phases=tuple(Phase(*phase) for phase in told)))
+    known = {(outcome.task, outcome.attempt) for outcome in found}
+    found += [_of_spark(traced, task) for task in tasks if (task.partition, task.attempt) not in known]
     ends: list[int] = []
-    found = []
-    for partition, time_, reason in sorted(times, key=lambda one: one[1].start_ns):
-        lane = next((n for n, end in enumerate(ends) if end <= time_.start_ns), len(ends))
-        ends[lane : lane + 1] = [time_.end_ns]
-        phase = Phase("java", time_.start_ns, time_.end_ns, 0, 0, -1)
-        failure = None if reason == "Success" else Failure("engine", reason)
-        status = "done" if failure is None else "failed"
-        slot = str(Slot(HOST, lane, 0))
-        found.append(Outcome(partition, 0, status, failure, phases=(phase,), slot=slot))
-    return found
+    placed = []
+    for outcome in sorted(found, key=_window):
+        start, end = _window(outcome)
+        lane = next((number for number, last in enumerate(ends) if last <= start), len(ends))
+        ends[lane : lane + 1] = [end]
+        placed.append(replace(outcome, slot=str(Slot(HOST, lane, 0))))
+    return placed
+
+
+def _window(outcome: Outcome) -> tuple[int, int]:
+    """First and last moment of an attempt."""
+    starts = [phase.start_ns for phase in outcome.phases]
+    return min(starts, default=0), max((phase.end_ns for phase in outcome.phases), default=0)
+
+
+def _of_spark(traced: Traced, task: TaskRun) -> Outcome:
+    """An attempt as Spark's event log has it, to the millisecond."""
+    own = _own_time(traced, task)
+    if task.reason == "Success":
+        phase = Phase("java", own.start_ns, own.end_ns, 0, 0, -1)
+        return Outcome(task.partition, task.attempt, "done", phases=(phase,))
+    phase = Phase(LOST, own.start_ns, own.end_ns, 0, 0, -1)
+    failure = Failure(task.reason, "its worker ended", "Spark")
+    return Outcome(task.partition, task.attempt, "lost", failure, phases=(phase,))
+
+
+def _own_time(traced: Traced, task: TaskRun) -> OwnTime:
+    assert task.finish_ms is not None
+    return OwnTime(task.launch_ms * 10**6 - traced.clock_ns, task.finish_ms * 10**6 - traced.clock_ns)
 
 
 def _plan(traced: Traced, tasks: int) -> dict[str, Any]:
     """What the page of a run reads of its plan.json."""
     m = traced.matrix
     source = {"first": f"{m.path}::{DATASET}", "files": 1, "shape": [m.rows, m.columns], "kind": m.kind}
-    end = {"function": f"benchmarks.spark_checksum:{'checksum' if traced.spool else 'none'}", "params": {}}
+    end = {"function": "benchmarks.spark_checksum:checksum", "params": {}}
     summary = {"sources": {"matrix": source}, "steps": [], "end": end, "values": "stored", "boundary": ""}
-    return {"fingerprint": traced.name, "code": traced.way, "tasks": tasks, "summary": summary, "pid": os.getpid()}
+    return {"fingerprint": traced.name, "code": traced.way, "tasks": tasks, "summary": summary}
