@@ -23,6 +23,12 @@ def _stored(sc: Any) -> int:
     return int(sc._jsc.getPersistentRDDs().size())
 
 
+def test_blocks_that_are_cut_along_another_axis(sc: Any) -> None:
+    for partitions in (1, 2):
+        with pytest.raises(UsageError, match="nmf: the blocks do not hold whole rows along axis 0: say axis="):
+            nmf(blocks(sc, _volume("f8"), (10,), axis=1, partitions=partitions), 2)
+
+
 @pytest.mark.parametrize(
     ("dtype", "cuts", "iterations"), [("f8", (1, 12, 12, 13), 5), ("i2", (7,), 2), (">f4", (5, 6, 19), 2)]
 )

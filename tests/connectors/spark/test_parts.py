@@ -172,6 +172,37 @@ def test_files_make_one_array_in_natural_order(tmp_path: Path) -> None:
     np.testing.assert_array_equal(joined(parts(analysis, 3), analysis), values[2:20:3, 1:])
 
 
+def test_a_stream_that_cannot_be_entered_is_read_once_by_a_task(tmp_path: Path) -> None:
+    """Along an axis whose rows lie all over the file, and where it is too small for an index."""
+    stored = arrays.gzipped(tmp_path)
+    for analysis in (analyze(stored.path, axis=0), analyze(arrays.small(tmp_path).path)):
+        assert [len(part.slabs) for part in parts(analysis, 3)] == [1, 1, 1]
+    assert {len(part.slabs) for part in parts(analyze(stored.path), 1)} == {3}
+
+
+def test_memory_of_a_task(tmp_path: Path) -> None:
+    """A partition of 200 MB is read in 40 MB more than the process has anyway: a block, and what the reader keeps."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        plain = file.create_dataset("plain", (25_000, 1000), "f8")
+        packed = file.create_dataset("gzip", (25_000, 1000), "f8", chunks=(500, 1000), compression=1, shuffle=True)
+        for first in range(0, 25_000, 5000):
+            plain[first : first + 5000] = packed[first : first + 5000] = np.arange(5e6).reshape(5000, 1000)
+    code = (
+        "import pickle, re, sys\n"
+        "def peak():\n"
+        "    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "(part,) = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "before = peak()\n"
+        "print(sum(block.nbytes for _, block in part), peak() - before)\n"
+    )
+    for name in ("plain", "gzip"):
+        (tmp_path / "parts").write_bytes(pickle.dumps(parts(analyze(tmp_path / "a.h5", name), 1)))
+        line = [sys.executable, "-c", code, str(tmp_path / "parts")]
+        said = subprocess.run(line, check=True, capture_output=True, text=True, env=os.environ).stdout.split()
+        assert int(said[0]) == 200e6
+        assert int(said[1]) < 40_000
+
+
 def test_columns(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = values = np.random.default_rng(1).normal(size=(30, 9))

@@ -93,6 +93,17 @@ def test_wrong_numbers(sc: Any) -> None:
         _fold([pieces(good[:0], ()), []])
 
 
+def test_blocks_that_are_cut_along_another_axis() -> None:
+    """Whose rows would be taken for those of as many smaller arrays: also where all are equally long."""
+    values = np.random.default_rng(0).normal(size=(6, 5, 8))
+    for cuts in ((4,), (2, 4, 6)):
+        found = pieces(values, cuts, axis=2)
+        for partitions in ([[one] for one in found], [found]):
+            with pytest.raises(UsageError, match="do not hold whole rows along axis 0: say axis="):
+                _fold(partitions)
+    assert len(_fold([pieces(values, (2, 4, 6), axis=2)], axis=2).mean) == 30
+
+
 def test_bounds() -> None:
     """Spark's own limits, which need more memory to meet than a test has."""
     default, result = 2 << 30, 1 << 30
@@ -111,7 +122,7 @@ def _fold(partitions: list[list[tuple[Hyperslab, Array]]], k: int = 1, axis: int
     """What tasks and driver do, in this process: a Spark job takes half a second."""
     moments = [found for items in partitions for found in _moments(Bounds(k, 2 << 30, 0, 1), axis, items)]
     assert len(moments) == len(partitions)
-    return _solve(functools.reduce(_merge, moments), k)
+    return _solve(functools.reduce(functools.partial(_merge, axis), moments), k)
 
 
 def _assert_close(

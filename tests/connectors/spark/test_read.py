@@ -22,6 +22,8 @@ from hyperslab.connectors.spark import (
     h5read_labeled,
     h5read_point,
     h5read_vec,
+    nmf,
+    pca,
     read_blocks,
     row_matrix,
     session,
@@ -81,6 +83,12 @@ def test_matrices(tmp_path: Path, sc: Any) -> None:
     assert {(e.i, e.j): e.value for e in entries} == {
         (i, j): expected[i, j] for i in range(10, 30) for j in range(expected.shape[1])
     }
+    columns = [75, 0, 3, 3]
+    flat = np.arange(60.0 * 77).reshape(60, 77)
+    chosen = h5read_imat(sc, flat, partitions=3, columns=columns)
+    assert (chosen.numRows(), chosen.numCols()) == (60, 4)
+    local = chosen.toBlockMatrix(64, 64).toLocalMatrix().toArray()
+    np.testing.assert_array_equal(local, flat[:, columns])
     labeled = h5read_labeled(sc, path, "x", 3, label=-1).collect()
     np.testing.assert_array_equal([p.label for p in labeled], expected[:, -1])
     np.testing.assert_array_equal([p.features.toArray() for p in labeled], expected[:, :-1])
@@ -113,10 +121,12 @@ def test_many_files_are_looked_at_by_spark(tmp_path: Path, sc: Any, monkeypatch:
             file["x"] = np.full((2, 3), number, "i2")
     (tmp_path / "list.txt").write_text("".join(f"{name},x\n" for name in names))
     monkeypatch.setattr("hyperslab.formats.open_source", None)  # the driver opens none
+    monkeypatch.chdir(tmp_path)  # where the workers do not stand
     with pytest.warns(UserWarning, match=r"1 file skipped: .*100\.h5"):
-        rows = h5read_irow(sc, tmp_path / "list.txt", "x", 4, skip=True)
+        rows = h5read_irow(sc, "list.txt", "x", 4, skip=True)
     found = {row.index: row.vector.toArray().tolist() for row in rows.collect()}
     assert sorted(found) == list(range(418))
+    assert h5read(sc, "*.h5", "x", 4).count() == 418
     assert {index: row[0] for index, row in found.items() if row[0]} == {2: 1, 3: 1, 416: 209, 417: 209}
     with pytest.raises(FileNotFoundError, match="line 101"):
         h5read(sc, tmp_path / "list.txt")
@@ -140,7 +150,7 @@ def test_a_task_that_fails_names_file_dataset_and_hyperslab(tmp_path: Path, sc: 
     assert re.match(rf"{re.escape(str(stored.path))}::/?x, hyperslab \[45?8?:60.*\] of the array: ", found[1]), found[1]
     rows = h5read(sc, stored.path, "x", 1)
     stored.path.unlink()
-    with pytest.raises(PythonException, match=r"ReadFailed: .*b\.h5::/?x, hyperslab .*is no longer there"):
+    with pytest.raises(PythonException, match=r"ReadFailed: .*b\.h5::/?x, hyperslab .*: it is no longer there, or was"):
         rows.count()
 
 
@@ -169,6 +179,11 @@ def test_what_is_refused(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatc
         (lambda: h5read_labeled(sc, path, "x", label=3), "the rows have 3 elements"),
         (lambda: h5read_point(sc, path, "x", columns=[1]), "as a slice only"),
         (lambda: block_matrix(sc, path, "x", rows_per_block=0), "rows_per_block is 0"),
+        (lambda: block_matrix(sc, path, "x", cols_per_block="a"), "cols_per_block is 'a'"),  # type: ignore[arg-type]
+        (lambda: h5read_labeled(sc, path, "x", label=1.5), r"label is 1\.5"),  # type: ignore[arg-type]
+        (lambda: pca(read_blocks(sc, path, "x"), k=2.0), r"pca: k is 2\.0"),  # type: ignore[arg-type]
+        (lambda: nmf(read_blocks(sc, path, "x"), k=0), "nmf: k is 0; it has to be a whole number of at least 1"),
+        (lambda: session("local[7]"), "this process has a session on local.2.: stop"),
         (lambda: block_matrix(sc, path, "x", region=np_s[1:]), "begins at the first row"),
     ):
         with pytest.raises(UsageError, match=said):

@@ -90,6 +90,9 @@ def test_sql_on_selections_and_several_files(tmp_path: Path, spark: Any) -> None
             file.create_dataset("x", data=values[20 * number :][:20], chunks=(4, 5), compression="gzip")
     files = [tmp_path / "0.h5", tmp_path / "1.h5"]
     load(spark, files, Dataset="x", layout="scalars", partitions=4).createOrReplaceTempView("x")
+    spark.sql(f"create table y using hyperslab options (path '{files[1]}', dataset 'x')")
+    assert spark.sql("select count(*) n from y").collect()[0].n == 20
+    spark.sql("drop table y")
     (row,) = spark.sql("select count(*) n, sum(c2) s, max(index) m from x where index >= 10 and c0 > 0").collect()
     chosen = values[10:][values[10:, 0] > 0]
     assert (row.n, row.m) == (len(chosen), 10 + np.flatnonzero(values[10:, 0] > 0)[-1])
@@ -157,6 +160,7 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
         ({"dataset": "x", "skip": "maybe"}, "option skip: 'maybe'; it can be true or false"),
         ({"dataset": "x", "layout": "wide"}, "option layout: 'wide'; it can be array or scalars"),
         ({"dataset": "x", "storage_options": "[1]"}, "an object in JSON"),
+        ({"dataset": "x", "catalogue": "true"}, "option dataset: a catalogue has none"),
     ):
         with pytest.raises(PySparkException, match=said):
             load(spark, tmp_path / "a.h5", **options).schema  # noqa: B018  # Spark asks for it

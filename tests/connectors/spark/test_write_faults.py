@@ -17,7 +17,9 @@ import pytest
 
 from hyperslab import sinkio
 from hyperslab.connectors.spark import staging
+from hyperslab.connectors.spark.destination import destination
 from hyperslab.connectors.spark.writing import h5write
+from hyperslab.errors import UsageError
 from hyperslab.machine import LOCAL_FILE_SYSTEMS, boot_id
 from tests.connectors.spark import killed_write
 from tests.connectors.spark.staged import staged_file
@@ -114,3 +116,17 @@ def test_only_folders_that_surely_nobody_uses_are_removed(tmp_path: Path, monkey
             pass
         assert left.exists() == stays, said
     assert [p.name for p in tmp_path.iterdir()] == [other.name]
+
+
+def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) -> None:
+    """The other arrays would be lost."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"], file["group/y"] = np.zeros(3), np.ones(4)
+    before = (tmp_path / "a.h5").read_bytes()
+    with pytest.raises(UsageError, match=r"a\.h5: also holds /group/y, and a file is written whole"):
+        destination(tmp_path / "a.h5", "x", overwrite=True)
+    assert (tmp_path / "a.h5").read_bytes() == before
+    for name in ("a.nc", "a.nii", "a.zarr"):
+        (folder := tmp_path / name.removeprefix("a.")).mkdir()
+        for _ in range(2):  # a file of ours, with what it has beside the array
+            staged_file(folder, [np.ones((2, 3))], path=name, overwrite=True)

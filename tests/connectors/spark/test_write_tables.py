@@ -97,8 +97,8 @@ def test_columns_of_numbers_become_an_array_of_the_type_that_holds_them(tmp_path
     found = committed(writer, [columns[:2]], [columns[2:]])
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, np.stack([two, one, three], axis=1))
-    single = table_writer(schema(a="smallint", index="tinyint"), options(tmp_path), True)
-    found = committed(single, [batch(a=pa.array(one), index=pa.array(np.arange(5, dtype=np.int8)[::-1]))])
+    single = table_writer(schema(a="smallint", Index="tinyint"), options(tmp_path), True)
+    found = committed(single, [batch(a=pa.array(one), Index=pa.array(np.arange(5, dtype=np.int8)[::-1]))])
     assert found.dtype == np.int16
     np.testing.assert_array_equal(found, one[::-1])
     both = batch(l=pa.array([1, 2]), d=pa.array([0.5, 1.0]))

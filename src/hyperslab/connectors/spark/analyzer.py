@@ -5,7 +5,6 @@ Metadata are read here, once a file; tasks read byte ranges. Many files are look
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +15,9 @@ import numpy as np
 
 from hyperslab import formats, gzipindex
 from hyperslab.array import ArraySource, Header, Values
+from hyperslab.connectors.spark.arguments import whole
 from hyperslab.errors import FormatError, HyperslabError, UsageError
-from hyperslab.gathering import Named, expand, several
+from hyperslab.gathering import Named, expand
 from hyperslab.location import is_remote
 from hyperslab.slab import Hyperslab, Index, from_index
 from hyperslab.sources import Whole, concatenated
@@ -114,8 +114,9 @@ def analyze(
 ) -> Analysis:
     """Open everything that is named, and see it as one array along the axis of rows.
 
-    `named` is a file, a directory, a glob, a text file of lines `path,dataset`, a URL, an array, a view, or a list of
-    these and of pairs (path, dataset). `variable` is the dataset where none is named. Raises UsageError, FormatError.
+    `named` is a file, a directory, a glob, a text file of lines `path,dataset`, a URL, an array, a view, a pair (path,
+    dataset), or a list of files and pairs. `variable` is the dataset where none is named. Raises UsageError and
+    FormatError.
     """
     if values not in get_args(Values):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
@@ -147,7 +148,7 @@ def _opened(
     named: Any, variable: str, context: SparkContext | None, skip: bool, storage_options: Mapping[str, Any] | None
 ) -> Iterator[ArraySource | _Failed]:
     urls: list[str] = []
-    items = named if isinstance(named, list) else several(named)
+    items = named if isinstance(named, list) else [named]
     for item in items:
         if isinstance(item, np.ndarray | ArraySource | ArrayView):
             if len(items) > 1:
@@ -162,7 +163,7 @@ def _opened(
         return
     tasks = -(-len(urls) // FILES_A_TASK)
     options = dict(storage_options or {})
-    yield from context.parallelize(urls, tasks).map(lambda url: _open(url, options)).toLocalIterator(True)
+    yield from context.parallelize(urls, tasks).map(lambda url: _open(url, options)).collect()
 
 
 def _of_an_object(item: np.ndarray[Any, Any] | ArraySource | ArrayView) -> ArraySource:
@@ -176,7 +177,7 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
     """The files that one item stands for, each as PATH or PATH::DATASET."""
     if isinstance(item, tuple):
         if len(item) != 2 or not all(isinstance(part, str | os.PathLike) for part in item):
-            raise UsageError(f"{item!r}: a pair in a list of files is (path, dataset)")
+            raise UsageError(f"{item!r}: a pair is (path, dataset); several files are given as a list")
         item, variable = item
     if not isinstance(item, str | os.PathLike):
         raise UsageError(f"{type(item).__name__}: name files by their paths, or as pairs (path, dataset)")
@@ -188,8 +189,9 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
             raise
         found = [text]
     for url in found:
-        names_one = "::" in url and (is_remote(url) or formats.split_url(url)[1])
-        yield url if names_one or not variable else f"{url}::{variable.strip('/')}"
+        path, dataset = formats.split_url(url)
+        place = path if is_remote(path) else os.path.abspath(path)  # for workers, who may stand elsewhere
+        yield f"{place}::{name}" if (name := dataset or variable.strip("/")) else place
 
 
 def _open(url: str, storage_options: Mapping[str, Any] | None) -> ArraySource | _Failed:
@@ -218,10 +220,7 @@ def _require_numbers(source: ArraySource, values: Values, first: ArraySource) ->
 def _axis(source: ArraySource, axis: int | None) -> int:
     if axis is None:
         return source.axes[0]
-    try:
-        along = operator.index(axis)
-    except TypeError:
-        raise UsageError(f"axis is {axis!r}; it has to be a whole number") from None
+    along = whole("axis", axis)
     if not -source.ndim <= along < source.ndim:
         raise UsageError(f"axis {axis}: {source.url} has axes 0 to {source.ndim - 1}")
     return along % source.ndim

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hyperslab.connectors.spark import vectors
 from hyperslab.connectors.spark.analyzer import Analysis, Selection, analyze
+from hyperslab.connectors.spark.arguments import whole
 from hyperslab.connectors.spark.partitioner import cuts_of, share
 from hyperslab.connectors.spark.seeder import parts_of, seed
 from hyperslab.errors import UsageError
@@ -36,11 +37,11 @@ def read_blocks(
 ) -> RDD[Block]:
     """An RDD of blocks: pairs of a hyperslab of the array, and a NumPy array of its values.
 
-    `path` is a file, directory, glob, text file of lines `path,dataset`, URL or NumPy array, or a list of files or of
-    pairs (path, dataset); `variable` is the dataset, where none is named and the file holds several. Several files are
-    one array, one after the other along the axis of rows. Partitions are cut along that axis, between stored chunks;
-    without `partitions` there is one for every core, or one for every 128 MiB. A partition has one block or several of
-    about 4 MiB, in order. `selection`: see `hyperslab.connectors.spark.Selection`.
+    `path` is a file, directory, glob, text file of lines `path,dataset`, URL, NumPy array or pair (path, dataset), or a
+    list of files and pairs; `variable` is the dataset, where none is named and the file holds several. Several files
+    are one array, one after the other along the axis of rows. Partitions are cut along that axis, between stored
+    chunks; without `partitions` there is one for every core, or one for every 128 MiB. A partition has one block or
+    several of about 4 MiB, in order. `selection`: see `hyperslab.connectors.spark.Selection`.
 
     Metadata are read now, values by Spark's tasks, which know from where: they do not open files by HDF5's library, as
     far as hyperslab can read them without. Raises UsageError and FormatError now; a task that fails says file, dataset
@@ -101,7 +102,7 @@ def h5read_labeled(
     `label` is its place in the row. Other arguments as of `read_blocks`.
     """
     analysis, blocks = _read(sc, path, variable, partitions, selection, is_real=True)
-    if isinstance(label, bool) or not -analysis.row_size <= label < analysis.row_size:
+    if not -analysis.row_size <= whole("label", label) < analysis.row_size:
         raise UsageError(f"label {label}: the rows have {analysis.row_size} elements")
     return _each(blocks, functools.partial(vectors.labeled_points, axis=analysis.axis, label=label % analysis.row_size))
 
@@ -146,9 +147,8 @@ def block_matrix(
     """
     from hyperslab.connectors.spark import matrices
 
-    for name, number in (("rows_per_block", rows_per_block), ("cols_per_block", cols_per_block)):
-        if isinstance(number, bool) or number < 1:
-            raise UsageError(f"{name} is {number!r}; it has to be a whole number of at least 1")
+    rows_per_block = whole("rows_per_block", rows_per_block, 1)
+    cols_per_block = whole("cols_per_block", cols_per_block, 1)
     analysis, blocks = _read(sc, path, variable, partitions, selection, is_real=True, unit=rows_per_block)
     if analysis.region.start[analysis.axis] or analysis.region.stride[analysis.axis] != 1:
         raise UsageError("a BlockMatrix begins at the first row: leave region= out along the axis of rows")

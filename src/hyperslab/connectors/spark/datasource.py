@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ class HyperslabSource(DataSource):
 
     def schema(self) -> types.StructType:
         if self._settings.truth("catalogue"):
+            self._settings.require_only("catalogue", "path", "paths")
             return catalogue.SCHEMA
         return self._columns(self._analysis).spark
 
@@ -84,7 +86,9 @@ class TableReader(DataSourceReader):
         analysis = self._analysis
         assert analysis is not None
         cuts = cuts_of(analysis)
-        count, _ = share(analysis, cuts, self._partitions, len(os.sched_getaffinity(0)))
+        count, said = share(analysis, cuts, self._partitions, len(os.sched_getaffinity(0)))
+        if said:  # Spark shows it where it shows what its Java says
+            warnings.warn(said, stacklevel=1)
         return [InputPartition(part) for part in parts_of(analysis, cuts, count)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from hyperslab import formats
 from hyperslab.array import ArraySink, Header
 from hyperslab.connectors.spark.exactness import NUMBERS
 from hyperslab.encoding import Encoding
-from hyperslab.errors import UsageError
+from hyperslab.errors import FormatError, UsageError
 from hyperslab.location import local_folder
 from hyperslab.outputs import require_short
 from hyperslab.suffixes import suffix_of
@@ -69,7 +69,7 @@ def destination(
     if not dataset.strip("/"):
         raise UsageError(f"{place}: dataset={dataset!r} names no dataset: give a text such as 'data'")
     require_short([os.path.basename(place)])
-    _require_room(place, overwrite)
+    _require_room(place, dataset, overwrite)
     encoding = Encoding(chunks, compression, name="" if is_image and dataset == DATASET else dataset)  # type: ignore[arg-type]
     found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
     axes = found.shape or (1,) * max(1, len(encoding.chunks))
@@ -83,7 +83,7 @@ def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     return path if match is None or not isinstance(path, str) else path[match.end() :]
 
 
-def _require_room(path: str, overwrite: bool) -> None:
+def _require_room(path: str, dataset: str, overwrite: bool) -> None:
     """Raise UsageError where no file of this name can appear."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -97,6 +97,20 @@ def _require_room(path: str, overwrite: bool) -> None:
     is_store = formats.format_of_name(path) == "zarr" and any(name in _OF_ZARR for name in _names(path))
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
+    if others := _others(path, dataset):
+        raise UsageError(
+            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a file is written "
+            "whole: choose another name, or remove the file first"
+        )
+
+
+def _others(path: str, dataset: str) -> list[str]:
+    """Arrays that would be lost with a file: all but the one of this name and the places along its axes."""
+    try:
+        names = formats.module(formats.detect(path)).candidates(path)
+    except (FormatError, OSError):  # nothing that could be read would be lost
+        return []
+    return [name for name in names if name.strip("/") not in ("", dataset.strip("/"))]
 
 
 def _names(path: str) -> list[str]:

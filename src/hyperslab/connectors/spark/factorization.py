@@ -29,7 +29,8 @@ from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import CPickleSerializer
 
 from hyperslab.array import Array
-from hyperslab.connectors.spark.vectors import doubles, finite, row_axis, row_indices, row_pieces
+from hyperslab.connectors.spark.arguments import whole
+from hyperslab.connectors.spark.vectors import doubles, finite, frame, row_axis, row_indices, row_pieces, uneven
 from hyperslab.errors import UsageError
 from hyperslab.slab import Hyperslab
 
@@ -104,6 +105,8 @@ class Extent:
     total: float = 0.0
     squares: float = 0.0
     fault: str = ""
+    frame: tuple[int, ...] = ()
+    "What the rows hold of the other axes."
 
 
 def nmf(
@@ -125,11 +128,12 @@ def nmf(
     Raises UsageError for values that are negative, complex or not finite (with the row), for an empty RDD, and for `k`,
     `iterations`, `seed`, `tolerance`, `w` or `h` that cannot be used.
     """
-    _check_arguments(k, iterations, seed, tolerance)
+    k, iterations, axis = whole("nmf: k", k, 1), whole("nmf: iterations", iterations, 1), whole("nmf: axis", axis)
+    _check_arguments(whole("nmf: seed", seed), tolerance)
     first_w = None if w is None else _checked_factor("w", w, (len(np.atleast_1d(w)), k))
     values = _one_by_one(blocks.map(partial(_matrix, axis)).filter(_has_rows)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        extent = _measure(values, None if first_w is None else len(first_w))
+        extent = _measure(values, axis, None if first_w is None else len(first_w))
         scale = 2 * math.sqrt(extent.total / (extent.rows * extent.cols) / k)
         first_h = (
             scale * random_rows(seed, 1, range(k), extent.cols)
@@ -174,10 +178,7 @@ class _Beginning:
         return given
 
 
-def _check_arguments(k: int, iterations: int, seed: int, tolerance: float | None) -> None:
-    for name, value in (("k", k), ("iterations", iterations)):
-        if value < 1:
-            raise UsageError(f"nmf: {name} is {value}; it is at least 1")
+def _check_arguments(seed: int, tolerance: float | None) -> None:
     if not 0 <= seed < 1 << 64:
         raise UsageError(f"nmf: seed is {seed}; it is at least 0 and below 2**64")
     if tolerance is not None and not 0 <= tolerance < math.inf:
@@ -204,22 +205,22 @@ def _one_by_one(rdd: RDD[Any]) -> RDD[Any]:
 
 
 def _matrix(axis: int, item: Block) -> Block:
-    """A block as a matrix of rows, with the place of these in the whole matrix."""
+    """A block as a matrix of rows, with its place in the array, whose axis of rows then is the first one."""
     slab, block = item
-    indices = row_indices(slab, axis)
-    width = slab.size // max(1, len(indices))
-    turned = np.moveaxis(block, row_axis(slab, axis), 0).reshape(len(indices), width)
-    return Hyperslab((indices.start, 0), turned.shape, (indices.step, 1)), turned
+    along = row_axis(slab, axis)
+    turned = np.moveaxis(block, along, 0)
+    order = (along, *(a for a in range(slab.ndim) if a != along))
+    return slab.permute(order), turned.reshape(len(turned), math.prod(turned.shape[1:]))
 
 
 def _has_rows(item: Block) -> bool:
     return item[1].size > 0
 
 
-def _measure(values: RDD[Block], rows_of_w: int | None) -> Extent:
+def _measure(values: RDD[Block], axis: int, rows_of_w: int | None) -> Extent:
     if not values.getNumPartitions():
         raise UsageError("nmf: the RDD is empty: it has no partition")
-    extent = values.mapPartitions(partial(_extents, rows_of_w)).treeReduce(_joined)
+    extent = values.mapPartitions(partial(_extents, axis, rows_of_w)).treeReduce(partial(_joined, axis))
     if extent.fault:
         raise UsageError(extent.fault)
     if not extent.rows:
@@ -229,11 +230,11 @@ def _measure(values: RDD[Block], rows_of_w: int | None) -> Extent:
     return extent
 
 
-def _extents(rows_of_w: int | None, items: Iterable[Block]) -> Iterator[Extent]:
+def _extents(axis: int, rows_of_w: int | None, items: Iterable[Block]) -> Iterator[Extent]:
     found = Extent()
     for slab, matrix in items:
         try:
-            found = _joined(found, _extent(rows_of_w, slab, matrix))
+            found = _joined(axis, found, _extent(rows_of_w, slab, matrix))
         except UsageError as error:  # the driver raises it
             found = Extent(fault=str(error))
             break
@@ -254,20 +255,18 @@ def _extent(rows_of_w: int | None, slab: Hyperslab, matrix: Array) -> Extent:
         with np.errstate(over="ignore"):
             total += float(dense.sum())
             squares += float(np.vdot(dense, dense))
-    return Extent(len(matrix), matrix.shape[1], total, squares)
+    return Extent(len(matrix), matrix.shape[1], total, squares, frame=frame(slab))
 
 
-def _joined(left: Extent, right: Extent) -> Extent:
+def _joined(axis: int, left: Extent, right: Extent) -> Extent:
     if left.fault or not right.rows:
         return left if left.fault or not right.fault else right
     if right.fault or not left.rows:
         return right
-    if left.cols != right.cols:
-        return Extent(
-            fault=f"nmf: blocks have rows of {left.cols} and of {right.cols} values: "
-            "say axis=, the one along which read_blocks cut"
-        )
-    return Extent(left.rows + right.rows, left.cols, left.total + right.total, left.squares + right.squares)
+    if left.frame != right.frame or left.cols != right.cols:
+        return Extent(fault=str(uneven("nmf", axis)))
+    rows, total, squares = left.rows + right.rows, left.total + right.total, left.squares + right.squares
+    return Extent(rows, left.cols, total, squares, frame=left.frame)
 
 
 def _iterate(
@@ -341,7 +340,7 @@ def _update(h: Array, items: Iterable[tuple[Hyperslab, Array, Array]]) -> Iterat
             square += new.T @ new
             parts.append(new)
             done += len(piece)
-        held = Hyperslab(slab.start, (done, k), slab.stride), np.concatenate(parts), None
+        held = Hyperslab((slab.start[0], 0), (done, k), (slab.stride[0], 1)), np.concatenate(parts), None
     if held is not None:
         yield held[0], held[1], (product, square)
 

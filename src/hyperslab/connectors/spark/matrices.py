@@ -99,10 +99,10 @@ def _frame(entries: RDD[Any], schema: StructType) -> DataFrame:
     return SparkSession.builder.getOrCreate().createDataFrame(entries, schema, verifySchema=False)
 
 
-def _check_block(slab: Hyperslab, axis: int, rows: int, cols: int) -> range:
+def _check_block(slab: Hyperslab, block: Array, axis: int, rows: int, cols: int) -> range:
     """The indices of the block's rows, if they are whole rows of such a matrix."""
     indices = row_indices(slab, axis)
-    width = slab.size // max(1, len(indices))
+    width = block.size // max(1, len(indices))
     if indices and (width != cols or max(indices[0], indices[-1]) >= rows):
         last = max(indices[0], indices[-1])
         raise UsageError(
@@ -114,7 +114,7 @@ def _check_block(slab: Hyperslab, axis: int, rows: int, cols: int) -> range:
 
 def _indexed(axis: int, rows: int, cols: int, item: Block) -> Iterator[tuple[int, DenseVector]]:
     slab, block = item
-    _check_block(slab, axis, rows, cols)
+    _check_block(slab, block, axis, rows, cols)
     for indices, piece in row_pieces(slab, block, axis):
         yield from zip(indices, map(DenseVector, doubles(slab, piece)), strict=True)
 
@@ -125,7 +125,7 @@ def _rows(axis: int, rows: int, cols: int, item: Block) -> Iterator[DenseVector]
 
 def _entries(axis: int, rows: int, cols: int, item: Block) -> Iterator[tuple[int, int, float]]:
     slab, block = item
-    _check_block(slab, axis, rows, cols)
+    _check_block(slab, block, axis, rows, cols)
     for indices, piece in row_pieces(slab, block, axis):
         values = doubles(slab, piece)
         at, j = values.nonzero()
@@ -137,7 +137,7 @@ def _sub_matrices(
 ) -> Iterator[tuple[tuple[int, int], DenseMatrix]]:
     """((row of blocks, column of blocks), block), with values by columns, as MLlib has them."""
     (slab, block), (high, wide) = item, extents
-    indices = _check_block(slab, axis, rows, cols)
+    indices = _check_block(slab, block, axis, rows, cols)
     if not indices:
         return
     if indices.step != 1 or indices.start % high or (indices.stop % high and indices.stop != rows):

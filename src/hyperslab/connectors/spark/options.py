@@ -21,8 +21,15 @@ class Options:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): text for name, text in given.items()}
+        if "location" in self._given:  # of a table in Spark's catalogue
+            self._given.setdefault("path", self._given.pop("location"))
         if unknown := sorted(self._given.keys() - set(KNOWN)):
             raise UsageError(f"option {unknown[0]}: there is none of this name; the options are {', '.join(KNOWN)}")
+
+    def require_only(self, *names: str) -> None:
+        """Raise UsageError where other options are given than these."""
+        if odd := sorted(self._given.keys() - set(names)):
+            raise UsageError(f"option {odd[0]}: a catalogue has none; its options are {', '.join(names)}")
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name, default)

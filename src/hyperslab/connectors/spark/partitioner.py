@@ -8,12 +8,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hyperslab.connectors.spark.analyzer import Analysis
-from hyperslab.errors import UsageError
+from hyperslab.connectors.spark.arguments import whole
 from hyperslab.slab import Hyperslab
 from hyperslab.units import show_count
 
@@ -108,12 +107,7 @@ def share(analysis: Analysis, cuts: Cuts, partitions: int | None, parallelism: i
     if partitions is None:
         nbytes = analysis.rows * analysis.row_size * analysis.dtype.itemsize
         return min(most, max(parallelism, math.ceil(nbytes / PARTITION_NBYTES))), ""
-    try:
-        wanted = operator.index(partitions)
-    except TypeError:
-        wanted = 0
-    if wanted < 1 or isinstance(partitions, bool):
-        raise UsageError(f"partitions is {partitions!r}; it has to be a whole number of at least 1")
+    wanted = whole("partitions", partitions, 1)
     if wanted <= most:
         return wanted, ""
     rows = show_count(analysis.rows, "row")

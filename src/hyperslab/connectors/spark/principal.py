@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hyperslab.array import Array
-from hyperslab.connectors.spark.vectors import doubles, finite, row_pieces
+from hyperslab.connectors.spark.arguments import whole
+from hyperslab.connectors.spark.vectors import doubles, finite, frame, row_pieces, uneven
 from hyperslab.errors import UsageError
 from hyperslab.slab import Hyperslab
 from hyperslab.units import show_bytes
@@ -91,6 +92,8 @@ class Moments:
     triangle: Array
     "Sum over rows of (x - mean)(x - mean)^T: its upper triangle, row after row, since half as much is sent."
     fault: str = ""
+    frame: tuple[int, ...] = ()
+    "What the rows hold of the other axes."
 
 
 def pca(blocks: RDD[Block], k: int, axis: int = 0, limit_nbytes: int = LIMIT_NBYTES) -> PrincipalComponents:
@@ -101,13 +104,12 @@ def pca(blocks: RDD[Block], k: int, axis: int = 0, limit_nbytes: int = LIMIT_NBY
     rows, a `k` that is no number of components, and columns whose Gram matrix is larger than `limit_nbytes` or than
     what Spark lets pass.
     """
-    if k < 1:
-        raise UsageError(f"pca: k is {k}; ask for at least 1 component")
+    k, axis = whole("pca: k", k, 1), whole("pca: axis", axis)
     partitions = blocks.getNumPartitions()
     if not partitions:
         raise UsageError("pca: the RDD is empty: it has no partition")
     bounds = Bounds(k, limit_nbytes, _result_nbytes(blocks.context), _arriving(partitions))
-    moments = blocks.mapPartitions(partial(_moments, bounds, axis)).treeReduce(_merge)
+    moments = blocks.mapPartitions(partial(_moments, bounds, axis)).treeReduce(partial(_merge, axis))
     return _solve(moments, k)
 
 
@@ -129,14 +131,19 @@ def _arriving(partitions: int) -> int:
 def _moments(bounds: Bounds, axis: int, items: Iterable[Block]) -> Iterator[Moments]:
     """The moments of a partition, in one piece even if it has no rows."""
     sums = _Sums(bounds)
+    held: tuple[int, ...] = ()
     for slab, block in items:
         try:
+            found = frame(slab, axis)
+            if sums.rows and found != held:
+                raise uneven("pca", axis)
+            held = found
             for indices, piece in row_pieces(slab, block, axis, PIECE_NBYTES):
                 sums.add(slab, indices, piece)
         except UsageError as error:  # the driver raises it
             yield Moments(0, np.empty(0), np.empty(0), str(error))
             return
-    yield sums.moments()
+    yield replace(sums.moments(), frame=held)
 
 
 class _Sums:
@@ -155,7 +162,7 @@ class _Sums:
         if not self.rows:
             self._begin(values)
         if values.shape[1] != len(self.sum):
-            raise _uneven(len(self.sum), values.shape[1])
+            raise UsageError(f"pca: the block {slab} has rows of {values.shape[1]} values, others of {len(self.sum)}")
         with np.errstate(over="ignore", invalid="ignore"):  # _solve says it
             values = values - self.shift
             self.sum += values.sum(axis=0)
@@ -179,19 +186,19 @@ class _Sums:
             return Moments(self.rows, self.shift + offset, triangle)
 
 
-def _merge(left: Moments, right: Moments) -> Moments:
+def _merge(axis: int, left: Moments, right: Moments) -> Moments:
     if left.fault or not right.rows:
         return left if left.fault or not right.fault else right
     if right.fault or not left.rows:
         return right
-    if len(left.mean) != len(right.mean):
-        return Moments(0, np.empty(0), np.empty(0), str(_uneven(len(left.mean), len(right.mean))))
+    if left.frame != right.frame or len(left.mean) != len(right.mean):
+        return Moments(0, np.empty(0), np.empty(0), str(uneven("pca", axis)))
     rows = left.rows + right.rows
     with np.errstate(over="ignore", invalid="ignore"):
         apart = right.mean - left.mean
         triangle = left.triangle + right.triangle
         _add_outer(triangle, apart, left.rows * (right.rows / rows))
-        return Moments(rows, left.mean + apart * (right.rows / rows), triangle)
+        return Moments(rows, left.mean + apart * (right.rows / rows), triangle, frame=left.frame)
 
 
 def _add_outer(triangle: Array, vector: Array, weight: float) -> None:
@@ -201,12 +208,6 @@ def _add_outer(triangle: Array, vector: Array, weight: float) -> None:
         last = first + len(vector) - i
         triangle[first:last] += (weight * vector[i]) * vector[i:]
         first = last
-
-
-def _uneven(one: int, other: int) -> UsageError:
-    return UsageError(
-        f"pca: blocks have rows of {one} and of {other} values: say axis=, the one along which read_blocks cut"
-    )
 
 
 def _solve(moments: Moments, k: int) -> PrincipalComponents:

@@ -115,14 +115,19 @@ def _nbytes(item: Any) -> int:
 
 
 def _kind(item: Any) -> Kind:
-    """A pair of two numbers is a row of two numbers."""
+    """What an element is. Raises UsageError for a pair of a whole number and a number, which could be two things."""
     if not isinstance(item, tuple):
         return "rows with an index" if hasattr(item, "vector") and hasattr(item, "index") else "rows"
     if len(item) != 2:
         return "rows"
     if isinstance(item[0], Hyperslab):
         return "blocks"
-    return "rows with an index" if _is_whole(item[0]) and not isinstance(item[1], _PLAIN) else "rows"
+    if _is_whole(item[0]) and isinstance(item[1], _PLAIN):
+        raise UsageError(
+            f"the pair {item} may be a row of two numbers, or a number with its index: write the first as a list, the "
+            "second as (index, numpy.array(number))"
+        )
+    return "rows with an index" if _is_whole(item[0]) else "rows"
 
 
 def _is_whole(value: Any) -> bool:

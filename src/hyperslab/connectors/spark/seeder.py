@@ -14,7 +14,7 @@ from hyperslab.array import Array, ArraySource, Header, Values
 from hyperslab.connectors.spark.analyzer import Analysis
 from hyperslab.connectors.spark.partitioner import BLOCK_NBYTES, Cuts, cut, regions, rows_of
 from hyperslab.connectors.views import read_whole
-from hyperslab.errors import HyperslabError
+from hyperslab.errors import HyperslabError, SourceChanged
 from hyperslab.slab import Hyperslab
 from hyperslab.sources import Member, Whole
 from hyperslab.view import ArrayView
@@ -65,8 +65,15 @@ class Part:
         except (HyperslabError, OSError) as error:
             assert source is not None
             where = f"{source.url}::{source.name}" if source.name else source.url
-            why = str(error).removeprefix(f"{where}: ")
+            why = _why(error, where)
             raise ReadFailed(f"{where}, hyperslab {slab} of the array: {why}") from error
+
+
+def _why(error: Exception, where: str) -> str:
+    """What happened, without the name of the file again, and without the remedies of a run of hyperslab's own."""
+    if isinstance(error, SourceChanged):
+        return "it is no longer there, or was written to since it was loaded: load it again"
+    return str(error).removeprefix(f"{where}: ")
 
 
 def _one() -> int:
@@ -77,12 +84,22 @@ def _one() -> int:
 def parts_of(analysis: Analysis, cuts: Cuts, partitions: int) -> Iterator[Part]:
     """What every task is given."""
     row_nbytes = max(1, analysis.region.size // max(1, analysis.rows) * analysis.dtype.itemsize)
-    rows = max(1, BLOCK_NBYTES // row_nbytes)
+    rows = analysis.rows if _is_inflated_each_time(analysis) else max(1, BLOCK_NBYTES // row_nbytes)
     spans = cut(cuts, partitions)
     for (first, last), slab in zip(spans, regions(analysis, spans), strict=True):
         ends = _ends(cuts, first, last, rows)
         blocks = (rows_of(slab, analysis.axis, a - first, b - first) for a, b in itertools.pairwise(ends))
         yield _part(analysis, slab, tuple(slab.compose(block) for block in blocks))
+
+
+def _is_inflated_each_time(analysis: Analysis) -> bool:
+    """Whether every read goes through all of a gzip stream, so that a partition had better be one."""
+    return any(
+        [codec.name for codec in source.codecs] == ["gzip"]
+        and source.chunks is None
+        and not (gzipindex.is_entered(source) and analysis.axis == source.axes[0])
+        for source in analysis.sources
+    )
 
 
 def _ends(cuts: Cuts, first: int, last: int, rows: int) -> list[int]:

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from hyperslab.errors import UsageError
 from hyperslab.javahome import require_java
 
 if TYPE_CHECKING:
@@ -21,15 +22,19 @@ _SETTINGS = {
 
 def session(master: str = "", settings: dict[str, str] | None = None) -> SparkSession:
     """The SparkSession that is there, or a new one; `settings` are Spark's own, and go before those of this function.
+    On one that is there, those that Spark takes only at its start do nothing.
 
     `master` is Spark's: 'local[4]', 'spark://HOST:PORT', ...; '' is what spark-submit says, or else all cores of this
     machine. Python workers are those of this interpreter unless PYSPARK_PYTHON says otherwise:
     Spark's own default is the first python3 on the PATH, which may lack hyperslab. Raises UsageError without a Java
-    that Spark can use.
+    that Spark can use, and for another `master` than that of the session that is there.
     """
     from pyspark.sql import SparkSession
 
     require_java("Spark")
+    there = SparkSession.getActiveSession()
+    if there is not None and master not in ("", there.sparkContext.master):
+        raise UsageError(f"master {master}: this process has a session on {there.sparkContext.master}: stop() it first")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     if master or "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets, with a master

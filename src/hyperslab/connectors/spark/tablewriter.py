@@ -64,7 +64,8 @@ _INT64_DIGITS = 18
 class Columns:
     """What the columns of a table are to the array."""
 
-    index: bool
+    index: str
+    "Name of the one that says where a row lies; '' where there is none."
     names: tuple[str, ...]
     "Of those that hold values."
     is_array: bool
@@ -125,8 +126,8 @@ def table_writer(schema: StructType, options: Mapping[str, str], overwrite: bool
 
 def columns_of(schema: StructType) -> Columns:
     """What the columns of a table are. Raises UsageError for columns that are no array's."""
-    index = [field for field in schema.fields if field.name == INDEX]
-    fields = [field for field in schema.fields if field.name != INDEX]
+    index = [field for field in schema.fields if field.name.lower() == INDEX]  # Spark's names have no case
+    fields = [field for field in schema.fields if field.name.lower() != INDEX]
     if len(index) > 1 or len({field.name for field in fields}) < len(fields):
         raise UsageError("two columns have one name: rename one of them")
     if index and not isinstance(index[0].dataType, ByteType | ShortType | IntegerType | LongType):
@@ -149,7 +150,7 @@ def columns_of(schema: StructType) -> Columns:
                 f"numbers: cast it, or leave it out{hint}"
             )
     held = promoted(dtype for dtype in dtypes if dtype is not None)
-    return Columns(bool(index), tuple(field.name for field in fields), bool(arrays), held)
+    return Columns(index[0].name if index else "", tuple(field.name for field in fields), bool(arrays), held)
 
 
 def _dtype(of: DataType) -> np.dtype[Any] | None:
@@ -167,7 +168,7 @@ def pieces(
     done = 0
     length: tuple[int, ...] | None = None
     for batch in (batch for batch in batches if batch.num_rows):
-        index = _plain(batch.column(INDEX), INDEX).astype(np.int64) if columns.index else None
+        index = _plain(batch.column(columns.index), columns.index).astype(np.int64) if columns.index else None
         make = _arrays if columns.is_array else _scalars
         block = make(batch, columns, destination.dtype, _naming(index, done, partition))
         if length not in (None, block.shape[1:]):

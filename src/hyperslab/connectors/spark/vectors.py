@@ -41,6 +41,20 @@ def row_indices(slab: Hyperslab, axis: int = 0) -> range:
     return range(first, first + slab.count[axis] * stride, stride)
 
 
+def frame(slab: Hyperslab, axis: int = 0) -> tuple[int, ...]:
+    """What the rows of a block hold of the other axes: the same for all blocks that are cut along the axis of rows."""
+    others = [a for a in range(slab.ndim) if a != row_axis(slab, axis)]
+    return tuple(part[a] for part in (slab.start, slab.count, slab.stride) for a in others)
+
+
+def uneven(caller: str, axis: int) -> UsageError:
+    """The error for blocks that hold parts of rows."""
+    return UsageError(
+        f"{caller}: the blocks do not hold whole rows along axis {axis}: say axis=, the one along which they are cut "
+        "(read_blocks cuts along the slowest one, of NIfTI the last), or cut them along this one"
+    )
+
+
 def row_pieces(
     slab: Hyperslab, block: Array, axis: int = 0, nbytes: int = PIECE_NBYTES
 ) -> Iterator[tuple[range, Array]]:

@@ -43,7 +43,8 @@ def h5write(
 
     The elements are (Hyperslab, array) blocks of any rank that cover the array; or (index, row) pairs and IndexedRows,
     in any order; or rows, which are written in the order of the partitions. A row is an array, a sequence of numbers,
-    a vector of MLlib or a number; a pair of two numbers is a row of two. Indices begin at 0, and none is left out.
+    a vector of MLlib or a number. With an index a number is an array without axes, `(3, numpy.array(0.5))`: a plain
+    pair of numbers is refused, as it may be a row of two. Indices begin at 0, and none is left out.
 
     Values are written as they are: Python's numbers as int64 and float64. `dtype` names another type for values that
     all have their equal there. `shape` says how large the array has to be. `chunks` and `compression` ('gzip:4') are
