@@ -90,9 +90,8 @@ def test_sql_on_selections_and_several_files(tmp_path: Path, spark: Any) -> None
             file.create_dataset("x", data=values[20 * number :][:20], chunks=(4, 5), compression="gzip")
     files = [tmp_path / "0.h5", tmp_path / "1.h5"]
     load(spark, files, Dataset="x", layout="scalars", partitions=4).createOrReplaceTempView("x")
-    spark.sql(f"create table y using hyperslab options (path '{files[1]}', dataset 'x')")
+    spark.sql(f"create temporary view y using hyperslab options (path '{files[1]}', dataset 'x')")
     assert spark.sql("select count(*) n from y").collect()[0].n == 20
-    spark.sql("drop table y")
     (row,) = spark.sql("select count(*) n, sum(c2) s, max(index) m from x where index >= 10 and c0 > 0").collect()
     chosen = values[10:][values[10:, 0] > 0]
     assert (row.n, row.m) == (len(chosen), 10 + np.flatnonzero(values[10:, 0] > 0)[-1])

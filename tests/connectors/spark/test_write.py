@@ -74,11 +74,11 @@ def test_rows_go_to_their_index_or_follow_each_other(sc: Any, tmp_path: Path) ->
     np.testing.assert_array_equal(h5(tmp_path / "a.h5", "deep/er"), values)
     before = (tmp_path / "a.h5").read_bytes()
     with pytest.raises(UsageError, match=r"a.h5: row 7 is given by no task"):
-        h5write(pairs.filter(lambda pair: pair[0] != 7), tmp_path / "a.h5", overwrite=True)
+        h5write(pairs.filter(lambda pair: pair[0] != 7), tmp_path / "a.h5", "deep/er", overwrite=True)
     assert (tmp_path / "a.h5").read_bytes() == before
     numbers = sc.parallelize(range(40), 4).filter(lambda n: not 10 <= n < 20).map(lambda n: n * 0.5)
-    h5write(numbers, tmp_path / "a.h5", overwrite=True)
-    np.testing.assert_array_equal(h5(tmp_path / "a.h5"), [n * 0.5 for n in range(40) if not 10 <= n < 20])
+    h5write(numbers, tmp_path / "a.h5", "deep/er", overwrite=True)
+    np.testing.assert_array_equal(h5(tmp_path / "a.h5", "deep/er"), [n * 0.5 for n in range(40) if not 10 <= n < 20])
     rows = sc.parallelize([IndexedRow(i, Vectors.sparse(4, {i % 4: 1.0 + i})) for i in (2, 0, 1)], 2)
     h5write(rows, tmp_path / "b.hdf5")
     np.testing.assert_array_equal(h5(tmp_path / "b.hdf5"), np.diag([1.0, 2, 3, 4])[:3])
@@ -88,7 +88,7 @@ def test_rows_go_to_their_index_or_follow_each_other(sc: Any, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("items", "expected"),
     [
-        ([[1, 2], (3, 4), range(5, 7)], np.array([[1, 2], [3, 4], [5, 6]], np.int64)),
+        ([[1, 2], [3, 4], range(5, 7)], np.array([[1, 2], [3, 4], [5, 6]], np.int64)),
         ([[1, 2.5], [0.5, 3.0]], np.array([[1, 2.5], [0.5, 3]])),
         ([[True, False]], np.array([[True, False]])),
         ([True, False], np.array([True, False])),

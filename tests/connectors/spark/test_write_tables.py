@@ -80,7 +80,7 @@ def test_a_table_of_arrays_becomes_an_array(tmp_path: Path) -> None:
         assert (file["data"].chunks, file["data"].compression) == ((7, 12), "gzip")
     order = RNG.permutation(50).astype(np.int32)
     placed = batch(index=pa.array(order), x=lists(values[order]))
-    given = options(tmp_path, dataset="a/b", shape="50,3,4", dtype="complex64")
+    given = options(tmp_path, dataset="data", shape="50,3,4", dtype="complex64")
     writer = table_writer(schema(index="int", x="[double]"), given, True)
     with pytest.raises(UsageError, match=r"the value .* of row \d+ at \d+ has no equal there"):
         committed(writer, [placed])
@@ -207,11 +207,11 @@ def test_a_data_frame_is_written_and_read_again(spark: Any, tmp_path: Path) -> N
     with pytest.raises(Exception, match="exists, and a file is written whole"):
         frame.write.format("hyperslab").mode("append").save(path)
     again = spark.read.format("hyperslab").load(path)
-    missing = again.where("index <> 3").write.format("hyperslab").mode("overwrite")
+    missing = again.where("index <> 3").write.format("hyperslab").mode("overwrite").option("dataset", "m")
     with pytest.raises(Exception, match="row 3 is given by no task"):
         missing.save(path)
     np.testing.assert_array_equal(h5(tmp_path / "t.h5", "m"), values)
     turned = again.selectExpr("39 - index as index", again.columns[1])
-    turned.write.format("hyperslab").mode("overwrite").save(path)
-    np.testing.assert_array_equal(h5(tmp_path / "t.h5"), values[::-1])
+    turned.write.format("hyperslab").mode("overwrite").option("dataset", "m").save(path)
+    np.testing.assert_array_equal(h5(tmp_path / "t.h5", "m"), values[::-1])
     assert [p.name for p in tmp_path.iterdir()] == ["t.h5"]

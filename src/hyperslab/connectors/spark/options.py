@@ -21,8 +21,6 @@ class Options:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): text for name, text in given.items()}
-        if "location" in self._given:  # of a table in Spark's catalogue
-            self._given.setdefault("path", self._given.pop("location"))
         if unknown := sorted(self._given.keys() - set(KNOWN)):
             raise UsageError(f"option {unknown[0]}: there is none of this name; the options are {', '.join(KNOWN)}")
 
