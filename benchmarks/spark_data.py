@@ -27,6 +27,8 @@ PARTITIONS = 16
 COLUMNS = 200
 SIDE, CHUNK_ROWS, LEVEL = 128, 16, 1
 PIECE_NBYTES = 64 * 1024**2
+READ_NBYTES = 4 * 1024**2
+"Of a piece that peers read and add up: as large as hyperslab's blocks, which the processor's cache holds."
 WARMED_NBYTES = 16 * 1024**2
 COMPRESSING = 2
 "Threads that make chunks."

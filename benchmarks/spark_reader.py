@@ -6,7 +6,7 @@
 Every line on standard input is an order, JSON with a path; an empty one ends it. The answer is a line of JSON: wall
 seconds from the opening of the file to the checksum of all values, CPU seconds of the first process, the checksum, and
 the phases of each rank. Of n rows rank r of P reads n // P, the last one the remainder too (as the reader that H5Spark
-was compared with), in pieces of 64 MiB, into memory that is used again.
+was compared with), in pieces of 4 MiB, into memory that is used again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.reader import cpu_s
 from benchmarks.reader_process import ReaderProcess
 from benchmarks.spark_checksum import WRAP, checksum
-from benchmarks.spark_data import DATASET, PIECE_NBYTES
+from benchmarks.spark_data import DATASET, READ_NBYTES
 from hyperslab.span import Phase, recording, span
 
 PROCESSES = 2
@@ -116,7 +116,7 @@ def read(path: str, rank: int, size: int) -> int:
         dataset = file[DATASET]
         rows, columns = dataset.shape
         first, last = rank * (rows // size), rows if rank == size - 1 else (rank + 1) * (rows // size)
-        step = max(1, PIECE_NBYTES // (columns * dataset.dtype.itemsize))
+        step = max(1, READ_NBYTES // (columns * dataset.dtype.itemsize))
         buffer, summed = np.empty((min(step, last - first), columns), dataset.dtype), 0
         for start in range(first, last, step):
             piece = buffer[: min(step, last - start)]

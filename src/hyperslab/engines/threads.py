@@ -89,7 +89,8 @@ class Threads(Managed):
         try:
             journal = SlotJournal(self._options.folder, str(slot), f"r{self._rounds}", merge)
             try:
-                with suppress(queue.Empty):
+                # Every thread has limits of its own for OpenMP.
+                with suppress(queue.Empty), threadpool_limits(self._options.slot_cpus, user_api="openmp"):
                     while not self._stopping.is_set():
                         journal.run(waiting.get_nowait(), steps)
             finally:

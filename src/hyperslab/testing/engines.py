@@ -302,7 +302,7 @@ class EngineTests:
     ) -> None:
         runs, out = tmp_path / "runs", tmp_path / "out"
         runs.mkdir()
-        params = {"folder": str(runs), "at": LAST_BLOCK, "seconds": 0.03 * self.slots[0] * self.slots[1]}
+        params = {"folder": str(runs), "at": LAST_BLOCK, "seconds": 0.06 * self.slots[0] * self.slots[1]}
         pipeline = Pipeline(image)
         if reducing:
             pipeline = pipeline.reduce(f"{MODULE}:COUNTED_TOTAL", params)

@@ -1,4 +1,4 @@
-"""One Spark for the tests of this folder, which leave none behind."""
+"""A Spark for the tests of each file, which leave none behind: those of other folders start contexts of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.formats.files import ROOT
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A SparkSession on two cores, whose Python workers import this package and its tests from here."""
     from pyspark.sql import SparkSession
@@ -39,6 +39,6 @@ def spark() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = old
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def sc(spark: Any) -> Any:
     return spark.sparkContext

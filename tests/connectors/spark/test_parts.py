@@ -163,8 +163,8 @@ def test_files_make_one_array_in_natural_order(tmp_path: Path) -> None:
             file["y"] = 0
     listing = tmp_path / "all.txt"
     listing.write_text("".join(f"{folder}/day_{number}.h5,x\n" for number in range(11)))
-    pairs = [(str(folder / f"day_{number}.h5"), "x") for number in range(11)]
-    for named, variable in ((folder, "x"), (f"{folder}/*.h5", "/x"), (listing, ""), (pairs, "")):
+    pairs = [(str(folder / f"day_{number}.h5"), Path("x")) for number in range(11)]
+    for named, variable in ((folder.as_uri(), "x"), (f"{folder}/*.h5", "/x"), (listing, ""), (pairs, "")):
         for partitions in (None, 1, 4, 30):
             analysis = analyze(named, variable)
             np.testing.assert_array_equal(joined(parts(analysis, partitions), analysis), values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def test_the_catalogue(tmp_path: Path, spark: Any) -> None:
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["group/data"].attrs.update({"units": "mm", "range": [1, 2]})
     (tmp_path / "junk.h5").write_bytes(b"junk")
-    table = load(spark, tmp_path, catalogue="true")
+    table = load(spark, os.path.relpath(tmp_path), catalogue="true")
     rows = {(Path(row.path).name, (row.dataset or "").strip("/")): row for row in table.collect()}
     row = rows["a.h5", "group/data"]
     assert (row.shape, row.dtype, row.chunks, row.codecs) == ([60, 7, 11], ">i4", [], [])

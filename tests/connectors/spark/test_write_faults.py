@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
@@ -122,10 +123,18 @@ def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) 
     """The other arrays would be lost."""
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"], file["group/y"] = np.zeros(3), np.ones(4)
-    before = (tmp_path / "a.h5").read_bytes()
-    with pytest.raises(UsageError, match=r"a\.h5: also holds /group/y, and a file is written whole"):
+        file["text"], file["one"] = ["a", "b"], 5.0
+    with pytest.raises(UsageError, match=r"a\.h5: also holds group/y, one, text, and a file is written whole"):
         destination(tmp_path / "a.h5", "x", overwrite=True)
-    assert (tmp_path / "a.h5").read_bytes() == before
+    with netCDF4.Dataset(tmp_path / "b.nc", "w") as file:
+        file.createDimension("lat", 3)
+        file.createVariable("lat", "f4", ("lat",))
+        file.createVariable("x", "f4", ("lat",))
+    with pytest.raises(UsageError, match=r"b\.nc: also holds lat, and"):
+        destination(tmp_path / "b.nc", "x", overwrite=True)
+    (tmp_path / "c.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:900])
+    with pytest.raises(UsageError, match=r"c\.h5: what would be lost cannot be looked at: .*; remove the file first"):
+        destination(tmp_path / "c.h5", "x", overwrite=True)
     for name in ("a.nc", "a.nii", "a.zarr"):
         (folder := tmp_path / name.removeprefix("a.")).mkdir()
         for _ in range(2):  # a file of ours, with what it has beside the array

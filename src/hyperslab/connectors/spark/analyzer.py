@@ -101,7 +101,7 @@ class _Failed(NamedTuple):
 
 
 def analyze(
-    named: Named | Sequence[Named | tuple[str, str]],
+    named: Named | Sequence[Named | tuple[str | os.PathLike[str], str | os.PathLike[str]]],
     variable: str = "",
     context: SparkContext | None = None,
     *,
@@ -178,16 +178,16 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
     if isinstance(item, tuple):
         if len(item) != 2 or not all(isinstance(part, str | os.PathLike) for part in item):
             raise UsageError(f"{item!r}: a pair is (path, dataset); several files are given as a list")
-        item, variable = item
+        item, variable = item[0], os.fspath(item[1])
     if not isinstance(item, str | os.PathLike):
         raise UsageError(f"{type(item).__name__}: name files by their paths, or as pairs (path, dataset)")
-    text = os.fspath(item).removeprefix("file://") if str(item).startswith("file:///") else os.fspath(item)
+    text = os.fspath(item)
     try:
         found = expand(text, are_there=not skip)
     except UsageError:
         if not skip:
             raise
-        found = [text]
+        found = [os.path.expanduser(text)]
     for url in found:
         path, dataset = formats.split_url(url)
         place = path if is_remote(path) else os.path.abspath(path)  # for workers, who may stand elsewhere

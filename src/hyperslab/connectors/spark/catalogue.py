@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import types
@@ -30,23 +30,23 @@ SCHEMA = types.StructType(
 Row = tuple[Any, ...]
 
 
-def entries(url: str) -> Iterator[Row]:
+def entries(url: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Row]:
     """The rows of one file."""
     try:
-        found = formats.arrays(url)
+        found = formats.arrays(url, storage_options)
     except (HyperslabError, OSError) as error:
         yield url, None, None, None, None, None, None, None, str(error)
         return
     path = formats.split_url(url)[0]
     for info in found:
-        yield _entry(path, info)
+        yield _entry(path, info, storage_options)
 
 
-def _entry(path: str, info: ArrayInfo) -> Row:
+def _entry(path: str, info: ArrayInfo, storage_options: Mapping[str, Any] | None) -> Row:
     name = info.name.strip("/")
     known = (path, info.name, [int(n) for n in info.shape], info.dtype)
     try:
-        source = formats.open_source(f"{path}::{name}" if name else path)
+        source = formats.open_source(f"{path}::{name}" if name else path, storage_options)
     except (HyperslabError, OSError) as error:
         return *known, None, None, None, None, str(error)
     attributes = {key: _text(value) for key, value in source.header.attributes.items()}

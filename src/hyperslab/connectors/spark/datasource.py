@@ -24,6 +24,7 @@ from hyperslab.connectors.spark.partitioner import cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of
 from hyperslab.errors import UsageError
 from hyperslab.gathering import expand
+from hyperslab.location import is_remote
 
 FILES_A_TASK = 100
 "Of a catalogue."
@@ -38,18 +39,20 @@ class HyperslabSource(DataSource):
 
     @functools.cached_property
     def _settings(self) -> Options:
-        return Options(self.options)
+        settings = Options(self.options)
+        if settings.truth("catalogue"):
+            settings.require_only("catalogue", "path", "paths", "storage_options")
+        return settings
 
     def schema(self) -> types.StructType:
         if self._settings.truth("catalogue"):
-            self._settings.require_only("catalogue", "path", "paths")
             return catalogue.SCHEMA
         return self._columns(self._analysis).spark
 
     def reader(self, schema: types.StructType) -> DataSourceReader:
         settings = self._settings
         if settings.truth("catalogue"):
-            return CatalogueReader(settings.paths())
+            return CatalogueReader(settings.paths(), settings.storage())
         columns = self._columns(self._analysis)
         if schema != columns.spark:
             known = columns.spark.simpleString()
@@ -104,16 +107,17 @@ class TableReader(DataSourceReader):
 class CatalogueReader(DataSourceReader):
     """A row for every array of every file."""
 
-    def __init__(self, paths: list[str]) -> None:
-        self._paths = paths
+    def __init__(self, paths: list[str], storage_options: dict[str, Any] | None) -> None:
+        self._paths, self._storage_options = paths, storage_options
 
     def partitions(self) -> Sequence[InputPartition]:
-        urls = [url for path in self._paths for url in expand(path)]
+        found = [url for path in self._paths for url in expand(path)]
+        urls = [url if is_remote(url) else os.path.abspath(url) for url in found]  # tasks may stand elsewhere
         return [InputPartition(urls[first : first + FILES_A_TASK]) for first in range(0, len(urls), FILES_A_TASK)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for url in partition.value:
-            yield from catalogue.entries(url)
+            yield from catalogue.entries(url, self._storage_options)
 
 
 def register(spark: SparkSession) -> None:

@@ -105,12 +105,19 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
 
 
 def _others(path: str, dataset: str) -> list[str]:
-    """Arrays that would be lost with a file: all but the one of this name and the places along its axes."""
+    """What would be lost with a file: all that is in it but the array of this name, text, tables and coordinates, too.
+
+    Raises UsageError for a file of a known format that cannot be looked at.
+    """
     try:
-        names = formats.module(formats.detect(path)).candidates(path)
-    except (FormatError, OSError):  # nothing that could be read would be lost
+        known = formats.detect(path)
+    except FormatError:  # no file of arrays: whoever says overwrite means it
         return []
-    return [name for name in names if name.strip("/") not in ("", dataset.strip("/"))]
+    try:
+        names = [info.name.strip("/") for info in formats.module(known).arrays(path)]
+    except (FormatError, OSError) as error:
+        raise UsageError(f"{path}: what would be lost cannot be looked at: {error}; remove the file first") from error
+    return [name for name in names if name not in ("", dataset.strip("/"))]
 
 
 def _names(path: str) -> list[str]:

@@ -63,10 +63,10 @@ class Options:
             "columns": None if columns is None else _columns(columns),
             "values": self.text("values", "real"),
             "skip": self.truth("skip"),
-            "storage_options": self._storage(),
+            "storage_options": self.storage(),
         }
 
-    def _storage(self) -> dict[str, Any] | None:
+    def storage(self) -> dict[str, Any] | None:
         text = self._given.get("storage_options")
         try:
             found = None if text is None else json.loads(text)
@@ -78,8 +78,8 @@ class Options:
 
 
 def local(path: str) -> str:
-    """A path as the system has it, of one that Spark has made a URI of."""
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:/") else path
+    """A path as the system has it, of one before which Hadoop has put its scheme; file:// is understood elsewhere."""
+    return path if path.startswith("file://") else path.removeprefix("file:")
 
 
 def _index(text: str) -> tuple[Any, ...]:

@@ -135,6 +135,8 @@ def _moments(bounds: Bounds, axis: int, items: Iterable[Block]) -> Iterator[Mome
     for slab, block in items:
         try:
             found = frame(slab, axis)
+            if not block.size:
+                continue
             if sums.rows and found != held:
                 raise uneven("pca", axis)
             held = found

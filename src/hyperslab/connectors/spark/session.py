@@ -27,13 +27,13 @@ def session(master: str = "", settings: dict[str, str] | None = None) -> SparkSe
     `master` is Spark's: 'local[4]', 'spark://HOST:PORT', ...; '' is what spark-submit says, or else all cores of this
     machine. Python workers are those of this interpreter unless PYSPARK_PYTHON says otherwise:
     Spark's own default is the first python3 on the PATH, which may lack hyperslab. Raises UsageError without a Java
-    that Spark can use, and for another `master` than that of the session that is there.
+    that Spark can use, and for another `master` than that of the session that is active.
     """
     from pyspark.sql import SparkSession
 
     require_java("Spark")
-    there = SparkSession.getActiveSession()
-    if there is not None and master not in ("", there.sparkContext.master):
+    there = SparkSession.getActiveSession() if master else None
+    if there is not None and there.sparkContext.master != master:
         raise UsageError(f"master {master}: this process has a session on {there.sparkContext.master}: stop() it first")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder

@@ -48,7 +48,8 @@ def h5write(
 
     Values are written as they are: Python's numbers as int64 and float64. `dtype` names another type for values that
     all have their equal there. `shape` says how large the array has to be. `chunks` and `compression` ('gzip:4') are
-    those of the format. A file is written whole: `overwrite` replaces all that one of the name holds, at the end.
+    those of the format. A file is written whole: `overwrite` replaces one of the name, at the end, with its
+    attributes, unless it holds more than `dataset`.
 
     Every executor has to see the folder of the file. Raises UsageError for what cannot be written, OSError, and what
     Spark raises for tasks that failed.
