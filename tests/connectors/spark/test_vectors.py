@@ -27,7 +27,7 @@ def test_rows(slab: Hyperslab, axis: int, monkeypatch: pytest.MonkeyPatch) -> No
     block = WHOLE[slab.slices()]
     turned = np.moveaxis(block, axis, 0)
     indices = np.arange(WHOLE.shape[axis])[slab.slices()[axis]].tolist()
-    found = list(vectors.indexed_rows(slab, block, axis))
+    found = list(zip(vectors.row_indices(slab, axis), vectors.rows(slab, block, axis), strict=True))
     assert [index for index, _ in found] == indices
     assert all(type(index) is int for index, _ in found)
     for (_, row), other, expected in zip(found, vectors.rows(slab, block, axis), turned, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,13 +54,6 @@ class Fragments:
     "(rows,): first byte in the file."
     file: Numbers
     "(rows,): number of the file."
-
-
-class Whole(NamedTuple):
-    """What the fragments make."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
 
 
 def first_of_each(staged: Sequence[Staged]) -> list[Staged]:

@@ -73,12 +73,6 @@ def rows(slab: Hyperslab, block: Array, axis: int = 0) -> Iterator[Array]:
         yield from piece
 
 
-def indexed_rows(slab: Hyperslab, block: Array, axis: int = 0) -> Iterator[tuple[int, Array]]:
-    """(index in the whole array, row), as Python int and array."""
-    for indices, piece in row_pieces(slab, block, axis):
-        yield from zip(indices, piece, strict=True)
-
-
 def points(slab: Hyperslab, block: Array, shape: Sequence[int]) -> Iterator[tuple[Any, int]]:
     """(value, row-major index in the whole array of this shape) of every element, the last axis fastest.
 
