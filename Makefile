@@ -16,7 +16,7 @@ SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo test lint compare campaign bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,13 @@ lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rus
 	check $(CARGO) clippy --quiet --locked --all-targets --manifest-path rust/Cargo.toml -- -D warnings; \
 	exit $$status
 
+# Random files of every format, read in every way and by the formats' own libraries.
+NUMBER ?= 1000
+SEED ?= 1
+
+compare: $(VENV)/.installed-test ## random datasets against the formats' libraries, NUMBER=1000 SEED=1
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.comparison --number $(NUMBER) --seed $(SEED) $(COMPARE)
+
 bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
 	@for file in $(filter-out benchmarks/bench_spark%,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
@@ -63,6 +70,12 @@ fuzz: ## hostile input for the core, SECONDS=60 per target
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
 	@cd rust/fuzz && for target in targets/*.rs; do \
 		$(UNSTABLE) $(CARGO) fuzz run --fuzz-dir . $$(basename $$target .rs) -- -max_total_time=$(SECONDS) || exit 1; done
+
+ROUNDS ?= 200
+SEED ?= 1
+
+campaign: $(VENV)/.installed-test system-packages ## random faults against the real command, ROUNDS=200 SEED=1
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.campaign --rounds $(ROUNDS) --seed $(SEED) $(CAMPAIGN)
 
 docs: $(VENV)/.installed-docs ## build the pages into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -1,10 +1,12 @@
-"""One way to have arrays in Dask or xarray, in a process of its own, which reduces the same array as often as told to.
+"""One way to have arrays in Dask or xarray, in a process of its own, which reduces the same array
+as often as told to.
 
     python -m benchmarks.array_process WAY FILE DATASET CHUNKS
 
-CHUNKS is a number per axis, joined by commas. Every line on standard input is an order: open the array, and reduce it
-by Dask's threads. The answer is a line of JSON: wall and CPU seconds of that (user and system, all threads). The first
-line printed, before any order, is the value of the reduction, to be compared.
+CHUNKS is a number per axis, joined by commas. Every line on standard input is an order: open the
+array, and reduce it by Dask's threads. The answer is a line of JSON: wall and CPU seconds of that
+(user and system, all threads). The first line printed, before any order, is the value of the
+reduction, to be compared.
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ def main() -> None:
     for _ in sys.stdin:
         began, used = time.perf_counter(), cpu_s()
         reduce()
-        print(json.dumps({"wall_s": time.perf_counter() - began, "cpu_s": cpu_s() - used}), flush=True)
+        print(
+            json.dumps({"wall_s": time.perf_counter() - began, "cpu_s": cpu_s() - used}), flush=True
+        )
 
 
 def hyperslab_dask(path: str, dataset: str, chunks: Chunks) -> Reduce:
     from hyperslab import to_dask
 
-    return lambda: float(to_dask(f"{path}::{dataset}", chunks, "stored").max().compute(scheduler="threads"))
+    return lambda: float(
+        to_dask(f"{path}::{dataset}", chunks, "stored").max().compute(scheduler="threads")
+    )
 
 
 def h5py_dask(path: str, dataset: str, chunks: Chunks) -> Reduce:
@@ -63,7 +69,9 @@ def netcdf4_xarray(path: str, dataset: str, chunks: Chunks) -> Reduce:
     return _through_xarray(path, dataset, chunks, "netcdf4")
 
 
-def _through_xarray(path: str, dataset: str, chunks: Chunks, engine: object, **options: object) -> Reduce:
+def _through_xarray(
+    path: str, dataset: str, chunks: Chunks, engine: object, **options: object
+) -> Reduce:
     import xarray
 
     with xarray.open_dataset(path, engine=engine, **options) as found:  # type: ignore[arg-type]

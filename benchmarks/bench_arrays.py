@@ -1,10 +1,12 @@
-"""A reduction over Dask arrays and through xarray: hyperslab against h5py, h5netcdf and netCDF4, in turn.
+"""A reduction over Dask arrays and through xarray: hyperslab against h5py, h5netcdf and netCDF4, in
+turn.
 
-    python -m benchmarks.bench_arrays [--size 512MiB] [--repeats 7] [--chunk-size 16MiB] [--folder DIR]
+    python -m benchmarks.bench_arrays [--size 512MiB] [--repeats 7] [--chunk-size 16MiB] [--folder
+    DIR]
 
-Each way is a process of its own that opens the file and takes the largest of all values on Dask's threads, with the
-same chunks as the others: shuffle+gzip HDF5 and netCDF-4. What is judged is wall time, pair by pair, the median;
-values are compared first. Ends with status 1 if a gate is missed.
+Each way is a process of its own that opens the file and takes the largest of all values on Dask's
+threads, with the same chunks as the others: shuffle+gzip HDF5 and netCDF-4. What is judged is wall
+time, pair by pair, the median; values are compared first. Ends with status 1 if a gate is missed.
 """
 
 from __future__ import annotations
@@ -47,29 +49,48 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="512MiB")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--chunk-size", default="16MiB", help="bytes of a Dask chunk")
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     return parser.parse_args()
 
 
 def _compare(title: str, stored: Stored, chunks: Sequence[int], repeats: int, gates: Gates) -> None:
     size, load = stored.path.stat().st_size, os.getloadavg()[0]
-    print(f"\n{title}: {stored.nbytes / 1e6:.0f} MB in {size / 1e6:.0f} MB, chunks of {chunks}, load {load:.1f}")
+    print(
+        f"\n{title}: {stored.nbytes / 1e6:.0f} MB in {size / 1e6:.0f} MB, chunks of {chunks}, load"
+        f" {load:.1f}"
+    )
     names = ("to_dask", "h5py", "xr hyperslab", "xr h5netcdf", "xr netcdf4")
     given = (stored.path, stored.dataset, ",".join(map(str, chunks)))
-    with closing([ReaderProcess(name, "benchmarks.array_process", name, *given) for name in names]) as ways:
+    with closing(
+        [ReaderProcess(name, "benchmarks.array_process", name, *given) for name in names]
+    ) as ways:
         values = [float(way.ready["value"]) for way in ways]
-        assert all(math.isclose(value, values[0], rel_tol=1e-9) for value in values), "the values differ"
+        assert all(math.isclose(value, values[0], rel_tol=1e-9) for value in values), (
+            "the values differ"
+        )
         for _ in range(repeats):
             for way in ways:
                 way.ask("reduce")
     print("\n".join(way.line(stored.nbytes) for way in ways))
     ours_dask, h5py, ours_xarray, h5netcdf, netcdf4 = ways
-    gates.at_least(f"{title}: wall of dask.array.from_array(h5py) / to_dask", _ratio(h5py, ours_dask), DASK_GATE)
-    gates.at_least(f"{title}: wall of xarray with h5netcdf / hyperslab", _ratio(h5netcdf, ours_xarray), XARRAY_GATE)
+    gates.at_least(
+        f"{title}: wall of dask.array.from_array(h5py) / to_dask",
+        _ratio(h5py, ours_dask),
+        DASK_GATE,
+    )
+    gates.at_least(
+        f"{title}: wall of xarray with h5netcdf / hyperslab",
+        _ratio(h5netcdf, ours_xarray),
+        XARRAY_GATE,
+    )
     print(f"     xarray with netcdf4 / hyperslab (no gate): {_ratio(netcdf4, ours_xarray):.2f}")
 
 

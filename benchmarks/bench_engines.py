@@ -1,12 +1,16 @@
-"""Every engine against the hand-written loop, null tasks by the hundred thousand, and processes against threads.
+"""Every engine against the hand-written loop, null tasks by the hundred thousand, and processes
+against threads.
 
-    python -m benchmarks.bench_engines [--size 2GiB] [--repeats 5] [--minutes 24] [--folder DIR] [--engines A,B]
-                                       [--null-tasks 100000] [--results FILE] [--write docs/engines.md]
+    python -m benchmarks.bench_engines [--size 2GiB] [--repeats 5] [--minutes 24] [--folder DIR]
+    [--engines A,B]
+                                       [--null-tasks 100000] [--results FILE] [--write
+                                       docs/engines.md]
     python -m benchmarks.bench_engines --from FILE --write docs/engines.md
 
-Every trial has a process of its own. First come the null tasks, then rounds; a round holds each of its trials once, in
-random order, so that the machine's drift hits all alike. As many whole rounds are made as fit into the time. --results
-keeps every measurement as soon as it is there; --write fills the tables and pictures of a page.
+Every trial has a process of its own. First come the null tasks, then rounds; a round holds each of
+its trials once, in random order, so that the machine's drift hits all alike. As many whole rounds
+are made as fit into the time. --results keeps every measurement as soon as it is there; --write
+fills the tables and pictures of a page.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from benchmarks import engine_page
 from benchmarks.schedule import ENGINES, growth, one_round, warm_up
 from benchmarks.trial import THICKNESS, Measured, Trial, measure
 from hyperslab.cli.parse import parse_size
-from hyperslab.machine import Host, describe
+from hyperslab.machine.host import Host, describe
 from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
 
@@ -49,7 +53,9 @@ class Volumes:
     small: Path
 
     def of(self, trial: Trial) -> Path:
-        return self.small if trial.part == "small" or trial.job == "histogram-python" else self.whole
+        return (
+            self.small if trial.part == "small" or trial.job == "histogram-python" else self.whole
+        )
 
 
 def main() -> None:
@@ -65,16 +71,32 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="2GiB")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds at most; at least one is made")
-    parser.add_argument("--minutes", type=float, default=24, help="no round begins that would end later")
-    parser.add_argument("--folder", default=None, help="where the volume and the outputs go; by default the system's")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="rounds at most; at least one is made"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=24, help="no round begins that would end later"
+    )
+    parser.add_argument(
+        "--folder",
+        default=None,
+        help="where the volume and the outputs go; by default the system's",
+    )
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--null-tasks", type=int, default=100_000)
-    parser.add_argument("--results", type=Path, default=None, help="keep the measurements here, a line of JSON each")
-    parser.add_argument("--from", dest="source", type=Path, default=None, help="measure nothing, take these results")
-    parser.add_argument("--write", type=Path, default=None, help="the page whose tables and pictures are replaced")
+    parser.add_argument(
+        "--results", type=Path, default=None, help="keep the measurements here, a line of JSON each"
+    )
+    parser.add_argument(
+        "--from", dest="source", type=Path, default=None, help="measure nothing, take these results"
+    )
+    parser.add_argument(
+        "--write", type=Path, default=None, help="the page whose tables and pictures are replaced"
+    )
     return parser.parse_args()
 
 
@@ -113,22 +135,31 @@ def _results(path: Path | None, about: dict[str, str]) -> IO[str]:
 
 
 def _load(path: Path) -> tuple[dict[str, str], list[Measured]]:
-    """Results that were kept, without a round that broke off. Raises ValueError for a newer version."""
+    """Results that were kept, without a round that broke off. Raises ValueError for a newer
+    version.
+    """
     first, *lines = path.read_text(encoding="utf-8").splitlines()
     head = json.loads(first)
     if head["version"] > RESULTS_VERSION:
-        raise ValueError(f"{path} was written by a newer version ({head['version']}) of this benchmark")
+        raise ValueError(
+            f"{path} was written by a newer version ({head['version']}) of this benchmark"
+        )
     measured = [Measured.parse(line) for line in lines]
     trials = Counter(m.trial.round for m in measured)
     measured = [m for m in measured if m.trial.round <= 1 or trials[m.trial.round] == trials[1]]
-    return {**head["about"], "rounds": _rounds_words(max(m.trial.round for m in measured))}, measured
+    return {
+        **head["about"],
+        "rounds": _rounds_words(max(m.trial.round for m in measured)),
+    }, measured
 
 
 def _rounds_words(rounds: int) -> str:
     return f"medians of {show_count(rounds, 'round')} in random order"
 
 
-def _measure(arguments: argparse.Namespace, volumes: Volumes, folder: Path, until: float) -> Iterator[Measured]:
+def _measure(
+    arguments: argparse.Namespace, volumes: Volumes, folder: Path, until: float
+) -> Iterator[Measured]:
     engines, seed = arguments.engines.split(","), 0
     list(_measured("warm-up", warm_up(engines), volumes, folder))
     yield from _measured("null tasks", growth(arguments.null_tasks, engines, seed), volumes, folder)
@@ -142,15 +173,21 @@ def _measure(arguments: argparse.Namespace, volumes: Volumes, folder: Path, unti
         longest = max(longest, time.monotonic() - began)
 
 
-def _measured(stage: str, trials: Sequence[Trial], volumes: Volumes, folder: Path) -> Iterator[Measured]:
+def _measured(
+    stage: str, trials: Sequence[Trial], volumes: Volumes, folder: Path
+) -> Iterator[Measured]:
     for number, trial in enumerate(trials, 1):
         one = measure(trial, volumes.of(trial), folder)
-        what = f"{trial.job} {trial.tasks:,}" if trial.tasks else f"{trial.job}{' (small)' * (trial.part == 'small')}"
+        what = (
+            f"{trial.job} {trial.tasks:,}"
+            if trial.tasks
+            else f"{trial.job}{' (small)' * (trial.part == 'small')}"
+        )
         where = f"{trial.engine} {trial.workers} x {trial.threads}"
         print(
-            f"{stage:<10} {number:>3}/{len(trials):<3} {what:<17} {where:<18} start-up {one.startup_s:5.2f} s, "
-            f"makespan without it {one.makespan_s:6.2f} s, records {one.records_s:5.2f} s, "
-            f"driver {show_bytes(one.driver_peak_nbytes)}",
+            f"{stage:<10} {number:>3}/{len(trials):<3} {what:<17} {where:<18} start-up"
+            f" {one.startup_s:5.2f} s, makespan without it {one.makespan_s:6.2f} s, records"
+            f" {one.records_s:5.2f} s, driver {show_bytes(one.driver_peak_nbytes)}",
             flush=True,
         )
         yield one
@@ -162,12 +199,19 @@ def _about(volumes: Volumes) -> dict[str, str]:
     whole, small = (hyperslab.open(str(path)).shape for path in (volumes.whole, volumes.small))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "machine": f"{show_count(host.cpus, 'processor')} ({machine['processor']}), {show_bytes(memory)} of memory, "
-        f"{platform.system()} {platform.release().partition('-')[0]}",
+        "machine": (
+            f"{show_count(host.cpus, 'processor')} ({machine['processor']}), {show_bytes(memory)}"
+            f" of memory, {platform.system()} {platform.release().partition('-')[0]}"
+        ),
         "load average at the start": f"{os.getloadavg()[0]:.1f}",
-        "software": f"Python {machine['python']}, {', '.join(f'{n} {version(n)}' for n in LIBRARIES)}, {_java()}",
-        "volume": f"{_by(whole)} uint16 in blocks of {THICKNESS} planes, the small one {_by(small)}; BigBrain-like, "
-        "uncompressed NIfTI, in the page cache",
+        "software": (
+            f"Python {machine['python']}, {', '.join(f'{n} {version(n)}' for n in LIBRARIES)},"
+            f" {_java()}"
+        ),
+        "volume": (
+            f"{_by(whole)} uint16 in blocks of {THICKNESS} planes, the small one {_by(small)};"
+            " BigBrain-like, uncompressed NIfTI, in the page cache"
+        ),
         "slots": "2 (2 processes x 1 thread unless a table says otherwise; `threads`: 1 x 2)",
     }
 
@@ -178,7 +222,9 @@ def _by(shape: Sequence[int]) -> str:
 
 def _java() -> str:
     try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+        said = subprocess.run(
+            ["java", "-version"], capture_output=True, text=True, check=True
+        ).stderr
     except FileNotFoundError:
         return "no Java"
     return "Java " + said.split('"')[1]

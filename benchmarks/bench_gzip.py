@@ -1,10 +1,12 @@
-"""Slabs of a .nii.gz: hyperslab and rapidgzip with an index each, and nibabel, each in a process of its own, in turn.
+"""Slabs of a .nii.gz: hyperslab and rapidgzip with an index each, and nibabel, each in a process of
+its own, in turn.
 
     python -m benchmarks.bench_gzip [--size 256MiB] [--slab 8MiB] [--repeats 7] [--folder DIR]
 
-Prints seconds of wall and CPU time (median and best) for slabs at places in the middle and for the whole array, with
-one thread and with two, and the gates: medians of the ratios of one turn. hyperslab opens file and index for every
-read, as a task does; rapidgzip has opened them before the clock runs. All values are compared.
+Prints seconds of wall and CPU time (median and best) for slabs at places in the middle and for the
+whole array, with one thread and with two, and the gates: medians of the ratios of one turn.
+hyperslab opens file and index for every read, as a task does; rapidgzip has opened them before the
+clock runs. All values are compared.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from pathlib import Path
 from benchmarks.gates import Gates
 from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import grain, structure
-from hyperslab import formats, gzipindex
-from hyperslab.array import ArraySource
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.cli.parse import parse_size
 
 LEVEL = 6
@@ -74,16 +77,22 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="256MiB")
     parser.add_argument("--slab", default="8MiB")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     return parser.parse_args()
 
 
 def _image(kind: str, plain: Path, gates: Gates) -> Image:
-    """Compress an image, index it with both, and say what that takes beside one pass of Python's gzip."""
+    """Compress an image, index it with both, and say what that takes beside one pass of Python's
+    gzip.
+    """
     packed = plain.with_name(f"{kind}.nii.gz")
     with plain.open("rb") as file, gzip.open(packed, "wb", LEVEL) as stream:
         shutil.copyfileobj(file, stream, 1024**2)
@@ -95,8 +104,9 @@ def _image(kind: str, plain: Path, gates: Gates) -> Image:
     passes_s = _one_pass(packed)
     _export(packed, other)
     print(
-        f"\n{kind}: {source.nbytes / 1e6:.0f} MB in {source.file_size / 1e6:.0f} MB, load {os.getloadavg()[0]:.1f}; "
-        f"index {own.stat().st_size / 1e6:.1f} MB in {ours_s:.2f} s of CPU, Python's gzip {passes_s:.2f} s"
+        f"\n{kind}: {source.nbytes / 1e6:.0f} MB in {source.file_size / 1e6:.0f} MB, load"
+        f" {os.getloadavg()[0]:.1f}; index {own.stat().st_size / 1e6:.1f} MB in {ours_s:.2f} s of"
+        f" CPU, Python's gzip {passes_s:.2f} s"
     )
     gates.at_least(f"{kind}: CPU of one pass of Python's gzip / of indexing", passes_s / ours_s, 1)
     return Image(source, {OURS: str(own), THEIRS: str(other), REFERENCE: ""})
@@ -120,14 +130,18 @@ def _export(packed: Path, index: Path) -> None:
 
 
 def _compare(title: str, image: Image, count: int, repeats: int, gates: Gates) -> None:
-    """Read in turn, A B C A B C ..., all the same planes; the first turn warms up and is not counted."""
+    """Read in turn, A B C A B C ..., all the same planes; the first turn warms up and is not
+    counted.
+    """
     names = [(OURS, 1), (THEIRS, 1), (OURS, 2), (THEIRS, 2), (REFERENCE, 1)]
     print(f"{title}:")
     places, last = random.Random(0), image.source.shape[2] - count  # the same in every run
     with closing([Reader(name, image, threads) for name, threads in names]) as readers:
         for turn in range(repeats + 1):
             first = places.randint(last // 4, 3 * last // 4)
-            assert len({reader.read(first, count, turn > 0) for reader in readers}) == 1, "the readers differ"
+            assert len({reader.read(first, count, turn > 0) for reader in readers}) == 1, (
+                "the readers differ"
+            )
     _report(title, readers, count * image.planes_nbytes, gates)
 
 

@@ -1,10 +1,12 @@
-"""The main job against a hand-written two-process loop with the same input and output, interleaved in one run.
+"""The main job against a hand-written two-process loop with the same input and output, interleaved
+in one run.
 
     python -m benchmarks.bench_main_job [--size 2GiB] [--repeats 7] [--folder DIR]
 
-Prints, per job, the median of the ratios pair by pair (hyperslab / hand-written), with and without hyperslab's start-up
-of its workers, and the cost of one task beside its own work, from a run of many tiny tasks. Absolute times are printed
-for orientation; on a shared machine only the ratios mean something.
+Prints, per job, the median of the ratios pair by pair (hyperslab / hand-written), with and without
+hyperslab's start-up of its workers, and the cost of one task beside its own work, from a run of
+many tiny tasks. Absolute times are printed for orientation; on a shared machine only the ratios
+mean something.
 """
 
 from __future__ import annotations
@@ -36,13 +38,23 @@ def main() -> None:
     arguments = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder))
     try:
-        (volume,) = synth("bigbrain", folder / "volume", parse_size("--size", arguments.size), 1, "nii", PROCESSES, 0)
+        (volume,) = synth(
+            "bigbrain",
+            folder / "volume",
+            parse_size("--size", arguments.size),
+            1,
+            "nii",
+            PROCESSES,
+            0,
+        )
         shape = hyperslab.open(str(volume)).shape
         print(
-            f"volume {shape} uint16, slabs of {THICKNESS} planes, {PROCESSES} processes, load {os.getloadavg()[0]:.1f}"
+            f"volume {shape} uint16, slabs of {THICKNESS} planes, {PROCESSES} processes, load"
+            f" {os.getloadavg()[0]:.1f}"
         )
         print(
-            f"{'job':<12} {'hand-written':>13} {'hyperslab':>10} {'start-up':>9} {'ratio':>7} {'without start-up':>17}"
+            f"{'job':<12} {'hand-written':>13} {'hyperslab':>10} {'start-up':>9} {'ratio':>7}"
+            f" {'without start-up':>17}"
         )
         for name, by_hand in (("increment", increment), ("histogram", histogram)):
             _compare(name, by_hand, volume, folder, arguments.repeats)
@@ -52,25 +64,47 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="2GiB")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--folder", default=None, help="where the volume and the outputs go; by default the system's")
+    parser.add_argument(
+        "--folder",
+        default=None,
+        help="where the volume and the outputs go; by default the system's",
+    )
     return parser.parse_args()
 
 
-def _compare(name: str, by_hand: Callable[[Path, Path, int], Any], volume: Path, folder: Path, repeats: int) -> None:
+def _compare(
+    name: str, by_hand: Callable[[Path, Path, int], Any], volume: Path, folder: Path, repeats: int
+) -> None:
     rows = []
     for repeat in range(repeats + 1):
         expected = _timed(lambda: by_hand(volume, folder / "hand", THICKNESS), folder / "hand")
         result = _timed(lambda: _run(name, volume, folder / "ours"), folder / "ours")
         if repeat:  # the first pair warms the page cache and is not counted
             startup = result[1].summary.startup_s
-            rows.append((expected[0], result[0], startup, result[0] / expected[0], (result[0] - startup) / expected[0]))
+            rows.append(
+                (
+                    expected[0],
+                    result[0],
+                    startup,
+                    result[0] / expected[0],
+                    (result[0] - startup) / expected[0],
+                )
+            )
         if name == "histogram":
             assert np.array_equal(expected[1], result[1].value.counts), "the two histograms differ"
-    hand, ours, startup, ratio, without = (statistics.median(column) for column in zip(*rows, strict=True))
-    print(f"{name:<12} {hand:>11.2f} s {ours:>8.2f} s {startup:>7.2f} s {ratio:>7.2f} {without:>17.2f}", flush=True)
+    hand, ours, startup, ratio, without = (
+        statistics.median(column) for column in zip(*rows, strict=True)
+    )
+    print(
+        f"{name:<12} {hand:>11.2f} s {ours:>8.2f} s {startup:>7.2f} s {ratio:>7.2f}"
+        f" {without:>17.2f}",
+        flush=True,
+    )
 
 
 def _run(name: str, volume: Path, out: Path) -> hyperslab.Result:
@@ -86,7 +120,9 @@ def _run(name: str, volume: Path, out: Path) -> hyperslab.Result:
 
 
 def _timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
-    """Seconds and result of a job that starts without its output, with no write-back of the one before under way."""
+    """Seconds and result of a job that starts without its output, with no write-back of the one
+    before under way.
+    """
     shutil.rmtree(out, ignore_errors=True)
     os.sync()
     began = time.perf_counter()
@@ -95,13 +131,19 @@ def _timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
 
 
 def _tiny_tasks(folder: Path) -> None:
-    """What a task costs beside its own phases: overhead of tasks of 64 voxels each, over their number."""
+    """What a task costs beside its own phases: overhead of tasks of 64 voxels each, over their
+    number.
+    """
     values = np.zeros((TINY_TASKS, 64), np.uint8)
     rule = hyperslab.Rule("block-shape", (1, 64))
     fold = hyperslab.Fold(lift=_null, merge=_keep)
-    result = hyperslab.run(hyperslab.Pipeline(values).reduce(fold), out=folder / "tiny", workers=PROCESSES, rule=rule)
+    result = hyperslab.run(
+        hyperslab.Pipeline(values).reduce(fold), out=folder / "tiny", workers=PROCESSES, rule=rule
+    )
     overhead = result.summary.overhead_s / TINY_TASKS
-    print(f"\n{TINY_TASKS} tasks of 64 voxels: {overhead * 1e6:.0f} us of overhead per task and slot")
+    print(
+        f"\n{TINY_TASKS} tasks of 64 voxels: {overhead * 1e6:.0f} us of overhead per task and slot"
+    )
 
 
 def _null(block: npt.NDArray[Any]) -> int:

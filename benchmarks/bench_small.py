@@ -1,9 +1,10 @@
-"""Small slabs at random places: a view that keeps its file open against h5py, opened once and opened for every read.
+"""Small slabs at random places: a view that keeps its file open against h5py, opened once and
+opened for every read.
 
     python -m benchmarks.bench_small [--size 256MiB] [--reads 1000] [--repeats 7] [--folder DIR]
 
-Each slab is 4 KiB, 2 x 2 x 512 voxels of uint16. The three take turns over the same slabs in one process; CPU time per
-read is the median over the repeats. All values are compared first.
+Each slab is 4 KiB, 2 x 2 x 512 voxels of uint16. The three take turns over the same slabs in one
+process; CPU time per read is the median over the repeats. All values are compared first.
 """
 
 from __future__ import annotations
@@ -44,11 +45,15 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="256MiB")
     parser.add_argument("--reads", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     return parser.parse_args()
 
 
@@ -69,16 +74,27 @@ def _compare(kind: str, stored: Stored, reads: int, repeats: int, gates: Gates) 
             for name, way in ways.items():
                 taken[name].append(_per_read(way, slabs))
     ours, once, again = (statistics.median(times) for times in taken.values())
-    print(f"{kind}: hyperslab {ours * 1e6:.0f} us, h5py {once * 1e6:.0f} us, h5py reopened {again * 1e6:.0f} us a read")
+    print(
+        f"{kind}: hyperslab {ours * 1e6:.0f} us, h5py {once * 1e6:.0f} us, h5py reopened"
+        f" {again * 1e6:.0f} us a read"
+    )
     gates.at_least(f"4 KiB of {kind}: h5py opened once / hyperslab", once / ours, 0.5)
     if kind != "shuffle+gzip":  # there the chunk is what costs
-        gates.at_least(f"4 KiB of {kind}: h5py reopened for every read / hyperslab", again / ours, 5)
+        gates.at_least(
+            f"4 KiB of {kind}: h5py reopened for every read / hyperslab", again / ours, 5
+        )
 
 
 def _slabs(shape: tuple[int, ...], reads: int) -> list[Slab]:
     random = np.random.default_rng(1)
-    starts = zip(*(random.integers(0, n - size + 1, reads) for n, size in zip(shape, BOX, strict=True)), strict=True)
-    return [tuple(slice(int(a), int(a) + size) for a, size in zip(start, BOX, strict=True)) for start in starts]
+    starts = zip(
+        *(random.integers(0, n - size + 1, reads) for n, size in zip(shape, BOX, strict=True)),
+        strict=True,
+    )
+    return [
+        tuple(slice(int(a), int(a) + size) for a, size in zip(start, BOX, strict=True))
+        for start in starts
+    ]
 
 
 def _reopened(path: Path, slab: Slab) -> Any:

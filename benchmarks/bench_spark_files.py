@@ -1,11 +1,13 @@
-"""What planning takes where an array is many tiny HDF5 files: seconds and memory of the driver, and whether they grow.
+"""What planning takes where an array is many tiny HDF5 files: seconds and memory of the driver, and
+whether they grow.
 
     python -m benchmarks.bench_spark_files [--counts 2000,20000] [--all] [--folder DIR]
 
-Each number of files has a Spark of its own, in a process of its own; a job of Spark's comes first, so that starting its
-workers is not counted. Planning is the call of h5read with the list of paths: every file is opened once, the RDD has
-what its tasks need. Loading sums all values, which are compared. --all adds 100,000 files. Ends with status 1 if a file
-costs more than 1.5 times as much among the most files as among the fewest.
+Each number of files has a Spark of its own, in a process of its own; a job of Spark's comes first,
+so that starting its workers is not counted. Planning is the call of h5read with the list of paths:
+every file is opened once, the RDD has what its tasks need. Loading sums all values, which are
+compared. --all adds 100,000 files. Ends with status 1 if a file costs more than 1.5 times as much
+among the most files as among the fewest.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def main() -> None:
     if arguments.one:
         print(json.dumps(asdict(_plan(Path(arguments.one), arguments.checksum))))
         return
-    counts = sorted(int(count) for count in (arguments.counts + f",{MOST}" * arguments.all).split(","))
+    counts = sorted(
+        int(count) for count in (arguments.counts + f",{MOST}" * arguments.all).split(",")
+    )
     folder, planned, gates = (
         Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder)),
         list[Planned](),
@@ -75,15 +79,21 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     first, last = (one.planning_s / one.files for one in (planned[0], planned[-1]))
-    gates.at_most(f"seconds a file, {counts[-1]:,} files / {counts[0]:,} files (linear)", last / first, LINEAR)
+    gates.at_most(
+        f"seconds a file, {counts[-1]:,} files / {counts[0]:,} files (linear)", last / first, LINEAR
+    )
     gates.close()
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--counts", default=COUNTS, help="numbers of files, joined by commas")
     parser.add_argument("--all", action="store_true", help=f"{MOST} files too")
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--checksum", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -110,10 +120,20 @@ def make(folder: Path, count: int) -> int:
 
 def _in_a_process(folder: Path, checksum: int) -> Planned:
     """Raises RuntimeError with what it said when it fails."""
-    command = [sys.executable, "-m", "benchmarks.bench_spark_files", "--one", str(folder), "--checksum", str(checksum)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.bench_spark_files",
+        "--one",
+        str(folder),
+        "--checksum",
+        str(checksum),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
-        raise RuntimeError(f"{folder.name} files ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(
+            f"{folder.name} files ended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return Planned(**json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -138,8 +158,13 @@ def _plan(folder: Path, checksum: int) -> Planned:
 def _line(one: Planned) -> str:
     each = show_seconds(one.planning_s / one.files)
     memory = f"driver {show_bytes(one.before_nbytes)} before, at most {show_bytes(one.peak_nbytes)}"
-    more = f"Java at most {show_bytes(one.java_nbytes)}, loading {one.loading_s:.2f} s in {one.partitions} partitions"
-    return f"{one.files:,} files: planned in {one.planning_s:.2f} s, {each} a file, {memory}, {more}"
+    more = (
+        f"Java at most {show_bytes(one.java_nbytes)}, loading {one.loading_s:.2f} s in"
+        f" {one.partitions} partitions"
+    )
+    return (
+        f"{one.files:,} files: planned in {one.planning_s:.2f} s, {each} a file, {memory}, {more}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Splitting, rechunking and joining: `hyperslab convert` and what is done without it, in turn.
 
-    python -m benchmarks.bench_split [--size 1GiB] [--blocks 5x5x5] [--memory 1GiB] [--files 500] [--repeats 5]
+    python -m benchmarks.bench_split [--size 1GiB] [--blocks 5x5x5] [--memory 1GiB] [--files 500]
+    [--repeats 5]
 
-Every way is a process of its own, from the start of its interpreter until its files are on storage (fsync). What it
-wrote is compared with the source through nibabel or h5py before anything is timed. The ways take turns, A B C A B C;
-ratios are of one turn, their median is printed. Memory is that of the largest process. Files are joined at three
-numbers of them (100,000 with --files 6250): where time per file does not grow with the number, time is linear.
+Every way is a process of its own, from the start of its interpreter until its files are on storage
+(fsync). What it wrote is compared with the source through nibabel or h5py before anything is timed.
+The ways take turns, A B C A B C; ratios are of one turn, their median is printed. Memory is that of
+the largest process. Files are joined at three numbers of them (100,000 with --files 6250): where
+time per file does not grow with the number, time is linear.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ PLANE = (1, 128, 128)
 "Shape of one of the tiny files, 32 KiB."
 GROWTH = 4
 LEAST_LINEARITY = 0.8
-"Time per file of a quarter of the files over that of all: 1 where time is linear, a quarter where it is quadratic."
+"""Time per file of a quarter of the files over that of all: 1 where time is linear, a quarter where
+it is quadratic.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +92,32 @@ def main() -> None:
     try:
         _split(folder / "split", nbytes, arguments.blocks, arguments.memory, repeats)
         _rechunk(folder / "rechunk", nbytes, arguments.memory, repeats)
-        _join(folder / "join", [arguments.files * GROWTH**n for n in range(3)], arguments.memory, repeats, gates)
+        _join(
+            folder / "join",
+            [arguments.files * GROWTH**n for n in range(3)],
+            arguments.memory,
+            repeats,
+            gates,
+        )
     finally:
         shutil.rmtree(folder)
     gates.close()
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="1GiB", help="of the volume and of the dataset")
     parser.add_argument("--blocks", default="5x5x5")
     parser.add_argument("--memory", default="1GiB", help="that hyperslab may use for blocks")
-    parser.add_argument("--files", type=int, default=500, help="tiny files to join; then 4 and 16 times as many")
+    parser.add_argument(
+        "--files", type=int, default=500, help="tiny files to join; then 4 and 16 times as many"
+    )
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     return parser.parse_args()
 
 
@@ -110,8 +126,16 @@ def _split(folder: Path, nbytes: int, blocks: str, memory: str, repeats: int) ->
     flags = ("--blocks", blocks, "--format", "nii", "--memory", memory)
     ways = [
         Way("hyperslab", folder / "ours" / "blocks", (*CONVERT, volume, OUT, *flags)),
-        Way("nibabel slicer", folder / "slicer" / "blocks", (*BY_HAND, "split-slicer", volume, OUT, blocks)),
-        Way("nibabel dataobj", folder / "dataobj" / "blocks", (*BY_HAND, "split-dataobj", volume, OUT, blocks)),
+        Way(
+            "nibabel slicer",
+            folder / "slicer" / "blocks",
+            (*BY_HAND, "split-slicer", volume, OUT, blocks),
+        ),
+        Way(
+            "nibabel dataobj",
+            folder / "dataobj" / "blocks",
+            (*BY_HAND, "split-dataobj", volume, OUT, blocks),
+        ),
     ]
     title = f"split {volume.stat().st_size / 1e6:.0f} MB of NIfTI into {blocks} blocks"
     _compare(title, ways, lambda out: _check_blocks(volume, out, numbers(blocks)), repeats)
@@ -119,17 +143,39 @@ def _split(folder: Path, nbytes: int, blocks: str, memory: str, repeats: int) ->
 
 def _rechunk(folder: Path, nbytes: int, memory: str, repeats: int) -> None:
     source = as_hdf5(structure(folder, nbytes), "shuffle+gzip").path
-    flags = ("--chunks", CHUNKS.replace("x", ","), "--compression", f"gzip:{LEVEL}", "--memory", memory)
+    flags = (
+        "--chunks",
+        CHUNKS.replace("x", ","),
+        "--compression",
+        f"gzip:{LEVEL}",
+        "--memory",
+        memory,
+    )
     ways = [
         Way("hyperslab", folder / "ours" / "new.h5", (*CONVERT, source, OUT, *flags)),
         Way("h5py", folder / "h5py" / "new.h5", (*BY_HAND, "rechunk", source, OUT, CHUNKS, LEVEL)),
     ]
     if shutil.which("h5repack"):
-        how = ("-l", f"{DATASET}:CHUNK={CHUNKS}", "-f", f"{DATASET}:SHUF", "-f", f"{DATASET}:GZIP={LEVEL}")
-        ways.append(Way("h5repack", folder / "h5repack" / "new.h5", ("h5repack", *how, source, OUT)))
+        how = (
+            "-l",
+            f"{DATASET}:CHUNK={CHUNKS}",
+            "-f",
+            f"{DATASET}:SHUF",
+            "-f",
+            f"{DATASET}:GZIP={LEVEL}",
+        )
+        ways.append(
+            Way("h5repack", folder / "h5repack" / "new.h5", ("h5repack", *how, source, OUT))
+        )
     else:
-        print("h5repack is not installed (Debian's package hdf5-tools): rechunking is compared with h5py alone")
-    title = f"rechunk {hyperslab.open(str(source)).nbytes / 1e6:.0f} MB of HDF5 from 64x64x64 to {CHUNKS}, gzip:{LEVEL}"
+        print(
+            "h5repack is not installed (Debian's package hdf5-tools): rechunking is compared with"
+            " h5py alone"
+        )
+    title = (
+        f"rechunk {hyperslab.open(str(source)).nbytes / 1e6:.0f} MB of HDF5 from 64x64x64 to"
+        f" {CHUNKS}, gzip:{LEVEL}"
+    )
     _compare(title, ways, lambda out: _check_dataset(source, out), repeats)
 
 
@@ -139,17 +185,26 @@ def _join(folder: Path, counts: Sequence[int], memory: str, repeats: int, gates:
         parts, file = _make_files(folder / "parts" / str(count), count), f"all_{count}.h5"
         command = (*CONVERT, parts, OUT, "--axis", 0, "--memory", memory)
         ours.append(Way(f"hyperslab {count:,}", folder / f"ours {count}" / file, command))
-        others.append(Way(f"h5py {count:,}", folder / f"h5py {count}" / file, (*BY_HAND, "join", parts, OUT)))
+        others.append(
+            Way(f"h5py {count:,}", folder / f"h5py {count}" / file, (*BY_HAND, "join", parts, OUT))
+        )
     numbers_of = ", ".join(f"{count:,}" for count in counts)
     _take_turns(f"join {numbers_of} files of 32 KiB", [*ours, *others], _check_joined, repeats)
     for way, other, count in zip(ours, others, counts, strict=True):
-        print(f"     {count:,} files: {way.median('wall_s') / count * 1e3:.3f} ms a file; {_ratios(way, other)}")
+        print(
+            f"     {count:,} files: {way.median('wall_s') / count * 1e3:.3f} ms a file;"
+            f" {_ratios(way, other)}"
+        )
     for (few, many), count in zip(itertools.pairwise(ours), counts, strict=False):
         turns = zip(few.taken, many.taken, strict=True)
         linearity = statistics.median(GROWTH * one.wall_s / more.wall_s for one, more in turns)
-        gates.at_least(f"time per file of {count:,} / of {GROWTH * count:,}", linearity, LEAST_LINEARITY)
+        gates.at_least(
+            f"time per file of {count:,} / of {GROWTH * count:,}", linearity, LEAST_LINEARITY
+        )
         more_s = many.median("wall_s") - few.median("wall_s")
-        print(f"     {more_s / (GROWTH - 1) / count * 1e3:.3f} ms for each file more than {count:,}")
+        print(
+            f"     {more_s / (GROWTH - 1) / count * 1e3:.3f} ms for each file more than {count:,}"
+        )
 
 
 def _compare(title: str, ways: Sequence[Way], check: Callable[[Path], None], repeats: int) -> None:
@@ -159,7 +214,9 @@ def _compare(title: str, ways: Sequence[Way], check: Callable[[Path], None], rep
         print(f"     {_ratios(ours, other)}")
 
 
-def _take_turns(title: str, ways: Sequence[Way], check: Callable[[Path], None], repeats: int) -> None:
+def _take_turns(
+    title: str, ways: Sequence[Way], check: Callable[[Path], None], repeats: int
+) -> None:
     """The first turn is checked and not counted."""
     print(f"\n{title}:")
     for way in ways:
@@ -170,10 +227,14 @@ def _take_turns(title: str, ways: Sequence[Way], check: Callable[[Path], None], 
         for way in ways:
             way.once()
     for way in ways:
-        best, peak = min(taken.wall_s for taken in way.taken), max(taken.peak_nbytes for taken in way.taken)
+        best, peak = (
+            min(taken.wall_s for taken in way.taken),
+            max(taken.peak_nbytes for taken in way.taken),
+        )
         print(
-            f"     {way.name:<16} CPU {way.median('cpu_s'):7.3f} s  wall {way.median('wall_s'):7.3f} s "
-            f"(best {best:.3f} s), {peak / 1e6:5.0f} MB, files of {_size(way.out) / 1e6:.1f} MB"
+            f"     {way.name:<16} CPU {way.median('cpu_s'):7.3f} s  wall"
+            f" {way.median('wall_s'):7.3f} s (best {best:.3f} s), {peak / 1e6:5.0f} MB, files of"
+            f" {_size(way.out) / 1e6:.1f} MB"
         )
 
 
@@ -235,7 +296,9 @@ def _only_dataset(file: Any) -> Any:
 
 
 def _make_files(folder: Path, count: int) -> Path:
-    """Tiny HDF5 files that differ in their values alone: one is made by h5py, the others are that with other bytes."""
+    """Tiny HDF5 files that differ in their values alone: one is made by h5py, the others are that
+    with other bytes.
+    """
     folder.mkdir(parents=True)
     first = folder / "frame_0.h5"
     with h5py.File(first, "w") as file:
@@ -251,7 +314,11 @@ def _make_files(folder: Path, count: int) -> Path:
 
 def _plane(number: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
     size = PLANE[1] * PLANE[2]
-    return ((np.arange(size, dtype=np.uint64) * 7 + number * 31) % 65521).astype(np.uint16).reshape(PLANE)
+    return (
+        ((np.arange(size, dtype=np.uint64) * 7 + number * 31) % 65521)
+        .astype(np.uint16)
+        .reshape(PLANE)
+    )
 
 
 if __name__ == "__main__":

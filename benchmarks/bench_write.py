@@ -1,13 +1,16 @@
-"""Writers: hyperslab's and those of the formats' own libraries, in turn, on the project's two kinds of voxels.
+"""Writers: hyperslab's and those of the formats' own libraries, in turn, on the project's two kinds
+of voxels.
 
     python -m benchmarks.bench_write [--size 256MiB] [--repeats 7] [--folder DIR]
 
-Every file is read back by its own library and compared before anything is timed. Every writer ends with the file's
-bytes on storage (fsync), and writes a new file, in a new process that has the values in memory: what one of them has
-taught the process's allocator of memory is not for the other. Pairs in turn, medians.
+Every file is read back by its own library and compared before anything is timed. Every writer ends
+with the file's bytes on storage (fsync), and writes a new file, in a new process that has the
+values in memory: what one of them has taught the process's allocator of memory is not for the
+other. Pairs in turn, medians.
 
-Compressed: CPU seconds of one thread, and the sizes. Uncompressed: wall seconds of all regions, allocation and commit
-included, against a loop of pwrite with fsync that writes the same bytes in pieces of the same size.
+Compressed: CPU seconds of one thread, and the sizes. Uncompressed: wall seconds of all regions,
+allocation and commit included, against a loop of pwrite with fsync that writes the same bytes in
+pieces of the same size.
 """
 
 from __future__ import annotations
@@ -32,12 +35,13 @@ import numpy as np
 import hyperslab
 from benchmarks.gates import Gates
 from benchmarks.reading_data import CHUNK, grain, structure
-from hyperslab import formats, sinkio
-from hyperslab.array import Array, ArraySink, Header
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
 from hyperslab.cli.parse import parse_size
-from hyperslab.encoding import Encoding
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.slab import Hyperslab
 
 LEVEL = 1
 LEAST_CPU_RATIO = 4.0
@@ -84,7 +88,9 @@ def main() -> None:
     folder, gates = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder)), Gates()
     try:
         for make in (structure, grain):
-            made = hyperslab.open(str(make(folder / make.__name__, parse_size("--size", arguments.size)).path))
+            made = hyperslab.open(
+                str(make(folder / make.__name__, parse_size("--size", arguments.size)).path)
+            )
             voxels = np.asarray(made)
             _compressed(make.__name__, voxels, folder, arguments.repeats, gates)
             _gzipped(make.__name__, voxels, folder, arguments.repeats)
@@ -96,17 +102,23 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", default="256MiB")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--folder", default=None, help="where the files go; by default the system's")
+    parser.add_argument(
+        "--folder", default=None, help="where the files go; by default the system's"
+    )
     return parser.parse_args()
 
 
 def _compressed(kind: str, voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:
     """HDF5 with shuffle and gzip."""
     values = np.ascontiguousarray(voxels.T)
-    sink = formats.module("hdf5").sink(str(folder / "ours.h5"), values.shape, values.dtype, Header(), None, COMPRESSED)
+    sink = formats.module("hdf5").sink(
+        str(folder / "ours.h5"), values.shape, values.dtype, Header(), None, COMPRESSED
+    )
     held = _saved(folder, values)
     ours = Writer("hyperslab", Path(sink.path), partial(_regions, sink), held)
     library = Writer("h5py", folder / "library.h5", partial(_h5py, folder / "library.h5"), held)
@@ -114,18 +126,29 @@ def _compressed(kind: str, voxels: Array, folder: Path, repeats: int, gates: Gat
     _alternate([ours, library], repeats)
     sizes = ours.path.stat().st_size, library.path.stat().st_size
     title = f"HDF5, shuffle and gzip:{LEVEL}, {kind}"
-    print(f"{title}: CPU {ours.cpu:.3f} and {library.cpu:.3f} s, wall {ours.wall:.3f} and {library.wall:.3f} s")
+    print(
+        f"{title}: CPU {ours.cpu:.3f} and {library.cpu:.3f} s, wall {ours.wall:.3f} and"
+        f" {library.wall:.3f} s"
+    )
     print(f"     {sizes[0]:,} and {sizes[1]:,} bytes, ratio {sizes[0] / sizes[1]:.4f}")
-    gates.at_least(f"{title}: CPU of h5py / hyperslab", _ratio(library.cpu_s, ours.cpu_s), LEAST_CPU_RATIO)
-    gates.at_most(f"{title}: size of hyperslab's / h5py's file", sizes[0] / sizes[1], MOST_SIZE_RATIO)
+    gates.at_least(
+        f"{title}: CPU of h5py / hyperslab", _ratio(library.cpu_s, ours.cpu_s), LEAST_CPU_RATIO
+    )
+    gates.at_most(
+        f"{title}: size of hyperslab's / h5py's file", sizes[0] / sizes[1], MOST_SIZE_RATIO
+    )
 
 
 def _gzipped(kind: str, voxels: Array, folder: Path, repeats: int) -> None:
     """A .nii.gz, against nibabel, at the same level."""
-    sink = formats.module("nifti").sink(str(folder / "ours.nii.gz"), voxels.shape, voxels.dtype, Header(np.eye(4)))
+    sink = formats.module("nifti").sink(
+        str(folder / "ours.nii.gz"), voxels.shape, voxels.dtype, Header(np.eye(4))
+    )
     held = _saved(folder, voxels)
     ours = Writer("hyperslab", Path(sink.path), partial(_regions, sink), held)
-    library = Writer("nibabel", folder / "library.nii.gz", partial(_nibabel, folder / "library.nii.gz"), held)
+    library = Writer(
+        "nibabel", folder / "library.nii.gz", partial(_nibabel, folder / "library.nii.gz"), held
+    )
     _check([ours, library], _read_nifti, voxels)
     _alternate([ours, library], repeats)
     sizes = ours.path.stat().st_size, library.path.stat().st_size
@@ -140,8 +163,13 @@ def _ratio(peer: list[float], ours: list[float]) -> float:
 
 
 def _uncompressed(voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:
-    for suffix, kind, values in (("nii", "nifti", voxels), ("h5", "hdf5", np.ascontiguousarray(voxels.T))):
-        sink = formats.module(kind).sink(str(folder / f"ours.{suffix}"), values.shape, values.dtype, Header(np.eye(4)))
+    for suffix, kind, values in (
+        ("nii", "nifti", voxels),
+        ("h5", "hdf5", np.ascontiguousarray(voxels.T)),
+    ):
+        sink = formats.module(kind).sink(
+            str(folder / f"ours.{suffix}"), values.shape, values.dtype, Header(np.eye(4))
+        )
         held = _saved(folder, values)
         ours = Writer("hyperslab", Path(sink.path), partial(_regions, sink), held)
         plain = Writer("pwrite", folder / "plain.bin", partial(_pwrite, folder / "plain.bin"), held)
@@ -179,11 +207,16 @@ def _check(writers: list[Writer], read: Callable[[Path], Array], values: Array) 
 
 
 def _blocks(sink: ArraySink, values: Array) -> list[Block]:
-    """The regions of tasks, and their values as tasks have them: in memory of their own, in the order of the file."""
+    """The regions of tasks, and their values as tasks have them: in memory of their own, in the
+    order of the file.
+    """
     layout = Layout(sink.shape, sink.axes, sink.dtype.itemsize, sink.unit or None)
     slabs = cut(layout, Rule("bytes", (BLOCK_NBYTES,)), 0, sink.unit or (1,) * len(sink.shape))
     back = np.argsort(sink.axes)
-    return [(slab, values[slab.slices()].transpose(sink.axes).copy(order="C").transpose(back)) for slab in slabs]
+    return [
+        (slab, values[slab.slices()].transpose(sink.axes).copy(order="C").transpose(back))
+        for slab in slabs
+    ]
 
 
 def _saved(folder: Path, values: Array) -> Path:
@@ -210,13 +243,22 @@ def _pwrite(path: Path, values: Array) -> Callable[[], None]:
 def _by_regions(sink: ArraySink, blocks: list[Block]) -> None:
     """As tasks do, one after the other."""
     partial = f"{sink.path}.part"
-    sinkio.allocate(sink, partial)
-    sinkio.commit(sink, partial, [sinkio.write_region(sink, partial, slab, block) for slab, block in blocks])
+    writing.allocate(sink, partial)
+    writing.commit(
+        sink, partial, [writing.write_region(sink, partial, slab, block) for slab, block in blocks]
+    )
 
 
 def _by_h5py(path: Path, values: Array) -> None:
     with h5py.File(path, "w") as file:
-        file.create_dataset("data", data=values, chunks=CHUNK, compression="gzip", compression_opts=LEVEL, shuffle=True)
+        file.create_dataset(
+            "data",
+            data=values,
+            chunks=CHUNK,
+            compression="gzip",
+            compression_opts=LEVEL,
+            shuffle=True,
+        )
     _to_storage(path)
 
 

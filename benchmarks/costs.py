@@ -2,8 +2,8 @@
 
     time without start-up = every run + tasks x per task + bytes x per byte
 
-Null tasks in different numbers give what a task costs; two volumes in equally many blocks what a byte costs; what
-then remains of the small volume's time is what every run of the job costs.
+Null tasks in different numbers give what a task costs; two volumes in equally many blocks what a
+byte costs; what then remains of the small volume's time is what every run of the job costs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ Value = Callable[[Measured], float]
 
 def of(measured: Sequence[Measured], **asked: str | int) -> list[Measured]:
     """Those whose trials have these values."""
-    return [m for m in measured if all(getattr(m.trial, name) == value for name, value in asked.items())]
+    return [
+        m for m in measured if all(getattr(m.trial, name) == value for name, value in asked.items())
+    ]
 
 
 def middle(measured: Sequence[Measured], value: Value) -> float:
@@ -58,7 +60,10 @@ def middle(measured: Sequence[Measured], value: Value) -> float:
 def ratio(measured: Sequence[Measured], job: str, engine: str, value: Value) -> Ratio:
     """An engine's time over that of the hand-written loop in the same round."""
     by_hand = {m.trial.round: m.total_s for m in of(measured, part="volume", job=job, engine=HAND)}
-    ratios = [value(m) / by_hand[m.trial.round] for m in of(measured, part="volume", job=job, engine=engine)]
+    ratios = [
+        value(m) / by_hand[m.trial.round]
+        for m in of(measured, part="volume", job=job, engine=engine)
+    ]
     return Ratio(median(ratios), min(ratios), max(ratios))
 
 
@@ -70,13 +75,20 @@ def separate(measured: Sequence[Measured], engine: str) -> Costs:
     per_record = (null[-1].records_s - null[0].records_s) / more
     fixed, per_gb = {}, {}
     for job in JOBS:
-        large, small = (of(measured, part=part, job=job, engine=engine) for part in ("volume", "small"))
+        large, small = (
+            of(measured, part=part, job=job, engine=engine) for part in ("volume", "small")
+        )
         runs = large, small
-        seconds = [middle(one, lambda m: m.without_startup_s - m.tasks * (per_task + per_record)) for one in runs]
+        seconds = [
+            middle(one, lambda m: m.without_startup_s - m.tasks * (per_task + per_record))
+            for one in runs
+        ]
         nbytes = [one[0].nbytes for one in runs]
         per_byte = (seconds[0] - seconds[1]) / (nbytes[0] - nbytes[1])
         per_gb[job], fixed[job] = per_byte * GB, seconds[1] - nbytes[1] * per_byte
-    startup = middle([m for m in of(measured, engine=engine) if m.trial.part in ("volume", "small")], _startup)
+    startup = middle(
+        [m for m in of(measured, engine=engine) if m.trial.part in ("volume", "small")], _startup
+    )
     return Costs(engine, startup, per_task, per_record, fixed, per_gb)
 
 

@@ -13,24 +13,33 @@ from benchmarks.stacked_bars import Bar, draw
 from benchmarks.trial import HAND, Measured
 
 TIMES, LOCK = "engines-times.svg", "engines-lock.svg"
-TIME_COLOURS = {"start-up": "#c9ced6", "tasks": "#e69f00", "ending": "#cc79a7", "records": "#56b4e9"}
+TIME_COLOURS = {
+    "start-up": "#c9ced6",
+    "tasks": "#e69f00",
+    "ending": "#cc79a7",
+    "records": "#56b4e9",
+}
 LOCK_COLOURS = {"on a processor": "#e69f00", "queued for one": "#c9ced6", "blocked": "#d55e00"}
 
 
 def blocks(measured: Sequence[Measured], about: dict[str, str]) -> dict[str, str]:
     """The text of every marked block by name."""
     volume = [
-        f"`{job}`, {tables.size_words(measured, 'volume', job)}:\n\n{tables.volume_table(measured, job)}"
+        f"`{job}`,"
+        f" {tables.size_words(measured, 'volume', job)}:\n\n{tables.volume_table(measured, job)}"
         for job in JOBS
     ]
     lock = [
-        f"`{job}`, {tables.size_words(measured, 'lock', job)}:\n\n{tables.lock_table(measured, job)}"
+        f"`{job}`,"
+        f" {tables.size_words(measured, 'lock', job)}:\n\n{tables.lock_table(measured, job)}"
         for job in LOCK_JOBS
     ]
     return {
         "circumstances": tables.circumstances(about),
         "judgements": tables.judgements(measured),
-        "volume": "\n\n".join([f"![Where the time of a run goes, engine by engine]({TIMES})", *volume]),
+        "volume": "\n\n".join(
+            [f"![Where the time of a run goes, engine by engine]({TIMES})", *volume]
+        ),
         "costs": tables.costs_table(measured),
         "growth": tables.growth_table(measured),
         "lock": "\n\n".join(
@@ -45,8 +54,12 @@ def blocks(measured: Sequence[Measured], about: dict[str, str]) -> dict[str, str
 
 
 def write(page: Path, measured: Sequence[Measured], about: dict[str, str]) -> None:
-    """Fill the page's blocks, and draw its pictures beside it. Raises ValueError for a page that lacks a block."""
-    page.write_text(filled(page.read_text(encoding="utf-8"), blocks(measured, about)), encoding="utf-8")
+    """Fill the page's blocks, and draw its pictures beside it. Raises ValueError for a page that
+    lacks a block.
+    """
+    page.write_text(
+        filled(page.read_text(encoding="utf-8"), blocks(measured, about)), encoding="utf-8"
+    )
     (page.parent / TIMES).write_text(_times_picture(measured), encoding="utf-8")
     (page.parent / LOCK).write_text(_lock_picture(measured), encoding="utf-8")
 
@@ -68,7 +81,12 @@ def _times_picture(measured: Sequence[Measured]) -> str:
         bars.append(Bar(job))
         for engine in (HAND, *tables.engines_of(measured)):
             runs = of(measured, part="volume", job=job, engine=engine)
-            values = (lambda m: m.startup_s, lambda m: m.run_s, lambda m: m.ending_s, lambda m: m.records_s)
+            values = (
+                lambda m: m.startup_s,
+                lambda m: m.run_s,
+                lambda m: m.ending_s,
+                lambda m: m.records_s,
+            )
             bars.append(Bar(engine, [middle(runs, value) for value in values]))
     return draw("Where the time of a run goes", "s", TIME_COLOURS, bars)
 

@@ -1,4 +1,6 @@
-"""What was measured of the engines, as Markdown: tables, and sentences that follow from their numbers."""
+"""What was measured of the engines, as Markdown: tables, and sentences that follow from their
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,13 @@ def volume_table(measured: Sequence[Measured], job: str) -> str:
     rows = [_volume_row(of(measured, part="volume", job=job, engine=HAND), ("", ""))]
     for engine in engines_of(measured):
         runs = of(measured, part="volume", job=job, engine=engine)
-        values: tuple[Callable[[Measured], float], ...] = (lambda m: m.total_s, lambda m: m.without_startup_s)
-        rows.append(_volume_row(runs, [_ratio(ratio(measured, job, engine, value)) for value in values]))
+        values: tuple[Callable[[Measured], float], ...] = (
+            lambda m: m.total_s,
+            lambda m: m.without_startup_s,
+        )
+        rows.append(
+            _volume_row(runs, [_ratio(ratio(measured, job, engine, value)) for value in values])
+        )
     return _table(head, rows)
 
 
@@ -49,7 +56,11 @@ def _volume_row(runs: Sequence[Measured], ratios: Sequence[str]) -> Row:
         lambda m: m.records_s,
         lambda m: m.total_s,
     )
-    return [f"`{runs[0].trial.engine}`", *(f"{middle(runs, value):.2f} s" for value in values), *ratios]
+    return [
+        f"`{runs[0].trial.engine}`",
+        *(f"{middle(runs, value):.2f} s" for value in values),
+        *ratios,
+    ]
 
 
 def _ratio(found: Ratio) -> str:
@@ -63,8 +74,16 @@ def costs_table(measured: Sequence[Measured]) -> str:
     for costs in (separate(measured, engine) for engine in (HAND, *engines_of(measured))):
         each_task = (costs.per_task_s, costs.per_task_records_s, costs.per_task_s * SLOTS / LOST)
         each_job = (seconds[job] for job in JOBS for seconds in (costs.fixed_s, costs.per_gb_s))
-        rows.append([f"`{costs.engine}`", f"{costs.startup_s:.2f} s", *map(_difference, (*each_task, *each_job))])
-    return _table(" | ".join(["engine", "start-up", "per task", "its records", "long enough", *each]), rows)
+        rows.append(
+            [
+                f"`{costs.engine}`",
+                f"{costs.startup_s:.2f} s",
+                *map(_difference, (*each_task, *each_job)),
+            ]
+        )
+    return _table(
+        " | ".join(["engine", "start-up", "per task", "its records", "long enough", *each]), rows
+    )
 
 
 def _difference(seconds: float) -> str:
@@ -81,9 +100,18 @@ def growth_table(measured: Sequence[Measured]) -> str:
     rows = []
     for engine in engines_of(runs):
         own = sorted(of(runs, engine=engine), key=lambda m: m.trial.tasks)
-        row = [f"`{engine}`", *(f"{m.makespan_s:.1f} s" for m in own), _factors([m.makespan_s for m in own])]
-        row += [*(show_bytes(m.driver_peak_nbytes) for m in own), _factors([m.driver_peak_nbytes for m in own])]
-        beside = [" / ".join(f"{value(m):.1f}" for m in own) + " s" for value in (_startup, _records)]
+        row = [
+            f"`{engine}`",
+            *(f"{m.makespan_s:.1f} s" for m in own),
+            _factors([m.makespan_s for m in own]),
+        ]
+        row += [
+            *(show_bytes(m.driver_peak_nbytes) for m in own),
+            _factors([m.driver_peak_nbytes for m in own]),
+        ]
+        beside = [
+            " / ".join(f"{value(m):.1f}" for m in own) + " s" for value in (_startup, _records)
+        ]
         rows.append([*row, _scheduler(own), *beside])
     return _table(" | ".join(heads), rows)
 
@@ -102,23 +130,40 @@ def _records(m: Measured) -> float:
 
 def _scheduler(runs: Sequence[Measured]) -> str:
     peaks = [m.scheduler_peak_nbytes for m in runs]
-    return " to ".join(show_bytes(peak) for peak in (min(peaks), max(peaks))) if all(peaks) else "in the driver"
+    return (
+        " to ".join(show_bytes(peak) for peak in (min(peaks), max(peaks)))
+        if all(peaks)
+        else "in the driver"
+    )
 
 
 def lock_table(measured: Sequence[Measured], job: str) -> str:
     """Processes against threads: time, what threads did in it, and what the verdict said first."""
-    head = "engine | processes x threads | makespan without start-up | on a processor | queued | **blocked** | verdict"
+    head = (
+        "engine | processes x threads | makespan without start-up | on a processor | queued |"
+        " **blocked** | verdict"
+    )
     rows = []
     for label, runs in lock_runs(measured, job):
         engine, _, slots = label.partition(" ")
         shares = [middle(runs, value) for value in (_cpu, _queued, _blocked)]
         shown = [show_share(shares[0]), show_share(shares[1]), f"**{show_share(shares[2])}**"]
-        rows.append([f"`{engine}`", slots, f"{middle(runs, lambda m: m.makespan_s):.2f} s", *shown, _said(runs)])
+        rows.append(
+            [
+                f"`{engine}`",
+                slots,
+                f"{middle(runs, lambda m: m.makespan_s):.2f} s",
+                *shown,
+                _said(runs),
+            ]
+        )
     return _table(head, rows)
 
 
 def lock_runs(measured: Sequence[Measured], job: str) -> Iterator[tuple[str, list[Measured]]]:
-    """Trials by engine and layout, which the label names; some of them are also trials of the volume."""
+    """Trials by engine and layout, which the label names; some of them are also trials of the
+    volume.
+    """
     for engine in engines_of(of(measured, part="lock")):
         for name, (workers, threads) in LAYOUTS.items():
             runs = of(measured, job=job, engine=engine, workers=workers, threads=threads)
@@ -161,7 +206,9 @@ def lock_sentences(measured: Sequence[Measured]) -> str:
 
 def judgements(measured: Sequence[Measured]) -> str:
     """A line per engine: how it compares, and what it is bad at."""
-    return "\n".join(f"- `{engine}`: {_judged(measured, engine)}" for engine in engines_of(measured))
+    return "\n".join(
+        f"- `{engine}`: {_judged(measured, engine)}" for engine in engines_of(measured)
+    )
 
 
 def _judged(measured: Sequence[Measured], engine: str) -> str:
@@ -169,7 +216,10 @@ def _judged(measured: Sequence[Measured], engine: str) -> str:
     for job in JOBS:
         whole = ratio(measured, job, engine, lambda m: m.total_s).middle
         rest = ratio(measured, job, engine, lambda m: m.without_startup_s).middle
-        said.append(f"{whole:.2f} times the hand-written loop's time for {job} ({rest:.2f} without start-up)")
+        said.append(
+            f"{whole:.2f} times the hand-written loop's time for {job} ({rest:.2f} without"
+            " start-up)"
+        )
         slow += [job] if rest > SLOW else []
     bad = [f"it is slow at {' and '.join(slow)} even without start-up"] if slow else []
     if (once := costs.startup_s + min(costs.fixed_s.values())) > LONG_S:

@@ -14,13 +14,19 @@ class Gates:
         holds = found is not None and found >= limit
         self.failed += not holds
         figure = "not measured" if found is None else f"{found:.2f}"
-        print(f"GATE {'holds' if holds else 'FAILS'}: {what}: {figure} (at least {limit:g})", flush=True)
+        print(
+            f"GATE {'holds' if holds else 'FAILS'}: {what}: {figure} (at least {limit:g})",
+            flush=True,
+        )
 
     def at_most(self, what: str, found: float, limit: float) -> None:
         """Print a gate."""
         holds = found <= limit
         self.failed += not holds
-        print(f"GATE {'holds' if holds else 'FAILS'}: {what}: {found:.4f} (at most {limit:g})", flush=True)
+        print(
+            f"GATE {'holds' if holds else 'FAILS'}: {what}: {found:.4f} (at most {limit:g})",
+            flush=True,
+        )
 
     def close(self) -> None:
         if self.failed:

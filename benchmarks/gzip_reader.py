@@ -2,9 +2,9 @@
 
     python -m benchmarks.gzip_reader NAME FILE INDEX THREADS
 
-The first line printed, '{}', says that it is ready. Every line on standard input is an order: the first plane and how
-many. The answer is a line of JSON: wall and CPU seconds of the read (user and system, all threads), and a checksum of
-the values. INDEX is the one that NAME reads by.
+The first line printed, '{}', says that it is ready. Every line on standard input is an order: the
+first plane and how many. The answer is a line of JSON: wall and CPU seconds of the read (user and
+system, all threads), and a checksum of the values. INDEX is the one that NAME reads by.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.reader import checksum, cpu_s
-from hyperslab import blockio, formats, gzipindex
-from hyperslab.slab import Hyperslab
+from hyperslab import formats
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
 
 Block = npt.NDArray[Any]
 Read = Callable[[int, int], Callable[[], Block]]
@@ -50,13 +52,15 @@ def hyperslab(path: str, index: str, threads: int) -> Read:
 
     def read(first: int, count: int) -> Callable[[], Block]:
         slab = Hyperslab((0, 0, first), (*source.shape[:2], count))
-        return lambda: blockio.read(source, slab, memory[..., :count], "stored", threads)
+        return lambda: reading.read(source, slab, memory[..., :count], "stored", threads)
 
     return read
 
 
 def rapidgzip(path: str, index: str, threads: int) -> Read:
-    """Opened, and its index imported, before the clock runs, but for each read: it remembers what it has inflated."""
+    """Opened, and its index imported, before the clock runs, but for each read: it remembers what
+    it has inflated.
+    """
     import rapidgzip as library
 
     memory, opened = _touched(path), ExitStack()

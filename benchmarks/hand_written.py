@@ -1,4 +1,6 @@
-"""What a scientist writes by hand: two processes over slabs of an uncompressed NIfTI, with no records and no safety."""
+"""What a scientist writes by hand: two processes over slabs of an uncompressed NIfTI, with no
+records and no safety.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ def histogram(volume: Path, out: Path, thickness: int) -> npt.NDArray[Any]:
     out.mkdir(parents=True)
     total = np.zeros(65536, np.int64)
     with multiprocessing.get_context("fork").Pool(PROCESSES) as pool:
-        for counts in pool.imap_unordered(functools.partial(_count_slab, volume, thickness), _slabs(volume, thickness)):
+        for counts in pool.imap_unordered(
+            functools.partial(_count_slab, volume, thickness), _slabs(volume, thickness)
+        ):
             total += counts
-    np.savetxt(out / "histogram.csv", np.column_stack([np.arange(65536), total]), fmt="%d", delimiter=",")
+    np.savetxt(
+        out / "histogram.csv", np.column_stack([np.arange(65536), total]), fmt="%d", delimiter=","
+    )
     return total
 
 
@@ -41,7 +47,9 @@ def _slabs(volume: Path, thickness: int) -> range:
     return range(0, image.shape[2], thickness)
 
 
-def _read_slab(volume: Path, thickness: int, first: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[Any]]:
+def _read_slab(
+    volume: Path, thickness: int, first: int
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[Any]]:
     image: Any = nibabel.load(volume)
     width, height, depth = image.shape
     shape = (width, height, min(thickness, depth - first))

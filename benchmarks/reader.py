@@ -2,9 +2,10 @@
 
     python -m benchmarks.reader NAME FILE DATASET THREADS
 
-Every line on standard input is an order: `warm`, or `cold` to drop the file from the page cache before. The answer is a
-line of JSON: wall and CPU seconds of the read (user and system, all threads), and how much the peak of the process's
-memory grew, in bytes. The first line printed, before any order, is the checksum of what was read, to be compared.
+Every line on standard input is an order: `warm`, or `cold` to drop the file from the page cache
+before. The answer is a line of JSON: wall and CPU seconds of the read (user and system, all
+threads), and how much the peak of the process's memory grew, in bytes. The first line printed,
+before any order, is the checksum of what was read, to be compared.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ def main() -> None:
             drop(path)
         began, used = time.perf_counter(), cpu_s()
         read()
-        answer = {"wall_s": time.perf_counter() - began, "cpu_s": cpu_s() - used, "peak_nbytes": peak_nbytes()}
+        answer = {
+            "wall_s": time.perf_counter() - began,
+            "cpu_s": cpu_s() - used,
+            "peak_nbytes": peak_nbytes(),
+        }
         print(json.dumps(answer), flush=True)
 
 
@@ -68,13 +73,14 @@ def checksum(block: Block) -> str:
 
 def hyperslab(path: str, dataset: str, threads: int) -> Read:
     """Indexed once; into memory that was touched before, as all readers here that can."""
-    from hyperslab import blockio, formats
-    from hyperslab.slab import Hyperslab
+    from hyperslab import formats
+    from hyperslab.arrays.slab import Hyperslab
+    from hyperslab.blocks import reading
 
     source = formats.open_source(f"{path}::{dataset}" if dataset else path)
     slab, axes = Hyperslab.full(source.shape), source.axes
     out = np.ones(source.stored_shape, source.dtype("stored")).transpose(np.argsort(axes))
-    return lambda: blockio.read(source, slab, out, "stored", threads)
+    return lambda: reading.read(source, slab, out, "stored", threads)
 
 
 def h5py(path: str, dataset: str, threads: int) -> Read:
@@ -108,7 +114,9 @@ def netcdf4(path: str, dataset: str, threads: int) -> Read:
 
 
 def pread(path: str, dataset: str, threads: int) -> Read:
-    """The physical limit: the bytes of a contiguous array, in calls of 8 MiB, on so many threads."""
+    """The physical limit: the bytes of a contiguous array, in calls of 8 MiB, on so many
+    threads.
+    """
     from hyperslab import formats
 
     source = formats.open_source(f"{path}::{dataset}" if dataset else path)
@@ -133,7 +141,9 @@ def pread(path: str, dataset: str, threads: int) -> Read:
         some(0)
         for helper in helpers:
             helper.join()
-        block: Block = out.view(source.stored).reshape(source.stored_shape).transpose(np.argsort(source.axes))
+        block: Block = (
+            out.view(source.stored).reshape(source.stored_shape).transpose(np.argsort(source.axes))
+        )
         return block
 
     return read

@@ -1,4 +1,6 @@
-"""A reader in a process of its own, which is asked to read, again and again, and says what that took."""
+"""A reader in a process of its own, which is asked to read, again and again, and says what that
+took.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from typing import IO, Any, TypeVar
 
 
 class ReaderProcess:
-    """Runs `python -m MODULE ARGUMENTS`, which prints a line of JSON when it is ready and one for every order."""
+    """Runs `python -m MODULE ARGUMENTS`, which prints a line of JSON when it is ready and one for
+    every order.
+    """
 
     def __init__(self, label: str, module: str, *arguments: object) -> None:
         self.label = label
         command = [sys.executable, "-m", module, *map(str, arguments)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.ready = self._answer()
         self.wall_s: list[float] = []
         self.cpu_s: list[float] = []

@@ -1,8 +1,9 @@
 """The files that readers are compared on: one array, stored in several ways.
 
-How much faster one inflate is than another depends on the data: on literals, which noise gives, much less than on
-repetitions. So there are two kinds of voxels: `structure`, smooth 12-bit tissue in a black background with noise, which
-shuffle and deflate shrink to about 40 %; and `grain`, the project's own synthetic volume, which is noisier.
+How much faster one inflate is than another depends on the data: on literals, which noise gives,
+much less than on repetitions. So there are two kinds of voxels: `structure`, smooth 12-bit tissue
+in a black background with noise, which shuffle and deflate shrink to about 40 %; and `grain`, the
+project's own synthetic volume, which is noisier.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ class Stored:
 KINDS: dict[str, dict[str, Any]] = {
     "contiguous": {},
     "chunked": {"chunks": CHUNK},
-    "shuffle+gzip": {"chunks": CHUNK, "shuffle": True, "compression": "gzip", "compression_opts": LEVEL},
+    "shuffle+gzip": {
+        "chunks": CHUNK,
+        "shuffle": True,
+        "compression": "gzip",
+        "compression_opts": LEVEL,
+    },
 }
 "How an HDF5 file stores it, as h5py says it."
 
@@ -51,7 +57,9 @@ def grain(folder: Path, nbytes: int) -> Stored:
 
 
 def structure(folder: Path, nbytes: int) -> Stored:
-    """A smooth brain-like uint16 volume of about this size as .nii, its planes of 1024 x 1024 voxels."""
+    """A smooth brain-like uint16 volume of about this size as .nii, its planes of 1024 x 1024
+    voxels.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path, side = folder / "structure.nii", 1024
     planes = max(CHUNK[0], nbytes // (2 * side * side) // CHUNK[0] * CHUNK[0])
@@ -64,7 +72,9 @@ def structure(folder: Path, nbytes: int) -> Stored:
     with path.open("wb") as file:
         file.write(header.binaryblock + bytes(4))
         for z in np.linspace(-1, 1, planes, dtype=np.float32):
-            tissue = 2000 + 900 * np.sin(9 * x + 5 * z) * np.cos(7 * y) + noise.normal(0, 30, x.shape)
+            tissue = (
+                2000 + 900 * np.sin(9 * x + 5 * z) * np.cos(7 * y) + noise.normal(0, 30, x.shape)
+            )
             file.write(np.where(x * x + y * y + z * z < 0.8, tissue, 0).astype("<u2").T.tobytes())
     return Stored(path, "", side * side * planes * 2)
 
@@ -81,7 +91,9 @@ def as_hdf5(of: Stored, kind: str) -> Stored:
 
 
 def as_netcdf(of: Stored, decimals: int) -> Stored:
-    """Climate-like float32 of the same size, with so many decimals: shuffle and deflate, unlimited time."""
+    """Climate-like float32 of the same size, with so many decimals: shuffle and deflate, unlimited
+    time.
+    """
     import netCDF4
 
     path = of.path.with_name(f"climate-{decimals}.nc")
@@ -91,7 +103,13 @@ def as_netcdf(of: Stored, decimals: int) -> Stored:
         file.createDimension("time", None)
         file.createDimension("cell", columns)
         made = file.createVariable(
-            DATASET, "f4", ("time", "cell"), zlib=True, complevel=LEVEL, shuffle=True, chunksizes=(128, 2048)
+            DATASET,
+            "f4",
+            ("time", "cell"),
+            zlib=True,
+            complevel=LEVEL,
+            shuffle=True,
+            chunksizes=(128, 2048),
         )
         noise = np.random.default_rng(0)
         cell = np.sin(np.arange(columns, dtype=np.float32) / 300)

@@ -22,15 +22,27 @@ def layout(engine: str) -> tuple[int, int]:
 
 
 def warm_up(engines: Sequence[str]) -> list[Trial]:
-    """What is not counted: it brings the volume, and the files of each library, into the page cache."""
+    """What is not counted: it brings the volume, and the files of each library, into the page
+    cache.
+    """
     first = [Trial("volume", job, HAND) for job in JOBS]
-    return [*first, *(Trial("growth", "null", engine, *layout(engine), WARM_TASKS) for engine in engines)]
+    return [
+        *first,
+        *(Trial("growth", "null", engine, *layout(engine), WARM_TASKS) for engine in engines),
+    ]
 
 
 def one_round(number: int, engines: Sequence[str], seed: int) -> list[Trial]:
-    """Every engine and the hand-written loop at both volumes; what the lock is about on the engines it is about."""
+    """Every engine and the hand-written loop at both volumes; what the lock is about on the engines
+    it is about.
+    """
     each = [(HAND, 2, 1), *((engine, *layout(engine)) for engine in engines)]
-    trials = [Trial(part, job, *one, round=number) for part in ("volume", "small") for job in JOBS for one in each]
+    trials = [
+        Trial(part, job, *one, round=number)
+        for part in ("volume", "small")
+        for job in JOBS
+        for one in each
+    ]
     trials += [
         Trial("lock", job, engine, *slots, round=number)
         for job in LOCK_JOBS
@@ -46,6 +58,10 @@ def one_round(number: int, engines: Sequence[str], seed: int) -> list[Trial]:
 def growth(most: int, engines: Sequence[str], seed: int) -> list[Trial]:
     """A quarter, half and all of so many null tasks on every engine, and by hand."""
     each = [(HAND, 2, 1), *((engine, *layout(engine)) for engine in engines)]
-    trials = [Trial("growth", "null", *one, tasks) for tasks in (most // 4, most // 2, most) for one in each]
+    trials = [
+        Trial("growth", "null", *one, tasks)
+        for tasks in (most // 4, most // 2, most)
+        for one in each
+    ]
     random.Random(seed).shuffle(trials)
     return trials

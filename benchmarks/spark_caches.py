@@ -1,4 +1,6 @@
-"""What is kept in Spark's memory, by the form of its elements: bytes, the load that fills it, and the load from it."""
+"""What is kept in Spark's memory, by the form of its elements: bytes, the load that fills it, and
+the load from it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class Kept:
     def read(self, log: EventLog) -> None:
         """Take the time in Java's collector from the event log, when its session has ended."""
         for name in PASSES:
-            self.gc_s[name] = statistics.median(launches(log, [group]).gc_s for group in self.groups[name])
+            self.gc_s[name] = statistics.median(
+                launches(log, [group]).gc_s for group in self.groups[name]
+            )
 
 
 def forms(spark: Spark, matrix: Matrix, repeats: int) -> list[Kept]:
@@ -97,7 +101,9 @@ def _keep(spark: Spark, matrix: Matrix, form: Form, kept: Kept) -> None:
     part = {"region": slice(0, matrix.rows // form.part)} if form.part > 1 else {}
     elements = form.make(spark.context, str(matrix.path), DATASET, PARTITIONS, **part)
     elements.persist(StorageLevel.MEMORY_ONLY)
-    found = _pass_twice(spark, matrix, kept, lambda: sums.total(elements.mapPartitions(form.summed).collect()))
+    found = _pass_twice(
+        spark, matrix, kept, lambda: sums.total(elements.mapPartitions(form.summed).collect())
+    )
     elements.unpersist(blocking=True)
     if form.part == 1:
         require_equal(form.name, matrix, found[0])
@@ -106,7 +112,11 @@ def _keep(spark: Spark, matrix: Matrix, form: Form, kept: Kept) -> None:
 
 
 def _keep_table(spark: Spark, matrix: Matrix, kept: Kept) -> None:
-    reader = spark.session.read.format("hyperslab").option("dataset", DATASET).option("partitions", PARTITIONS)
+    reader = (
+        spark.session.read.format("hyperslab")
+        .option("dataset", DATASET)
+        .option("partitions", PARTITIONS)
+    )
     table = reader.load(str(matrix.path)).persist(StorageLevel.MEMORY_ONLY)
     _pass_twice(spark, matrix, kept, lambda: table.write.format("noop").mode("overwrite").save())
     require_equal(TABLE, matrix, sums.of_table(table))

@@ -1,7 +1,9 @@
-"""Checksum of every value: the sum, modulo 2**64, of the bytes taken eight at a time; order does not matter.
+"""Checksum of every value: the sum, modulo 2**64, of the bytes taken eight at a time; order does
+not matter.
 
-All ways sum by the same function, whatever they have in hand: blocks, rows, vectors, points or Arrow batches. The rows
-of the benchmark's files are multiples of eight bytes, so that a row's sum is part of its block's.
+All ways sum by the same function, whatever they have in hand: blocks, rows, vectors, points or
+Arrow batches. The rows of the benchmark's files are multiples of eight bytes, so that a row's sum
+is part of its block's.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.span import span
+from hyperslab.trace import span
 
 Array = npt.NDArray[Any]
 WRAP = 1 << 64
@@ -43,7 +45,9 @@ def of_blocks(blocks: Iterable[tuple[Any, Array]]) -> Iterator[int]:
 
 
 def of_rows(rows: Iterable[Array]) -> Iterator[int]:
-    """One sum for a partition of rows, taken row by row; the phase holds the reading of what it asks for."""
+    """One sum for a partition of rows, taken row by row; the phase holds the reading of what it
+    asks for.
+    """
     summed = 0
     with span("compute"):
         for row in rows:
@@ -64,11 +68,15 @@ def of_indexed_rows(rows: Iterable[Any]) -> Iterator[int]:
 def of_points(points: Iterable[tuple[float, int]]) -> Iterator[int]:
     """One sum for a partition of pairs (value, index) of float64."""
     values = (value for value, _ in points)
-    return of_rows(np.array(some) for some in iter(lambda: list(itertools.islice(values, POINTS)), []))
+    return of_rows(
+        np.array(some) for some in iter(lambda: list(itertools.islice(values, POINTS)), [])
+    )
 
 
 def of_batches(batches: Iterable[Any]) -> Iterator[Any]:
-    """One batch, of the columns SUMS, for a partition of Arrow batches with a column `values` of lists."""
+    """One batch, of the columns SUMS, for a partition of Arrow batches with a column `values` of
+    lists.
+    """
     import pyarrow as pa
 
     rows = (batch.column("values").flatten().to_numpy(zero_copy_only=False) for batch in batches)

@@ -48,9 +48,13 @@ class Spark:
         self.context._jvm.System.gc()  # noqa: SLF001  # there is no other way
 
     def cached(self) -> tuple[int, int]:
-        """Bytes in Spark's memory and on its disk, of everything that is cached, and how many partitions."""
+        """Bytes in Spark's memory and on its disk, of everything that is cached, and how many
+        partitions.
+        """
         infos = self.context._jsc.sc().getRDDStorageInfo()  # noqa: SLF001
-        return sum(info.memSize() + info.diskSize() for info in infos), sum(i.numCachedPartitions() for i in infos)
+        return sum(info.memSize() + info.diskSize() for info in infos), sum(
+            i.numCachedPartitions() for i in infos
+        )
 
     def log(self) -> EventLog:
         """The event log, which is whole when the session has ended."""
@@ -63,7 +67,9 @@ def started(master: str, events: Path, settings: dict[str, str] | None = None) -
     """A session for the time of a block; its workers import this package from where it lies."""
     events.mkdir(parents=True)
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(paths).split(os.pathsep)))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys(os.pathsep.join(paths).split(os.pathsep))
+    )
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     began = time.perf_counter()

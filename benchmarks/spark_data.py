@@ -1,8 +1,10 @@
-"""The matrices that are loaded into Spark, in the files that the ways read; their checksums are of what was written.
+"""The matrices that are loaded into Spark, in the files that the ways read; their checksums are of
+what was written.
 
-plain: contiguous float64 of 200 columns, noise. gzip: uint16 rows of 16384, tissue-like lines of an image, in chunks of
-16 whole rows with shuffle and deflate at level 1 (they shrink to about 40 %); the number of rows is a multiple of 16
-partitions of whole chunks, so that nobody decodes a chunk twice.
+plain: contiguous float64 of 200 columns, noise. gzip: uint16 rows of 16384, tissue-like lines of an
+image, in chunks of 16 whole rows with shuffle and deflate at level 1 (they shrink to about 40 %);
+the number of rows is a multiple of 16 partitions of whole chunks, so that nobody decodes a chunk
+twice.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ COLUMNS = 200
 SIDE, CHUNK_ROWS, LEVEL = 128, 16, 1
 PIECE_NBYTES = 64 * 1024**2
 READ_NBYTES = 4 * 1024**2
-"Of a piece that peers read and add up: as large as hyperslab's blocks, which the processor's cache holds."
+"""Of a piece that peers read and add up: as large as hyperslab's blocks, which the processor's
+cache holds.
+"""
 WARMED_NBYTES = 16 * 1024**2
 COMPRESSING = 2
 "Threads that make chunks."
@@ -54,7 +58,9 @@ class Matrix:
 
     def files(self, is_parquet: bool = False) -> list[Path]:
         """What a way reads."""
-        return sorted(self.parquet.glob("*.parquet")) if is_parquet and self.parquet else [self.path]
+        return (
+            sorted(self.parquet.glob("*.parquet")) if is_parquet and self.parquet else [self.path]
+        )
 
 
 def plain(folder: Path, nbytes: int, with_parquet: bool) -> Matrix:
@@ -68,7 +74,15 @@ def plain(folder: Path, nbytes: int, with_parquet: bool) -> Matrix:
             piece = noise.random((min(step, rows - first), COLUMNS))
             dataset[first : first + len(piece)] = piece
             sums.append(checksum(piece))
-    matrix = Matrix("plain", path, rows * COLUMNS * 8, rows, COLUMNS, total(sums), folder / f"plain-{rows}.parquet")
+    matrix = Matrix(
+        "plain",
+        path,
+        rows * COLUMNS * 8,
+        rows,
+        COLUMNS,
+        total(sums),
+        folder / f"plain-{rows}.parquet",
+    )
     if not with_parquet:
         return Matrix("plain", path, matrix.nbytes, rows, COLUMNS, matrix.checksum)
     _write_parquet(matrix)
@@ -89,9 +103,13 @@ def _write_parquet(matrix: Matrix) -> None:
             flat = pa.array(file[DATASET][number * each : (number + 1) * each].reshape(-1))
             table = pa.table({"values": pa.ListArray.from_arrays(offsets, flat)})
             pq.write_table(
-                table, matrix.parquet / f"part-{number:02}.parquet", row_group_size=each, compression="NONE",
-                use_dictionary=False, write_statistics=False,
-            )  # fmt: skip
+                table,
+                matrix.parquet / f"part-{number:02}.parquet",
+                row_group_size=each,
+                compression="NONE",
+                use_dictionary=False,
+                write_statistics=False,
+            )
 
 
 def gzip(folder: Path, nbytes: int) -> Matrix:
@@ -101,9 +119,14 @@ def gzip(folder: Path, nbytes: int) -> Matrix:
     path, sums, chunks = folder / f"gzip-{rows}.h5", [], rows // CHUNK_ROWS
     with h5py.File(path, "w") as file, ThreadPoolExecutor(COMPRESSING) as pool:
         dataset = file.create_dataset(
-            DATASET, (rows, columns), "u2", chunks=(CHUNK_ROWS, columns), shuffle=True, compression="gzip",
+            DATASET,
+            (rows, columns),
+            "u2",
+            chunks=(CHUNK_ROWS, columns),
+            shuffle=True,
+            compression="gzip",
             compression_opts=LEVEL,
-        )  # fmt: skip
+        )
         for first in range(0, chunks, PARTITIONS):
             made = pool.map(_chunk, range(first, first + PARTITIONS))
             for number, (summed, stored) in enumerate(made, first):
@@ -116,7 +139,9 @@ def _chunk(number: int) -> tuple[int, bytes]:
     """A chunk's checksum, and how HDF5 stores it."""
     noise = np.random.default_rng(number)
     x, y = np.meshgrid(*[np.linspace(-1, 1, SIDE)] * 2, indexing="ij")
-    tissue = (2000 + 900 * np.sin(9 * x + number / 50) * np.cos(7 * y)).astype(np.uint16).reshape(-1)
+    tissue = (
+        (2000 + 900 * np.sin(9 * x + number / 50) * np.cos(7 * y)).astype(np.uint16).reshape(-1)
+    )
     values: Array = noise.integers(0, 64, (CHUNK_ROWS, SIDE * SIDE), np.uint16)
     values += noise.integers(0, 64, values.shape, np.uint16)
     values += tissue

@@ -1,7 +1,9 @@
-"""Spark's event log: what it says of jobs, by the group that they ran in: launches of tasks, failures, time in GC.
+"""Spark's event log: what it says of jobs, by the group that they ran in: launches of tasks,
+failures, time in GC.
 
-Lines of JSON without compression (`spark.eventLog.compress=false`, `spark.eventLog.rolling.enabled=false`); a last line
-that was cut by the end of its writer is left out, any other that cannot be read is an error.
+Lines of JSON without compression (`spark.eventLog.compress=false`,
+`spark.eventLog.rolling.enabled=false`); a last line that was cut by the end of its writer is left
+out, any other that cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ class Launches(NamedTuple):
 
 
 def read_log(path: Path) -> EventLog:
-    """Raises UsageError for logs that are compressed or in pieces, FormatError for a damaged one."""
+    """Raises UsageError for logs that are compressed or in pieces, FormatError for a damaged
+    one.
+    """
     if path.is_dir():
         raise UsageError(f"{path} is a log in pieces: set spark.eventLog.rolling.enabled=false")
     data = path.read_bytes()
@@ -115,7 +119,9 @@ def _events(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
         except ValueError as error:
             if number == len(lines):  # nothing ends it
                 return
-            raise FormatError(f"{path}, line {number}: not an event of Spark's log ({error})") from error
+            raise FormatError(
+                f"{path}, line {number}: not an event of Spark's log ({error})"
+            ) from error
         if not isinstance(event, dict) or "Event" not in event:
             raise FormatError(f"{path}, line {number}: not an event of Spark's log")
         yield event
@@ -125,7 +131,14 @@ def _started(event: dict[str, Any]) -> TaskRun:
     info = event["Task Info"]
     stage = event["Stage ID"], event["Stage Attempt ID"]
     executor = str(info.get("Executor ID", ""))
-    return TaskRun(info["Task ID"], stage, info["Index"], info["Attempt"], info["Launch Time"], executor=executor)
+    return TaskRun(
+        info["Task ID"],
+        stage,
+        info["Index"],
+        info["Attempt"],
+        info["Launch Time"],
+        executor=executor,
+    )
 
 
 def launches(log: EventLog, groups: Sequence[str]) -> Launches:
@@ -135,7 +148,9 @@ def launches(log: EventLog, groups: Sequence[str]) -> Launches:
         raise ValueError(f"Spark's event log has no task of {', '.join(groups)}")
     delays: dict[Stage, list[float]] = {}
     for task in tasks:
-        delays.setdefault(task.stage, []).append((task.launch_ms - log.submitted_ms[task.stage]) / 1e3)
+        delays.setdefault(task.stage, []).append(
+            (task.launch_ms - log.submitted_ms[task.stage]) / 1e3
+        )
     every = sorted(delay for of_stage in delays.values() for delay in of_stage)
     return Launches(
         tasks=len(every),

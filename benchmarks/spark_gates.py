@@ -26,7 +26,9 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(f"{BLOCKS} / (h5py's / {PROCESSES}), plain", "plain", BLOCKS, H5PY, PROCESSES, at_most=1.3),
+    Rule(
+        f"{BLOCKS} / (h5py's / {PROCESSES}), plain", "plain", BLOCKS, H5PY, PROCESSES, at_most=1.3
+    ),
     Rule(f"{BLOCKS} / MPI, plain", "plain", BLOCKS, MPI, 1, at_most=1.2),
     Rule(f"{SOURCE} / {MAP_IN_ARROW}, plain", "plain", SOURCE, MAP_IN_ARROW, 1, at_most=1.15),
     Rule(f"{H5SPARK} / {BLOCKS}, gzip", "gzip", H5SPARK, BLOCKS, 1, at_least=2),
@@ -67,5 +69,8 @@ def judge(loads: Sequence[Load], gates: Gates, ways: Sequence[str]) -> list[Judg
         elif rule.at_least is not None:
             gates.at_least(rule.what, found.middle if found else None, rule.at_least)
         else:
-            print(f"     {rule.what} (no gate): {f'{found.middle:.2f}' if found else 'not measured'}", flush=True)
+            print(
+                f"     {rule.what} (no gate): {f'{found.middle:.2f}' if found else 'not measured'}",
+                flush=True,
+            )
     return judged

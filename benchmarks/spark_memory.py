@@ -1,8 +1,10 @@
-"""Peak memory of one load in a Spark of its own, where nothing has grown before: of Java, and of the largest worker.
+"""Peak memory of one load in a Spark of its own, where nothing has grown before: of Java, and of
+the largest worker.
 
     python -m benchmarks.spark_memory WAY FOLDER MATRIX
 
-MATRIX is the matrix as JSON. Jobs without data come first, so that what starting takes is not counted.
+MATRIX is the matrix as JSON. Jobs without data come first, so that what starting takes is not
+counted.
 """
 
 from __future__ import annotations
@@ -44,12 +46,17 @@ def measure(way: str, matrix: Matrix, folder: Path) -> Memory:
     """Run a load in a process of its own. Raises RuntimeError with what it said when it fails."""
     about = json.dumps(asdict(matrix), default=str)
     command = [sys.executable, "-m", "benchmarks.spark_memory", way, str(folder), about]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=ROOT
+    )
     if done.returncode:
-        raise RuntimeError(f"{way} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(
+            f"{way} ended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     memory = Memory(**json.loads(done.stdout.splitlines()[-1]))
     print(
-        f"memory    {way:<18} worker {memory.worker_nbytes / 1e6:.0f} MB, Java {memory.java_nbytes / 1e6:.0f} MB",
+        f"memory    {way:<18} worker {memory.worker_nbytes / 1e6:.0f} MB, Java"
+        f" {memory.java_nbytes / 1e6:.0f} MB",
         flush=True,
     )
     return memory
@@ -71,8 +78,14 @@ def _main() -> None:
         forget_peak(spark.java)
         way_of(way).load(spark, matrix, partitions_of(way), str(spool))
         java = peak_nbytes(spark.java)
-    workers = [json.loads(path.read_text(encoding="utf-8"))["peak_nbytes"] for path in spool.glob("*.json")]
-    print(json.dumps(asdict(Memory(way, matrix.nbytes, partitions_of(way), max(workers), java, before))))
+    workers = [
+        json.loads(path.read_text(encoding="utf-8"))["peak_nbytes"] for path in spool.glob("*.json")
+    ]
+    print(
+        json.dumps(
+            asdict(Memory(way, matrix.nbytes, partitions_of(way), max(workers), java, before))
+        )
+    )
 
 
 def _same(batches: Iterator[Any]) -> Iterator[Any]:

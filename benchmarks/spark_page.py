@@ -16,7 +16,9 @@ def opening(name: str) -> str:
 
 
 def write(page: Path, blocks: Mapping[str, str]) -> None:
-    """Fill the blocks of a page; one that does not exist begins with the blocks alone. Raises ValueError."""
+    """Fill the blocks of a page; one that does not exist begins with the blocks alone. Raises
+    ValueError.
+    """
     text = page.read_text(encoding="utf-8") if page.exists() else stub()
     page.write_text(filled(text, blocks), encoding="utf-8")
 
@@ -33,7 +35,9 @@ def stub() -> str:
 
 
 def filled(text: str, blocks: Mapping[str, str]) -> str:
-    """The text with what stands between `<!-- bench-spark: NAME -->` and `<!-- end -->` replaced."""
+    """The text with what stands between `<!-- bench-spark: NAME -->` and `<!-- end -->`
+    replaced.
+    """
     for name, block in blocks.items():
         pattern = re.compile(rf"({re.escape(opening(name))}\n).*?({re.escape(END)})", re.DOTALL)
         if len(pattern.findall(text)) != 1:

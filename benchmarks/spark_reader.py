@@ -1,12 +1,14 @@
-"""Reading without Spark: h5py in one process, and in processes of MPI that each read their share of the rows.
+"""Reading without Spark: h5py in one process, and in processes of MPI that each read their share of
+the rows.
 
     python -m benchmarks.spark_reader            one process
     mpiexec -n 2 python -m benchmarks.spark_reader mpi
 
-Every line on standard input is an order, JSON with a path; an empty one ends it. The answer is a line of JSON: wall
-seconds from the opening of the file to the checksum of all values, CPU seconds of the first process, the checksum, and
-the phases of each rank. Of n rows rank r of P reads n // P, the last one the remainder too (as the reader that H5Spark
-was compared with), in pieces of 4 MiB, into memory that is used again.
+Every line on standard input is an order, JSON with a path; an empty one ends it. The answer is a
+line of JSON: wall seconds from the opening of the file to the checksum of all values, CPU seconds
+of the first process, the checksum, and the phases of each rank. Of n rows rank r of P reads n // P,
+the last one the remainder too (as the reader that H5Spark was compared with), in pieces of 4 MiB,
+into memory that is used again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from benchmarks.reader import cpu_s
 from benchmarks.reader_process import ReaderProcess
 from benchmarks.spark_checksum import WRAP, checksum
 from benchmarks.spark_data import DATASET, READ_NBYTES
-from hyperslab.span import Phase, recording, span
+from hyperslab.trace import Phase, recording, span
 
 PROCESSES = 2
 POLL_S = 0.002
@@ -40,8 +42,18 @@ class MpiReader(ReaderProcess):
 
     def __init__(self, label: str) -> None:
         self.label = label
-        command = [mpiexec(), "-n", str(PROCESSES), sys.executable, "-m", "benchmarks.spark_reader", "mpi"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [
+            mpiexec(),
+            "-n",
+            str(PROCESSES),
+            sys.executable,
+            "-m",
+            "benchmarks.spark_reader",
+            "mpi",
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.ready = self._answer()
         self.wall_s: list[float] = []
         self.cpu_s: list[float] = []
@@ -52,13 +64,16 @@ class MpiReader(ReaderProcess):
 
 
 def mpiexec() -> str:
-    """The launcher, this environment's own first. Ends the program with a sentence where there is none."""
+    """The launcher, this environment's own first. Ends the program with a sentence where there is
+    none.
+    """
     own = Path(sys.executable).parent / "mpiexec"
     found = str(own) if own.exists() else shutil.which("mpiexec")
     if found is None or importlib.util.find_spec("mpi4py") is None:
         missing = "mpiexec" if found is None else "mpi4py"
         raise SystemExit(
-            f"{missing} is missing: pip install mpi4py mpich (or hyperslab[bench]), or leave MPI out: --no-mpi"
+            f"{missing} is missing: pip install mpi4py mpich (or hyperslab[bench]), or leave MPI"
+            " out: --no-mpi"
         )
     return found
 
@@ -115,7 +130,10 @@ def read(path: str, rank: int, size: int) -> int:
     with h5py.File(path, "r") as file:
         dataset = file[DATASET]
         rows, columns = dataset.shape
-        first, last = rank * (rows // size), rows if rank == size - 1 else (rank + 1) * (rows // size)
+        first, last = (
+            rank * (rows // size),
+            rows if rank == size - 1 else (rank + 1) * (rows // size),
+        )
         step = max(1, READ_NBYTES // (columns * dataset.dtype.itemsize))
         buffer, summed = np.empty((min(step, last - first), columns), dataset.dtype), 0
         for start in range(first, last, step):

@@ -1,4 +1,6 @@
-"""Loads in rounds: every way on every size once a round, in random order, each from a warm page cache."""
+"""Loads in rounds: every way on every size once a round, in random order, each from a warm page
+cache.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Loader:
         warm(matrix.files(name == PARQUET))
         self.spark.group(words)
         workers = 1 if name in (H5PY, BINARY) else PROCESSES
-        about = Traced(words, name, matrix, "none" if name in self.readers else TASKS, workers, spool)
+        about = Traced(
+            words, name, matrix, "none" if name in self.readers else TASKS, workers, spool
+        )
         if name in self.readers:
             about.phases = self.readers[name].ask(order(matrix), counts=False)["phases"]
         else:
@@ -78,7 +82,9 @@ def way_of(name: str) -> Way:
 def require_equal(name: str, matrix: Matrix, found: int) -> None:
     """Raise ValueError where a way has other values than were written."""
     if found != matrix.checksum:
-        raise ValueError(f"{name}: the values of {matrix.path.name} sum to {found:x}, not {matrix.checksum:x}")
+        raise ValueError(
+            f"{name}: the values of {matrix.path.name} sum to {found:x}, not {matrix.checksum:x}"
+        )
 
 
 def pairs(matrices: Sequence[Matrix], readers: Sequence[str]) -> list[Pair]:
@@ -87,18 +93,23 @@ def pairs(matrices: Sequence[Matrix], readers: Sequence[str]) -> list[Pair]:
     for way in WAYS:
         for kind in way.kinds:
             of_kind = sorted((m for m in matrices if m.kind == kind), key=lambda m: m.nbytes)
-            found += [(way.name, matrix) for matrix in (of_kind[:SMALLER] if way.smaller else of_kind)]
+            found += [
+                (way.name, matrix) for matrix in (of_kind[:SMALLER] if way.smaller else of_kind)
+            ]
     return found
 
 
 def compare(loader: Loader, listed: Sequence[Pair]) -> None:
     """Have the ways that leave the values in Java sum them for once; the others do at every load.
 
-    Those load only the smallest matrix now, so that nothing happens for the first time when it is timed.
+    Those load only the smallest matrix now, so that nothing happens for the first time when it is
+    timed.
     """
     for name, matrix in listed:
         check = None if name in loader.readers else way_of(name).check
-        if check is None and matrix.nbytes > min(m.nbytes for _, m in listed if m.kind == matrix.kind):
+        if check is None and matrix.nbytes > min(
+            m.nbytes for _, m in listed if m.kind == matrix.kind
+        ):
             continue
         began = time.perf_counter()
         if check is None:
@@ -110,7 +121,9 @@ def compare(loader: Loader, listed: Sequence[Pair]) -> None:
 
 
 def measure(loader: Loader, listed: Sequence[Pair], repeats: int, until: float) -> list[Load]:
-    """So many rounds, at least one; none begins that would end after `until` (of time.monotonic)."""
+    """So many rounds, at least one; none begins that would end after `until` (of
+    time.monotonic).
+    """
     mixed_pairs, loads, longest = list(listed), list[Load](), 0.0
     mixed = random.Random(0)
     for number in range(1, repeats + 1):
@@ -124,7 +137,9 @@ def measure(loader: Loader, listed: Sequence[Pair], repeats: int, until: float) 
             seconds, _ = loader.load((name, matrix))
             loads.append(Load(number, name, matrix.kind, matrix.nbytes, seconds))
             rate = show_bytes(matrix.nbytes / seconds)
-            print(f"round {number:<3} {_words(name, matrix)} {seconds:8.3f} s, {rate}/s", flush=True)
+            print(
+                f"round {number:<3} {_words(name, matrix)} {seconds:8.3f} s, {rate}/s", flush=True
+            )
         longest = max(longest, time.monotonic() - began)
     return loads
 

@@ -1,4 +1,6 @@
-"""Partitions and executors: the same matrix loaded in more or fewer of them, and with a worker that dies."""
+"""Partitions and executors: the same matrix loaded in more or fewer of them, and with a worker that
+dies.
+"""
 
 from __future__ import annotations
 
@@ -92,10 +94,17 @@ class Series:
 
 
 def series(
-    spark: Spark, place: Place, matrix: Matrix, reader: ReaderProcess, folder: Path, repeats: int,
-    counts: Sequence[int] = COUNTS, kills: bool = False,
-) -> Series:  # fmt: skip
-    """Rounds of all numbers of partitions in random order, after a load that does not count; then the traced loads.
+    spark: Spark,
+    place: Place,
+    matrix: Matrix,
+    reader: ReaderProcess,
+    folder: Path,
+    repeats: int,
+    counts: Sequence[int] = COUNTS,
+    kills: bool = False,
+) -> Series:
+    """Rounds of all numbers of partitions in random order, after a load that does not count; then
+    the traced loads.
 
     `kills`: also a load in 16 partitions in which a worker dies.
     """
@@ -116,7 +125,8 @@ def series(
             killed = ", a worker dies" if point.is_killed else ""
             words = f"{place.name:<12} {point.partitions:>4} partitions"
             print(
-                f"scaling   round {number}  {words} {seconds:8.3f} s, empty {point.empty_s[-1]:.3f} s{killed}",
+                f"scaling   round {number}  {words} {seconds:8.3f} s, empty {point.empty_s[-1]:.3f}"
+                f" s{killed}",
                 flush=True,
             )
     points.sort(key=lambda point: (point.is_killed, point.partitions))
@@ -124,13 +134,17 @@ def series(
     return Series(place, matrix.nbytes, points, statistics.median(floor), traced)
 
 
-def _load(spark: Spark, point: Point, matrix: Matrix, folder: Path, group: str, spool: str = "") -> float:
+def _load(
+    spark: Spark, point: Point, matrix: Matrix, folder: Path, group: str, spool: str = ""
+) -> float:
     """Seconds of one load, whose values are compared."""
     warm([matrix.path])
     spark.group(group)
     function = sums.of_blocks
     if point.is_killed:
-        function = functools.partial(_killed_once, str(folder / f"{group}{'-traced' * bool(spool)}.killed"))
+        function = functools.partial(
+            _killed_once, str(folder / f"{group}{'-traced' * bool(spool)}.killed")
+        )
     began = time.perf_counter()
     blocks = read_blocks(spark.context, str(matrix.path), DATASET, point.partitions)
     found = sums.total(blocks.mapPartitions(watched(function, spool)).collect())

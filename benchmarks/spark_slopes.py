@@ -1,10 +1,12 @@
-"""Fixed cost and cost per byte of a load, told apart by loading matrices of several sizes in equally many partitions.
+"""Fixed cost and cost per byte of a load, told apart by loading matrices of several sizes in
+equally many partitions.
 
     seconds = fixed + bytes x per byte
 
-Shown are the least-squares line through the medians of each size; a gate compares two ways round by round, by the slope
-of each one's line through that round's times, and the median of these ratios counts. What disturbs the machine for a
-while disturbs both ways of a round, or spoils one round of several.
+Shown are the least-squares line through the medians of each size; a gate compares two ways round by
+round, by the slope of each one's line through that round's times, and the median of these ratios
+counts. What disturbs the machine for a while disturbs both ways of a round, or spoils one round of
+several.
 """
 
 from __future__ import annotations
@@ -45,11 +47,15 @@ class Ratio(NamedTuple):
 
     def times(self, factor: float) -> Ratio:
         """All three numbers multiplied."""
-        return self._replace(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
+        return self._replace(
+            middle=self.middle * factor, low=self.low * factor, high=self.high * factor
+        )
 
 
 def fit(points: Iterable[tuple[int, float]]) -> Line:
-    """The least-squares line through (bytes, seconds). Raises ValueError for fewer than two sizes."""
+    """The least-squares line through (bytes, seconds). Raises ValueError for fewer than two
+    sizes.
+    """
     listed = list(points)
     sizes = [nbytes / GB for nbytes, _ in listed]
     if len(set(sizes)) < 2:
@@ -66,7 +72,10 @@ def of(loads: Sequence[Load], way: str, kind: str) -> list[Load]:
 def medians(loads: Sequence[Load]) -> dict[int, float]:
     """Seconds by size, of loads of one way."""
     sizes = sorted({load.nbytes for load in loads})
-    return {size: statistics.median(load.seconds for load in loads if load.nbytes == size) for size in sizes}
+    return {
+        size: statistics.median(load.seconds for load in loads if load.nbytes == size)
+        for size in sizes
+    }
 
 
 def line(loads: Sequence[Load], way: str, kind: str) -> Line:
@@ -79,10 +88,17 @@ def ratio(loads: Sequence[Load], kind: str, above: str, below: str) -> Ratio | N
     mine, yours = (_by_round(of(loads, way, kind)) for way in (above, below))
     rounds = sorted(mine.keys() & yours.keys())
     found = [mine[n] / yours[n] for n in rounds if mine[n] > 0 and yours[n] > 0]
-    return Ratio(statistics.median(found), min(found), max(found), len(found), len(rounds)) if found else None
+    return (
+        Ratio(statistics.median(found), min(found), max(found), len(found), len(rounds))
+        if found
+        else None
+    )
 
 
 def _by_round(loads: Sequence[Load]) -> dict[int, float]:
     """Seconds per GB in each round."""
     rounds = sorted({load.round for load in loads})
-    return {n: fit((load.nbytes, load.seconds) for load in loads if load.round == n).per_gb_s for n in rounds}
+    return {
+        n: fit((load.nbytes, load.seconds) for load in loads if load.round == n).per_gb_s
+        for n in rounds
+    }

@@ -1,4 +1,6 @@
-"""The Data Source, with tasks that record what they do: found by another name, so that the product's own is timed."""
+"""The Data Source, with tasks that record what they do: found by another name, so that the
+product's own is timed.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ class TracedSource(HyperslabSource):
 
     @functools.cached_property
     def _settings(self) -> Options:
-        return Options({name: text for name, text in self.options.items() if name.lower() != "spool"})
+        return Options(
+            {name: text for name, text in self.options.items() if name.lower() != "spool"}
+        )
 
     def reader(self, schema: types.StructType) -> TableReader:
         """The reader of a table."""
         settings = self._settings
-        reader = TracedReader(self._analysis, self._columns(self._analysis), settings.number("partitions"))
+        reader = TracedReader(
+            self._analysis, self._columns(self._analysis), settings.number("partitions")
+        )
         reader.spool = next(text for name, text in self.options.items() if name.lower() == "spool")
         return reader
 

@@ -1,4 +1,6 @@
-"""What Spark's tasks record of themselves: their phases and peak memory, in a file each, where a folder is named."""
+"""What Spark's tasks record of themselves: their phases and peak memory, in a file each, where a
+folder is named.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hyperslab.machine import lines_of
-from hyperslab.span import Phase, recording, span
+from hyperslab.machine.host import lines_of
+from hyperslab.trace import Phase, recording, span
 
 Function = Callable[[Any], Iterable[Any]]
 "Of an iterator over a partition's elements."
@@ -25,7 +27,9 @@ def watched(function: Function, spool: str) -> Function:
 
 
 def streamed(function: Function, spool: str) -> Function:
-    """The same for a function whose results are taken one by one; what takes them is the phase `send`."""
+    """The same for a function whose results are taken one by one; what takes them is the phase
+    `send`.
+    """
     return functools.partial(_one_by_one, spool, function) if spool else function
 
 
@@ -57,7 +61,9 @@ def _record(spool: str) -> Iterator[list[Phase]]:
 
 
 def forget_peak(process: int | str = "self") -> None:
-    """Have the system count a process's peak of resident memory from now on (proc(5), clear_refs)."""
+    """Have the system count a process's peak of resident memory from now on (proc(5),
+    clear_refs).
+    """
     Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
 
 

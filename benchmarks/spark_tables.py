@@ -36,31 +36,55 @@ def blocks(results: Results) -> dict[str, str]:
         "plain": f"{_caption('Contiguous float64', r)}\n\n{loads_table(r.loads, 'plain')}",
         "gzip": f"{_caption('Shuffled and deflated uint16', r)}\n\n{loads_table(r.loads, 'gzip')}",
         "gates": f"Ratios of seconds per byte:\n\n{gates_table(r.judged)}",
-        "scaling": f"`{BLOCKS}` and checksum of {middle}, contiguous, by partitions and executors:\n\n"
-        f"{scaling_table(r.series)}",
-        "launches": "When tasks of these loads were launched after their stage was submitted (all loads of a line "
-        "together; failures and time in Java's collector per load):\n\n"
-        f"{launches_table(r.series)}",
-        "caches": f"Kept in Spark's memory, `MEMORY_ONLY`, {PARTITIONS} partitions:\n\n{caches_table(r.caches)}",
-        "memory": "Peak memory of one load in a Spark of its own (resident sets; Java keeps what it once took):\n\n"
-        f"{memory_table(r.memories)}",
+        "scaling": (
+            f"`{BLOCKS}` and checksum of {middle}, contiguous, by partitions and executors:\n\n"
+            f"{scaling_table(r.series)}"
+        ),
+        "launches": (
+            "When tasks of these loads were launched after their stage was submitted (all loads of"
+            " a line together; failures and time in Java's collector per"
+            f" load):\n\n{launches_table(r.series)}"
+        ),
+        "caches": (
+            f"Kept in Spark's memory, `MEMORY_ONLY`, {PARTITIONS}"
+            f" partitions:\n\n{caches_table(r.caches)}"
+        ),
+        "memory": (
+            "Peak memory of one load in a Spark of its own (resident sets; Java keeps what it once"
+            f" took):\n\n{memory_table(r.memories)}"
+        ),
     }
 
 
 def _caption(what: str, results: Results) -> str:
     rounds = max(load.round for load in results.loads)
-    return f"{what}: medians of {show_count(rounds, 'round')}, and the line through them (fixed cost, cost per GB):"
+    return (
+        f"{what}: medians of {show_count(rounds, 'round')}, and the line through them (fixed cost,"
+        " cost per GB):"
+    )
 
 
 def loads_table(loads: Sequence[Load], kind: str) -> str:
     """Medians of the rounds, the two costs, and the rate at the largest size."""
     sizes = sorted({load.nbytes for load in loads if load.kind == kind})
-    heads = ["way", "partitions", *map(show_bytes, sizes), "fixed per load", "per GB", "largest", "per GB / h5py's"]
+    heads = [
+        "way",
+        "partitions",
+        *map(show_bytes, sizes),
+        "fixed per load",
+        "per GB",
+        "largest",
+        "per GB / h5py's",
+    ]
     floor = line(loads, H5PY, kind).per_gb_s
-    return table(heads, [_loads_row(loads, kind, way, sizes, floor) for way in NAMES if of(loads, way, kind)])
+    return table(
+        heads, [_loads_row(loads, kind, way, sizes, floor) for way in NAMES if of(loads, way, kind)]
+    )
 
 
-def _loads_row(loads: Sequence[Load], kind: str, way: str, sizes: Sequence[int], floor: float) -> list[str]:
+def _loads_row(
+    loads: Sequence[Load], kind: str, way: str, sizes: Sequence[int], floor: float
+) -> list[str]:
     taken, cost = medians(of(loads, way, kind)), line(loads, way, kind)
     largest = max(taken)
     return [
@@ -84,10 +108,16 @@ def gates_table(judged: Sequence[Judged]) -> str:
     rows = []
     for one in judged:
         found = one.found
-        told = f"**{found.middle:.2f}** ({found.low:.2f} to {found.high:.2f})" if found else "not measured"
+        told = (
+            f"**{found.middle:.2f}** ({found.low:.2f} to {found.high:.2f})"
+            if found
+            else "not measured"
+        )
         rounds = f"{found.rounds} of {found.of_rounds}" if found else "0"
         rows.append([one.rule.what, told, one.limit or "no gate", rounds])
-    return table(["ratio of seconds per byte", "median (range) over rounds", "gate", "rounds"], rows)
+    return table(
+        ["ratio of seconds per byte", "median (range) over rounds", "gate", "rounds"], rows
+    )
 
 
 def scaling_table(series: Sequence[Series]) -> str:
@@ -95,9 +125,14 @@ def scaling_table(series: Sequence[Series]) -> str:
     rows, said = [], []
     for one in series:
         for point in one.points:
-            rate, ratio = show_rate(one.nbytes / point.median_s), f"{point.median_s / one.floor_s:.1f}"
+            rate, ratio = (
+                show_rate(one.nbytes / point.median_s),
+                f"{point.median_s / one.floor_s:.1f}",
+            )
             empty = f"{statistics.median(point.empty_s):.3f} s"
-            rows.append([one.place.name, _partitions(point), f"{point.median_s:.3f} s", rate, ratio, empty])
+            rows.append(
+                [one.place.name, _partitions(point), f"{point.median_s:.3f} s", rate, ratio, empty]
+            )
         load, nothing = map(_difference, per_task_s(one.points))
         said.append(f"{one.place.name} {load} (of empty tasks {nothing})")
     text = f"One more partition makes the job longer by: {', '.join(said)}."
@@ -112,7 +147,8 @@ def _difference(seconds: float) -> str:
 def launches_table(series: Sequence[Series]) -> str:
     """When tasks were launched after their stage was submitted, and what failed."""
     heads = (
-        "where | partitions | first | median | 95 % | last | after the first | within 1 s | failed | relaunched | GC"
+        "where | partitions | first | median | 95 % | last | after the first | within 1 s | failed"
+        " | relaunched | GC"
     )
     return table(heads.split(" | "), list(_launches_rows(series)))
 
@@ -124,7 +160,11 @@ def _launches_rows(series: Sequence[Series]) -> Iterator[list[str]]:
             assert told is not None
             delays = (told.first_s, told.median_s, told.late_s, told.last_s, told.behind_s)
             loads = len(point.seconds)
-            counts = (_each(told.failed, loads), _each(told.relaunched, loads), show_seconds(told.gc_s / loads))
+            counts = (
+                _each(told.failed, loads),
+                _each(told.relaunched, loads),
+                show_seconds(told.gc_s / loads),
+            )
             head = (one.place.name, _partitions(point))
             yield [*head, *map(show_seconds, delays), show_share(told.soon), *counts]
 
@@ -147,18 +187,36 @@ def caches_table(kept: Sequence[Kept]) -> str:
         collected = [show_seconds(one.gc_s[name]) for name in PASSES]
         sizes = [show_bytes(one.nbytes), show_bytes(one.cached_nbytes)]
         rows.append([one.name, *sizes, share, str(one.cached), *times, *collected])
-    heads = "elements | values | cached | cached / values | partitions kept | first load | second load"
+    heads = (
+        "elements | values | cached | cached / values | partitions kept | first load | second load"
+    )
     return table([*heads.split(" | "), "GC, first", "GC, second"], rows)
 
 
 def memory_table(memories: Sequence[Memory]) -> str:
     """Peak memory by way."""
     rows = [
-        [m.way, show_bytes(m.nbytes), show_bytes(m.nbytes / m.partitions), show_bytes(m.worker_nbytes),
-         show_bytes(m.java_nbytes), show_bytes(max(0, m.java_nbytes - m.java_before_nbytes))]
+        [
+            m.way,
+            show_bytes(m.nbytes),
+            show_bytes(m.nbytes / m.partitions),
+            show_bytes(m.worker_nbytes),
+            show_bytes(m.java_nbytes),
+            show_bytes(max(0, m.java_nbytes - m.java_before_nbytes)),
+        ]
         for m in memories
-    ]  # fmt: skip
-    return table(["way", "matrix", "partition", "largest Python worker", "Java", "of that grown during the load"], rows)
+    ]
+    return table(
+        [
+            "way",
+            "matrix",
+            "partition",
+            "largest Python worker",
+            "Java",
+            "of that grown during the load",
+        ],
+        rows,
+    )
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

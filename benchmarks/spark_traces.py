@@ -1,4 +1,6 @@
-"""Traces of loads: a folder for each, as a run of hyperslab keeps its records, for `hyperslab report FOLDER`."""
+"""Traces of loads: a folder for each, as a run of hyperslab keeps its records, for `hyperslab
+report FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,15 @@ from typing import Any
 
 from benchmarks.spark_data import DATASET, Matrix
 from benchmarks.spark_events import EventLog, TaskRun
-from hyperslab import pressure
-from hyperslab.journal import Tail
-from hyperslab.machine import Host, describe
-from hyperslab.measured import Moments, agreement, build_trace
-from hyperslab.records import save_records
-from hyperslab.rundir import save_json, save_status
-from hyperslab.span import LOST, OwnTime, Phase, Slot
-from hyperslab.task import Failure, Outcome
+from hyperslab.driver.directory import save_status
+from hyperslab.driver.measured import Moments, agreement, build_trace
+from hyperslab.driver.submission import save_records
+from hyperslab.machine import pressure
+from hyperslab.machine.host import Host, describe
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Failure, Outcome
+from hyperslab.storage.recordfile import save_record
+from hyperslab.trace import LOST, OwnTime, Phase, Slot
 
 HOST = "local"
 EVENTS = "Spark's event log"
@@ -51,51 +54,84 @@ class Traced:
 def folder_name(*words: object) -> str:
     """Of what describes a load."""
     text = "-".join(str(word) for word in words)
-    return "".join(letter if letter.isalnum() else "-" for letter in text).replace("--", "-").strip("-").lower()
+    return (
+        "".join(letter if letter.isalnum() else "-" for letter in text)
+        .replace("--", "-")
+        .strip("-")
+        .lower()
+    )
 
 
 def save(traced: Traced, folder: Path, log: EventLog | None) -> Path:
-    """Write the records of a load below `folder`; `log` is that of its Spark, whose job group has its name."""
+    """Write the records of a load below `folder`; `log` is that of its Spark, whose job group has
+    its name.
+    """
     own = folder / traced.name
     own.mkdir(parents=True, exist_ok=True)
-    tasks = [task for task in log.of(traced.name) if task.finish_ms is not None] if log is not None else []
+    tasks = (
+        [task for task in log.of(traced.name) if task.finish_ms is not None]
+        if log is not None
+        else []
+    )
     outcomes = _outcomes(traced, tasks)
     partitions = max((outcome.task for outcome in outcomes), default=-1) + 1
     meta = {
         "labels": [f"partition {number}" for number in range(partitions)],
         "plan": traced.name,
         "run": {
-            "engine": traced.way, "workers": traced.workers, "threads": 1, "cpus": Host.here().cpus,
+            "engine": traced.way,
+            "workers": traced.workers,
+            "threads": 1,
+            "cpus": Host.here().cpus,
             "granularity": "fused",
         },
         "load": traced.load,
-    }  # fmt: skip
+    }
     slots = [str(Slot(HOST, number, 0)) for number in range(traced.workers)]
     moments = Moments(traced.start_ns, traced.start_ns, traced.end_ns)
     trace = build_trace(outcomes, slots, Tail(own), moments, meta)
     if tasks:
-        trace.meta["own_times"] = agreement(trace, EVENTS, [_own_time(traced, task) for task in tasks])
-    save_json(own / "plan.json", _plan(traced, partitions))
-    facts = {"way": traced.way, "master": traced.master, "bytes": f"{traced.matrix.nbytes:,}", **describe()}
+        trace.meta["own_times"] = agreement(
+            trace, EVENTS, [_own_time(traced, task) for task in tasks]
+        )
+    save_record(own / "plan.json", _plan(traced, partitions))
+    facts = {
+        "way": traced.way,
+        "master": traced.master,
+        "bytes": f"{traced.matrix.nbytes:,}",
+        **describe(),
+    }
     save_status(own, "done", {"tasks": partitions, "done": partitions})
     save_records(own, trace, f"{traced.way}: {traced.matrix.path.name}", [], facts, "done")
     return own
 
 
 def _outcomes(traced: Traced, tasks: Sequence[TaskRun]) -> list[Outcome]:
-    """Of tasks in Python by their own records; of what left none, by Spark's: those in Java, and lost attempts.
+    """Of tasks in Python by their own records; of what left none, by Spark's: those in Java, and
+    lost attempts.
 
-    Spark gives a core now to one worker, now to another: slots are the cores, by when attempts were busy.
+    Spark gives a core now to one worker, now to another: slots are the cores, by when attempts were
+    busy.
     """
     found = []
     for path in traced.spool.glob("*.json"):
         about = json.loads(path.read_text(encoding="utf-8"))
         phases = tuple(Phase(*phase) for phase in about["phases"])
-        found.append(Outcome(about["partition"], about["attempt"], "done", phases=phases, max_rss=about["peak_nbytes"]))
+        found.append(
+            Outcome(
+                about["partition"],
+                about["attempt"],
+                "done",
+                phases=phases,
+                max_rss=about["peak_nbytes"],
+            )
+        )
     for number, told in enumerate(traced.phases):
         found.append(Outcome(number, 0, "done", phases=tuple(Phase(*phase) for phase in told)))
     known = {(outcome.task, outcome.attempt) for outcome in found}
-    found += [_of_spark(traced, task) for task in tasks if (task.partition, task.attempt) not in known]
+    found += [
+        _of_spark(traced, task) for task in tasks if (task.partition, task.attempt) not in known
+    ]
     ends: list[int] = []
     placed = []
     for outcome in sorted(found, key=_window):
@@ -125,13 +161,26 @@ def _of_spark(traced: Traced, task: TaskRun) -> Outcome:
 
 def _own_time(traced: Traced, task: TaskRun) -> OwnTime:
     assert task.finish_ms is not None
-    return OwnTime(task.launch_ms * 10**6 - traced.clock_ns, task.finish_ms * 10**6 - traced.clock_ns)
+    return OwnTime(
+        task.launch_ms * 10**6 - traced.clock_ns, task.finish_ms * 10**6 - traced.clock_ns
+    )
 
 
 def _plan(traced: Traced, tasks: int) -> dict[str, Any]:
     """What the page of a run reads of its plan.json."""
     m = traced.matrix
-    source = {"first": f"{m.path}::{DATASET}", "files": 1, "shape": [m.rows, m.columns], "kind": m.kind}
+    source = {
+        "first": f"{m.path}::{DATASET}",
+        "files": 1,
+        "shape": [m.rows, m.columns],
+        "kind": m.kind,
+    }
     end = {"function": "benchmarks.spark_checksum:checksum", "params": {}}
-    summary = {"sources": {"matrix": source}, "steps": [], "end": end, "values": "stored", "boundary": ""}
+    summary = {
+        "sources": {"matrix": source},
+        "steps": [],
+        "end": end,
+        "values": "stored",
+        "boundary": "",
+    }
     return {"fingerprint": traced.name, "code": traced.way, "tasks": tasks, "summary": summary}

@@ -1,4 +1,6 @@
-"""The ways to have a matrix in Spark, each forced to deliver every value; and how their values are compared."""
+"""The ways to have a matrix in Spark, each forced to deliver every value; and how their values are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from hyperslab.connectors.spark import h5read, read_blocks, tables
 from hyperslab.connectors.spark.analyzer import analyze
 from hyperslab.connectors.spark.partitioner import cuts_of
 from hyperslab.connectors.spark.seeder import Part, parts_of
-from hyperslab.span import span
+from hyperslab.trace import span
 
 BLOCKS, ROWS, H5SPARK = "read_blocks", "h5read", "H5Spark-like rows"
 SOURCE, MAP_IN_ARROW, PARQUET, BINARY = "Data Source", "mapInArrow", "Parquet", "binaryFiles"
@@ -32,7 +34,9 @@ class Way:
 
     name: str
     load: Callable[[Spark, Matrix, int, str], int | None]
-    "(spark, matrix, partitions, folder for the records of tasks or '') -> checksum, or None where Java has the values."
+    """(spark, matrix, partitions, folder for the records of tasks or '') -> checksum, or None where
+    Java has the values.
+    """
     check: Callable[[Spark, Matrix, int], int] | None = None
     "For those: the checksum of what they deliver."
     kinds: tuple[Kind, ...] = ("plain", "gzip")
@@ -55,7 +59,9 @@ def rows(spark: Spark, matrix: Matrix, partitions: int, spool: str) -> int:
 
 
 def h5spark(spark: Spark, matrix: Matrix, partitions: int, spool: str) -> int:
-    """Rows as H5Spark's Python makes them: starts of slabs are an RDD, each task reads its slabs through h5py."""
+    """Rows as H5Spark's Python makes them: starts of slabs are an RDD, each task reads its slabs
+    through h5py.
+    """
     import h5py
 
     with h5py.File(matrix.path, "r") as file:
@@ -110,7 +116,9 @@ def _mapped(spark: Spark, matrix: Matrix, partitions: int, spool: str) -> Any:
     columns = tables.columns(analysis.dtype, analysis.row_size, "array")
     parts = list(parts_of(analysis, cuts_of(analysis), partitions))
     numbers = spark.session.range(0, len(parts), 1, len(parts))
-    return numbers.mapInArrow(streamed(functools.partial(batches, parts, columns), spool), columns.spark)
+    return numbers.mapInArrow(
+        streamed(functools.partial(batches, parts, columns), spool), columns.spark
+    )
 
 
 def batches(parts: list[Part], columns: tables.Columns, numbers: Iterator[Any]) -> Iterator[Any]:
@@ -130,7 +138,9 @@ def _parquet(spark: Spark, matrix: Matrix, partitions: int, spool: str) -> Any:
     return spark.session.read.parquet(str(matrix.parquet))
 
 
-def _to_nowhere(table: Callable[..., Any], spark: Spark, matrix: Matrix, partitions: int, spool: str) -> None:
+def _to_nowhere(
+    table: Callable[..., Any], spark: Spark, matrix: Matrix, partitions: int, spool: str
+) -> None:
     table(spark, matrix, partitions, spool).write.format("noop").mode("overwrite").save()
 
 
@@ -138,7 +148,9 @@ def _summed(table: Callable[..., Any], spark: Spark, matrix: Matrix, partitions:
     return sums.of_table(table(spark, matrix, partitions, ""))
 
 
-def _table_way(name: str, table: Callable[..., Any], *, smaller: bool = False, in_python: bool = True) -> Way:
+def _table_way(
+    name: str, table: Callable[..., Any], *, smaller: bool = False, in_python: bool = True
+) -> Way:
     load, check = functools.partial(_to_nowhere, table), functools.partial(_summed, table)
     return Way(name, load, check, ("plain",), smaller, in_python)
 

@@ -24,17 +24,23 @@ def draw(title: str, unit: str, colours: Mapping[str, str], bars: Sequence[Bar])
     high = max((sum(bar.parts) for bar in bars), default=0.0) or 1.0
     bottom = TOP + PITCH * len(bars)
     body = [
-        f'<text x="14" y="24" font-size="15" font-weight="600" fill="#1d2330">{escape(title)}</text>',
+        (
+            '<text x="14" y="24" font-size="15" font-weight="600"'
+            f' fill="#1d2330">{escape(title)}</text>'
+        ),
         *_legend(colours),
         *_axis(high, unit, bottom),
-        *(piece for n, bar in enumerate(bars) for piece in _row(bar, TOP + n * PITCH, high, list(colours.values()))),
+        *(
+            piece
+            for n, bar in enumerate(bars)
+            for piece in _row(bar, TOP + n * PITCH, high, list(colours.values()))
+        ),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + FOOT}" width="{WIDTH}" '
-        f'height="{bottom + FOOT}" role="img" font-family="system-ui, Arial, sans-serif" font-size="12">'
-        f'<title>{escape(title)}</title><rect width="{WIDTH}" height="{bottom + FOOT}" fill="#ffffff"/>'
-        + "\n".join(body)
-        + "</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + FOOT}"'
+        f' width="{WIDTH}" height="{bottom + FOOT}" role="img" font-family="system-ui, Arial,'
+        f' sans-serif" font-size="12"><title>{escape(title)}</title><rect width="{WIDTH}"'
+        f' height="{bottom + FOOT}" fill="#ffffff"/>' + "\n".join(body) + "</svg>\n"
     )
 
 
@@ -50,7 +56,10 @@ def _axis(high: float, unit: str, bottom: float) -> Iterator[str]:
     for tick in linear_ticks(0.0, high):
         x = LEFT + tick.at * (WIDTH - LEFT - RIGHT)
         yield f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{GRID}"/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" fill="{TEXT}">{tick.label} {unit}</text>'
+        yield (
+            f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" fill="{TEXT}">{tick.label}'
+            f" {unit}</text>"
+        )
 
 
 def _row(bar: Bar, y: float, high: float, colours: Sequence[str]) -> Iterator[str]:

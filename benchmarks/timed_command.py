@@ -2,8 +2,8 @@
 
     python -m benchmarks.timed_command OUT COMMAND...
 
-OUT is the file, or the directory of files, that the command makes. This is a process of its own, and a small one,
-because a child's peak of memory begins with its parent's.
+OUT is the file, or the directory of files, that the command makes. This is a process of its own,
+and a small one, because a child's peak of memory begins with its parent's.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ def main() -> None:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(process.returncode)
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names] or [out]
+    paths = [os.path.join(folder, name) for folder, _, names in os.walk(out) for name in names] or [
+        out
+    ]
     for path in paths:
         to_storage(path)
     wall = time.perf_counter() - began
-    taken = {"wall_s": wall, "cpu_s": used.ru_utime + used.ru_stime, "peak_nbytes": used.ru_maxrss * 1024}
+    taken = {
+        "wall_s": wall,
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "peak_nbytes": used.ru_maxrss * 1024,
+    }
     print(json.dumps(taken))
 
 

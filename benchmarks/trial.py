@@ -1,7 +1,8 @@
 """Trial: one job on one engine in a process of its own, and what it took.
 
-Every trial starts a fresh interpreter, because an engine's first run in a process imports its library and starts its
-Java, and the second does not. Python's own start and the import of hyperslab are not counted, on either side.
+Every trial starts a fresh interpreter, because an engine's first run in a process imports its
+library and starts its Java, and the second does not. Python's own start and the import of hyperslab
+are not counted, on either side.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import psutil
 import hyperslab
 from benchmarks import hand_written, null_tasks
 from hyperslab import workloads
-from hyperslab.machine import lines_of, peak_rss_bytes
+from hyperslab.machine.host import lines_of, peak_rss_bytes
 from hyperslab.report.verdict import judge
 from hyperslab.report.verdict.evidence import collect
 
@@ -40,7 +41,9 @@ class Trial:
     """What is run."""
 
     part: str
-    "Which question it belongs to: volume, small (the same in as many but smaller blocks), growth or lock."
+    """Which question it belongs to: volume, small (the same in as many but smaller blocks), growth
+    or lock.
+    """
     job: str
     "increment, histogram, histogram-python or null."
     engine: str
@@ -63,7 +66,9 @@ class Measured:
 
     trial: Trial
     startup_s: float
-    "From the call to the moment the engine was ready: its library imported, the plan made, its workers there."
+    """From the call to the moment the engine was ready: its library imported, the plan made, its
+    workers there.
+    """
     run_s: float
     "From there to the end of the last phase of the last task."
     ending_s: float
@@ -115,7 +120,9 @@ def measure(trial: Trial, volume: Path, folder: Path) -> Measured:
     command = [sys.executable, "-m", "benchmarks.trial", asked]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode:
-        raise RuntimeError(f"{trial} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(
+            f"{trial} ended with status {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return Measured.parse(done.stdout.splitlines()[-1])
 
 
@@ -138,7 +145,10 @@ def _run_by_hand(trial: Trial, volume: Path, out: Path) -> Measured:
         getattr(hand_written, trial.job)(volume, out, trial.thickness)
     took = time.perf_counter() - began
     width, height, depth = hyperslab.open(str(volume)).shape
-    tasks, nbytes = trial.tasks or -(-depth // trial.thickness), 0 if trial.tasks else width * height * depth * 2
+    tasks, nbytes = (
+        trial.tasks or -(-depth // trial.thickness),
+        0 if trial.tasks else width * height * depth * 2,
+    )
     return Measured(trial, 0.0, took, 0.0, 0.0, tasks, nbytes, peak_rss_bytes())
 
 
@@ -148,7 +158,12 @@ def _run(trial: Trial, volume: Path, out: Path) -> Measured:
     with _children_watched() as peaks:
         began_ns = time.monotonic_ns()
         result = hyperslab.run(
-            pipeline, out=out, engine=trial.engine, workers=trial.workers, threads=trial.threads, rule=rule
+            pipeline,
+            out=out,
+            engine=trial.engine,
+            workers=trial.workers,
+            threads=trial.threads,
+            rule=rule,
         )
         ended_ns = time.monotonic_ns()
     if not result.ok:
@@ -163,9 +178,13 @@ def _run(trial: Trial, volume: Path, out: Path) -> Measured:
         tasks=result.tasks,
         nbytes=result.summary.read_nbytes,
         driver_peak_nbytes=peak_rss_bytes(),
-        scheduler_peak_nbytes=max(peaks.values(), default=0) if trial.engine.startswith(("dask", "spark")) else 0,
+        scheduler_peak_nbytes=(
+            max(peaks.values(), default=0) if trial.engine.startswith(("dask", "spark")) else 0
+        ),
         **_thread_time(result.trace),
-        findings=tuple((found.rule, found.sentence) for found in judge(result.trace, result.summary).findings),
+        findings=tuple(
+            (found.rule, found.sentence) for found in judge(result.trace, result.summary).findings
+        ),
     )
 
 
@@ -180,9 +199,15 @@ def _pipeline(trial: Trial, volume: Path, out: Path) -> tuple[hyperslab.Pipeline
 
 
 def _thread_time(trace: hyperslab.Trace) -> dict[str, float]:
-    """Shares of the time of compute phases: on a processor, in its queue, and waiting for something else."""
+    """Shares of the time of compute phases: on a processor, in its queue, and waiting for something
+    else.
+    """
     compute = collect(trace).classes["compute"]
-    parts = {"cpu_share": compute.cpu, "queued_share": compute.runq, "blocked_share": compute.waited}
+    parts = {
+        "cpu_share": compute.cpu,
+        "queued_share": compute.runq,
+        "blocked_share": compute.waited,
+    }
     return {name: part / max(1, compute.wall) for name, part in parts.items()}
 
 

@@ -1,8 +1,8 @@
-"""One volume split, one dataset rechunked or many files joined, as it is done by hand: to its end, in one process.
+"""One volume split, one dataset rechunked or many files joined, as it is done by hand: to its end,
+in one process.
 
-python -m benchmarks.writer split-slicer|split-dataobj VOLUME FOLDER BLOCKS
-python -m benchmarks.writer rechunk FILE NEW CHUNKS LEVEL
-python -m benchmarks.writer join FOLDER NEW
+python -m benchmarks.writer split-slicer|split-dataobj VOLUME FOLDER BLOCKS python -m
+benchmarks.writer rechunk FILE NEW CHUNKS LEVEL python -m benchmarks.writer join FOLDER NEW
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def boxes(shape: Sequence[int], parts: Sequence[int]) -> Iterator[Box]:
 
 
 def split_slicer(volume: str, folder: str, blocks: str) -> None:
-    """nibabel's own way: the file is mapped into memory, and a slice of the image knows its affine."""
+    """nibabel's own way: the file is mapped into memory, and a slice of the image knows its
+    affine.
+    """
     image: Any = nib.load(volume)
     Path(folder).mkdir()
     for number, box in enumerate(boxes(image.shape, numbers(blocks))):

@@ -20,4 +20,6 @@ head_volume = hyperslab.Fold(
     merge=lambda a, b: a + b,
     finish=lambda voxels: {"voxels": voxels, "millilitres": voxels / 1000},
 )
-"""Voxels brighter than a threshold: a reduction of all blocks to one value (of 1 mm voxels, in millilitres)."""
+"""Voxels brighter than a threshold: a reduction of all blocks to one value (of 1 mm voxels, in
+millilitres).
+"""

@@ -1,11 +1,14 @@
-"""What all tests share: hypothesis profiles, the folder of extra real files, and a loud list of what was skipped."""
+"""What all tests share: hypothesis profiles, the folder of extra real files, and a loud list of
+what was skipped.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import settings
 
@@ -22,7 +25,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = Counter(_reason(report) for report in terminalreporter.stats.get("skipped", []))
     if not reasons:
         return
-    terminalreporter.section(f"NOT TESTED HERE: {reasons.total()} skipped", sep="!", red=True, bold=True)
+    terminalreporter.section(
+        f"NOT TESTED HERE: {reasons.total()} skipped", sep="!", red=True, bold=True
+    )
     for reason, count in sorted(reasons.items()):
         terminalreporter.line(f"{count:5d} x {reason}")
 

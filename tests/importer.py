@@ -1,8 +1,9 @@
-"""What Perfetto's importer of JSON traces makes of a file; a rule that the file breaks is an assertion.
+"""What Perfetto's importer of JSON traces makes of a file; a rule that the file breaks is an
+assertion.
 
-No importer runs here: its program comes as a download of its own. What it demands is written down instead, after the
-trace event format and Perfetto's own importer: members and their types, times that it multiplies and cuts off, a stack
-of slices per thread, threads found by their number alone.
+No importer runs here: its program comes as a download of its own. What it demands is written down
+instead, after the trace event format and Perfetto's own importer: members and their types, times
+that it multiplies and cuts off, a stack of slices per thread, threads found by their number alone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Importer:
         assert not any((ord(c) < 32 and c != "\n") or ord(c) == 127 for c in self.text)
         page = json.loads(self.text, parse_float=Decimal, parse_constant=_refuse)
         assert self.text.startswith("{"), "else the importer looks for an array"
-        assert page["displayTimeUnit"] == "ms", "with ns, older importers take all times for nanoseconds"
+        assert page["displayTimeUnit"] == "ms", (
+            "with ns, older importers take all times for nanoseconds"
+        )
         self.processes: dict[int, str] = {}
         self.threads: dict[int, tuple[int, str]] = {}
         self.order: dict[tuple[str, int], int] = {}
@@ -57,7 +60,9 @@ class Importer:
         assert all(type(event[key]) is int and 0 < event[key] < 2**32 for key in ("pid", "tid"))
         assert isinstance(event.get("args", {}), dict)
         assert all(not isinstance(value, dict | list) for value in event.get("args", {}).values())
-        {"M": self._take_metadata, "X": self._take_complete, "C": self._take_counter}[event["ph"]](event)
+        {"M": self._take_metadata, "X": self._take_complete, "C": self._take_counter}[event["ph"]](
+            event
+        )
 
     def _take_metadata(self, event: dict[str, Any]) -> None:
         what, _, member = event["name"].partition("_")
@@ -70,7 +75,9 @@ class Importer:
             assert event["args"]["name"], "an empty name is passed over"
             names: dict[int, Any] = self.processes if what == "process" else self.threads
             assert number not in names, "the later of two names would win"
-            names[number] = (event["pid"], event["args"]["name"]) if what == "thread" else event["args"]["name"]
+            names[number] = (
+                (event["pid"], event["args"]["name"]) if what == "thread" else event["args"]["name"]
+            )
 
     def _take_complete(self, event: dict[str, Any]) -> None:
         assert isinstance(event["cat"], str)
@@ -96,7 +103,9 @@ def _refuse(constant: str) -> None:
 
 
 def _nanoseconds(value: Any) -> int:
-    """A time as importers read it: as a number of floating point or digit by digit, both cut off after nanoseconds."""
+    """A time as importers read it: as a number of floating point or digit by digit, both cut off
+    after nanoseconds.
+    """
     assert isinstance(value, int | Decimal)
     assert not isinstance(value, bool)
     as_number, as_digits = int(float(value) * 1000), int(Decimal(value) * 1000)
@@ -105,7 +114,9 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _require_nested(slices: list[Slice]) -> None:
-    """The importer's stack of open slices: one that begins in another and ends after it would be dropped."""
+    """The importer's stack of open slices: one that begins in another and ends after it would be
+    dropped.
+    """
     stack: list[Slice] = []
     for each in slices:
         while stack and stack[-1].end_ns <= each.start_ns:

@@ -1,4 +1,6 @@
-"""hyperslab: run a function over arrays larger than memory, on any engine, and see where the time went."""
+"""hyperslab: run a function over arrays larger than memory, on any engine, and see where the time
+went.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +8,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hyperslab.apps.conversion import convert
+    from hyperslab.apps.difference import diff
+    from hyperslab.arrays.encoding import Encoding
+    from hyperslab.arrays.partition import Rule
+    from hyperslab.arrays.slab import Hyperslab
+    from hyperslab.blocks.gathering import gather
+
+    # Our own open, as numpy has its own load and zarr its own open.
+    from hyperslab.blocks.view import ArrayView, open  # noqa: A004
     from hyperslab.connectors.dask import to_dask
-    from hyperslab.conversion import convert
-    from hyperslab.difference import diff
-    from hyperslab.driver import Result, run
-    from hyperslab.encoding import Encoding
+    from hyperslab.driver.manage import cancel, clean, status, verify
+    from hyperslab.driver.prepare import Options, prepare
+    from hyperslab.driver.run import Result, run
     from hyperslab.errors import HyperslabError
-    from hyperslab.gathering import gather
-    from hyperslab.manage import cancel, clean, status, verify
-    from hyperslab.partition import Rule
-    from hyperslab.pipeline import Fold, Pipeline
-    from hyperslab.prepared import Options, prepare
-    from hyperslab.slab import Hyperslab
-    from hyperslab.uploading import upload
-    from hyperslab.view import ArrayView, open  # noqa: A004  # as numpy and zarr have their own load and open
+    from hyperslab.plan.pipeline import Fold, Pipeline
+    from hyperslab.storage.remote.uploading import upload
     from hyperslab.workloads.synth import synth
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "conversion": ("convert",),
-    "difference": ("diff",),
+    "apps.conversion": ("convert",),
+    "apps.difference": ("diff",),
     "connectors.dask": ("to_dask",),
-    "driver": ("Result", "run"),
-    "encoding": ("Encoding",),
+    "driver.run": ("Result", "run"),
+    "arrays.encoding": ("Encoding",),
     "errors": ("HyperslabError",),
-    "gathering": ("gather",),
-    "partition": ("Rule",),
-    "manage": ("cancel", "clean", "status", "verify"),
-    "prepared": ("Options", "prepare"),
-    "pipeline": ("Fold", "Pipeline"),
-    "slab": ("Hyperslab",),
-    "uploading": ("upload",),
-    "view": ("ArrayView", "open"),
+    "blocks.gathering": ("gather",),
+    "arrays.partition": ("Rule",),
+    "driver.manage": ("cancel", "clean", "status", "verify"),
+    "driver.prepare": ("Options", "prepare"),
+    "plan.pipeline": ("Fold", "Pipeline"),
+    "arrays.slab": ("Hyperslab",),
+    "storage.remote.uploading": ("upload",),
+    "blocks.view": ("ArrayView", "open"),
     "workloads.synth": ("synth",),
 }
 __all__ = [

@@ -28,7 +28,9 @@ class SourceChanged(HyperslabError):
 
 
 class Unavailable(HyperslabError):
-    """A remote store that gave no answer, or none but excuses, however often it was asked; it may give one later."""
+    """A remote store that gave no answer, or none but excuses, however often it was asked; it may
+    give one later.
+    """
 
 
 class BlockError(HyperslabError):
@@ -36,7 +38,9 @@ class BlockError(HyperslabError):
 
 
 class DoesNotFit(UsageError):
-    """A plan that needs more memory or disk than there is; the text holds the number and the remedy."""
+    """A plan that needs more memory or disk than there is; the text holds the number and the
+    remedy.
+    """
 
 
 class OutputBusy(UsageError):
@@ -47,9 +51,17 @@ class AlreadyDone(OutputBusy):
     """A conversion to a URL that is to be gone on with, and of which everything has arrived."""
 
 
+class DamagedRecord(UsageError):
+    """A record of a run that is not as it was written; the text says what is not known without it,
+    and what to do.
+    """
+
+
 class MissingExtra(UsageError):
     """An optional dependency that is not installed; the text holds the command that installs it."""
 
 
 class RunStopped(HyperslabError):
-    """A run that had to end early: its output directory vanished, its disk is full, or it was cancelled."""
+    """A run that had to end early: its output directory vanished, its disk is full, or it was
+    cancelled.
+    """

@@ -1,6 +1,8 @@
-"""Markup: short HTML fragments with a table and a picture, as notebooks show them; no scripts, all text escaped.
+"""Markup: short HTML fragments with a table and a picture, as notebooks show them; no scripts, all
+text escaped.
 
-Colours are those of the page around, lightly tinted, so that fragments suit bright and dark notebooks.
+Colours are those of the page around, lightly tinted, so that fragments suit bright and dark
+notebooks.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ FACES = {"front": 0.22, "top": 0.12, "side": 0.32}
 
 def fragment(title: str, rows: Mapping[str, str], picture: str = "", note: str = "") -> str:
     """A titled table of names and texts with a picture (markup) beside it and a paragraph below."""
-    cell = "padding:2px 14px 2px 0;text-align:left;vertical-align:top;border:0;background:none;white-space:pre-wrap"
+    cell = (
+        "padding:2px 14px 2px"
+        " 0;text-align:left;vertical-align:top;border:0;background:none;white-space:pre-wrap"
+    )
     head = f"{cell};font-weight:400;opacity:.7;white-space:nowrap"
     body = "".join(
         f'<tr style="background:none"><th style="{head}">{escape(name)}</th>'
@@ -33,19 +38,23 @@ def fragment(title: str, rows: Mapping[str, str], picture: str = "", note: str =
         for name, text in rows.items()
         if text
     )
-    table = "font:inherit;color:inherit;border-collapse:collapse;margin:4px 0;border:0;max-width:540px"
+    table = (
+        "font:inherit;color:inherit;border-collapse:collapse;margin:4px 0;border:0;max-width:540px"
+    )
     return (
-        f'<div style="font:13px/1.45 {FONT};max-width:900px"><div style="font-weight:600;font-size:14px;'
-        f'overflow-wrap:anywhere">{escape(title)}</div>'
-        '<div style="display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start">'
-        f'<table style="{table}">{body}</table>{picture}</div>'
+        f'<div style="font:13px/1.45 {FONT};max-width:900px"><div'
+        f' style="font-weight:600;font-size:14px;overflow-wrap:anywhere">{escape(title)}</div><div'
+        ' style="display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start"><table'
+        f' style="{table}">{body}</table>{picture}</div>'
         + (f'<p style="margin:4px 0 0">{escape(note)}</p>' if note else "")
         + "</div>"
     )
 
 
 class Edge(NamedTuple):
-    """One drawn axis of an array: its length in pixels, its cuts from 0 to 1, and what stands beside it."""
+    """One drawn axis of an array: its length in pixels, its cuts from 0 to 1, and what stands
+    beside it.
+    """
 
     length: float
     cuts: Sequence[float]
@@ -60,7 +69,8 @@ def regular_cuts(extent: int, piece: int) -> tuple[int, ...]:
 def grid_svg(cuts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
     """An array and the blocks it is cut into as SVG text; '' for an array without axes or elements.
 
-    `cuts` are per axis 0, the inner cuts and the extent. Of more than three axes those with most elements are drawn.
+    `cuts` are per axis 0, the inner cuts and the extent. Of more than three axes those with most
+    elements are drawn.
     """
     if not cuts or any(axis[-1] == 0 for axis in cuts):
         return ""
@@ -89,7 +99,9 @@ def _box(depth: Edge, down: Edge, across: Edge) -> str:
     faces = [_face("front", corner, (across, right), (down, below))]
     if depth.length:
         faces.append(_face("top", corner, (across, right), (depth, slant)))
-        faces.append(_face("side", (corner[0] + across.length, corner[1]), (down, below), (depth, slant)))
+        faces.append(
+            _face("side", (corner[0] + across.length, corner[1]), (down, below), (depth, slant))
+        )
     width = corner[0] + across.length + slant[0] + RIGHT
     height = corner[1] + down.length + 22
     texts = [
@@ -103,30 +115,37 @@ def _box(depth: Edge, down: Edge, across: Edge) -> str:
         ),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'style="font:11px {FONT};color:inherit;flex:none">{"".join(faces)}{"".join(texts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
+        ' role="img" style="font:11px'
+        f' {FONT};color:inherit;flex:none">{"".join(faces)}{"".join(texts)}</svg>'
     )
 
 
 Vector = tuple[float, float]
 
 
-def _face(name: str, corner: Vector, first: tuple[Edge, Vector], second: tuple[Edge, Vector]) -> str:
+def _face(
+    name: str, corner: Vector, first: tuple[Edge, Vector], second: tuple[Edge, Vector]
+) -> str:
     """A parallelogram with the lines of both its axes' cuts."""
     (edge, along), (other, up) = first, second
     outline = f"M{_point(corner)}l{_point(along)}l{_point(up)}l{_point((-along[0], -along[1]))}z"
-    lines = "".join(itertools.chain(_lines(corner, edge.cuts, along, up), _lines(corner, other.cuts, up, along)))
+    lines = "".join(
+        itertools.chain(_lines(corner, edge.cuts, along, up), _lines(corner, other.cuts, up, along))
+    )
     stroke = 'stroke="currentColor" stroke-linejoin="round"'
     return (
-        f'<path class="{name}" d="{outline}" fill="#0072b2" fill-opacity="{FACES[name]}" {stroke} stroke-opacity=".8"/>'
-        f'<path d="{lines}" fill="none" {stroke} stroke-opacity=".35"/>'
+        f'<path class="{name}" d="{outline}" fill="#0072b2" fill-opacity="{FACES[name]}" {stroke}'
+        f' stroke-opacity=".8"/><path d="{lines}" fill="none" {stroke} stroke-opacity=".35"/>'
     )
 
 
 def _lines(corner: Vector, cuts: Sequence[float], along: Vector, across: Vector) -> Iterator[str]:
     """Lines across a face at the inner cuts along one of its sides."""
     for cut in cuts[1:-1]:
-        yield f"M{_point((corner[0] + cut * along[0], corner[1] + cut * along[1]))}l{_point(across)}"
+        yield (
+            f"M{_point((corner[0] + cut * along[0], corner[1] + cut * along[1]))}l{_point(across)}"
+        )
 
 
 def _point(vector: Vector) -> str:
@@ -135,7 +154,8 @@ def _point(vector: Vector) -> str:
 
 def _label(x: float, y: float, anchor: str, text: str) -> str:
     return (
-        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="currentColor">{escape(text)}</text>'
+        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
+        f' fill="currentColor">{escape(text)}</text>'
         if text
         else ""
     )

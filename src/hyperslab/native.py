@@ -1,8 +1,8 @@
 """The native core, where it is there, and how many processors one read may use.
 
-An installed hyperslab has the core, and one that was sent to workers brings it along. On a machine of another kind than
-the one it was sent from `core` is None: what it would have read goes through the library of its format, which is exact
-and slower.
+An installed hyperslab has the core, and one that was sent to workers brings it along. On a machine
+of another kind than the one it was sent from `core` is None: what it would have read goes through
+the library of its format, which is exact and slower.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ CORE = "_native.abi3.so"
 MOST_THREADS = 4096
 "More could only be a mistake."
 DEPTH = 4
-"Reads in flight for one block; storage that is not in memory answers several faster than one after the other."
+"""Reads in flight for one block; storage that is not in memory answers several faster than one
+after the other.
+"""
 
 
 def _load() -> ModuleType | None:
@@ -33,7 +35,9 @@ def _load() -> ModuleType | None:
 
 
 def _from_archive() -> ModuleType | None:
-    """The core that was sent along in a zip archive, from which Python itself imports no compiled module."""
+    """The core that was sent along in a zip archive, from which Python itself imports no compiled
+    module.
+    """
     data = getattr(__spec__.loader, "get_data", None)
     if data is None or ".zip" not in __file__:
         return None
@@ -62,10 +66,14 @@ def threads() -> int:
 
 
 def all_threads() -> int:
-    """As `threads`, for a program that reads one block at a time: all processors, unless the environment says else."""
+    """As `threads`, for a program that reads one block at a time: all processors, unless the
+    environment says else.
+    """
     return threads() if THREADS_VARIABLE in os.environ else len(os.sched_getaffinity(0))
 
 
 def helped_ns() -> int:
-    """Processor time that the core's threads have spent for this one since it last asked, in nanoseconds."""
+    """Processor time that the core's threads have spent for this one since it last asked, in
+    nanoseconds.
+    """
     return core.helped_ns() if core is not None else 0

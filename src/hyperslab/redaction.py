@@ -1,7 +1,9 @@
-"""Texts without what only its owner should know: passwords and signatures in URLs, values of options named for secrets.
+"""Texts without what only its owner should know: passwords and signatures in URLs, values of
+options named for secrets.
 
-`redact` is applied where records are written and where errors are shown; `hide` knows the very values of the storage
-options that a request was made with, and is applied to what libraries say of it (`tests/remote/test_secrets.py`).
+`redact` is applied where records are written and where errors are shown; `hide` knows the very
+values of the storage options that a request was made with, and is applied to what libraries say of
+it (`tests/remote/test_secrets.py`).
 """
 
 from __future__ import annotations
@@ -21,27 +23,34 @@ HARMLESS = frozenset(
     }
 )
 "Storage options whose values are no secret; all others may be."
-_WORDS = r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"
+_WORDS = (
+    r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"
+)
 _NAME = rf"[\w-]*(?:{_WORDS})[\w-]*"
 _SIGNED = r"sig|key|auth|jwt|code|pwd|pass|session|policy|hmac|hdnea|hdnts"
 "Short names that mean a secret in the query of a URL."
-_PUBLIC = r"versionId|version|generation|format|download|sv|X-Amz-(?:Algorithm|Date|Expires|SignedHeaders)"
+_PUBLIC = (
+    r"versionId|version|generation|format|download|sv"
+    r"|X-Amz-(?:Algorithm|Date|Expires|SignedHeaders)"
+)
 "Names in the query of a web address whose values are no secret; all others may be."
 _VALUE = r"""(?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )"""
-_PRIVATE = re.compile(
-    rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
+_PRIVATE = re.compile(rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
     | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) {_VALUE}
-    | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+"""
-)
+    | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+""")
 _QUERY = re.compile(rf"(?ix) ( [?&] (?!(?:{_PUBLIC})=) [^=&\#\s?'\"]+ = ) {_VALUE}")
 _LEAST_LENGTH = 4
 "A shorter text is no secret worth the name, and may be part of any word."
 
 
 def redact(text: str) -> str:
-    """The text without user:password@ in URLs, values of queries, and values of names that mean a secret."""
+    """The text without user:password@ in URLs, values of queries, and values of names that mean a
+    secret.
+    """
     text = _PRIVATE.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
-    return _QUERY.sub(lambda match: f"{match[1]}***" if _is_on_the_web(text[: match.start()]) else match[0], text)
+    return _QUERY.sub(
+        lambda match: f"{match[1]}***" if _is_on_the_web(text[: match.start()]) else match[0], text
+    )
 
 
 def _is_on_the_web(before: str) -> bool:
@@ -54,8 +63,12 @@ def _is_on_the_web(before: str) -> bool:
 
 
 def redact_command(arguments: Sequence[str]) -> str:
-    """A command as one line, without the values of storage options and without all that `redact` leaves out."""
-    return shlex.join(_argument(before, argument) for before, argument in pairwise(["", *arguments]))
+    """A command as one line, without the values of storage options and without all that `redact`
+    leaves out.
+    """
+    return shlex.join(
+        _argument(before, argument) for before, argument in pairwise(["", *arguments])
+    )
 
 
 def is_private(name: str) -> bool:

@@ -1,4 +1,6 @@
-"""Quantities as people read them: three significant digits and SI prefixes (1 kB = 1000 bytes), nowhere IEC ones."""
+"""Quantities as people read them: three significant digits and SI prefixes (1 kB = 1000 bytes),
+nowhere IEC ones.
+"""
 
 from __future__ import annotations
 

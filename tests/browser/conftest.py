@@ -23,18 +23,24 @@ def browser() -> Iterator[Browser]:
     required("" if program else "there is no chromium (Debian package chromium)")
     with (
         sync_playwright() as playwright,
-        closing(playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])) as running,
+        closing(
+            playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        ) as running,
     ):
         yield running
 
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Open]:
-    """Open a page by its path; at the end of the test it must have made no error and no request but for itself."""
+    """Open a page by its path; at the end of the test it must have made no error and no request but
+    for itself.
+    """
     visits: list[Visit] = []
 
     def open_page(path: Path, width: int = 1200, touch: bool = False) -> Visit:
-        context = browser.new_context(viewport={"width": width, "height": 900}, has_touch=touch, is_mobile=touch)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, has_touch=touch, is_mobile=touch
+        )
         visits.append(Visit(context.new_page(), path))
         return visits[-1]
 

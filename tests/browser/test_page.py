@@ -11,7 +11,7 @@ import pytest
 from hyperslab.report.gantt import COLOURS, LOST_COLOUR
 from hyperslab.report.html import write_page
 from hyperslab.report.summary import summarise
-from hyperslab.span import Span, Trace
+from hyperslab.trace import Span, Trace
 from tests.browser.conftest import Open
 from tests.browser.visit import coloured, count
 from tests.end_to_end.command import BRAIN, succeed
@@ -21,7 +21,9 @@ KINDS = ("read", "compute", "write")
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
 PLAN = {
     "summary": {
-        "sources": {"source": {"kind": "independent", "files": 1, "first": "/data/brain.nii", "shape": [9]}},
+        "sources": {
+            "source": {"kind": "independent", "files": 1, "first": "/data/brain.nii", "shape": [9]}
+        },
         "steps": [{"function": "module:smooth", "params": {}}],
         "end": {"format": "nii", "keep": "blocks"},
     }
@@ -29,7 +31,9 @@ PLAN = {
 
 
 def _trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
-    """Tasks that read, compute and write, back to back on every slot; the last slot is never used."""
+    """Tasks that read, compute and write, back to back on every slot; the last slot is never
+    used.
+    """
     draw = random.Random(tasks)
     names = [f"node{i // 16:02d}/w{i % 16}/t0" for i in range(slots)]
     now = dict.fromkeys(names[:-1], 0)
@@ -42,8 +46,18 @@ def _trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
             spans.append(Span(task, 0, slot, kind, now[slot], end, nbytes, MS, 0))
             now[slot] = end
     labels = [f"brain.nii[{i}:{i + 1}]" for i in range(tasks)]
-    meta = {"start_ns": -500 * MS, "ready_ns": 0, "end_ns": max(now.values()) + 100 * MS, "labels": labels}
-    run = {"engine": "processes", "workers": slots, "threads": 1, "memory_nbytes": slots * 2 * 10**8}
+    meta = {
+        "start_ns": -500 * MS,
+        "ready_ns": 0,
+        "end_ns": max(now.values()) + 100 * MS,
+        "labels": labels,
+    }
+    run = {
+        "engine": "processes",
+        "workers": slots,
+        "threads": 1,
+        "memory_nbytes": slots * 2 * 10**8,
+    }
     return Trace(spans, names, meta=meta | {"max_rss": dict.fromkeys(names, 10**8), "run": run})
 
 
@@ -62,7 +76,9 @@ def small(tmp_path: Path) -> Path:
 
 def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
     open_page = visit(small)
-    gantt, running, rates = (open_page.pixels(element) for element in ("#gantt", "#running", "#throughput"))
+    gantt, running, rates = (
+        open_page.pixels(element) for element in ("#gantt", "#running", "#throughput")
+    )
     for kind in KINDS:
         assert count(gantt, COLOURS[kind]) > 2000, kind
         assert count(running, COLOURS[kind]) > 2000, kind
@@ -71,21 +87,29 @@ def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
     assert count(open_page.pixels("svg"), COLOURS["compute"]) > 100
 
 
-def test_a_click_highlights_every_phase_of_one_block_and_another_click_ends_it(visit: Open, small: Path) -> None:
+def test_a_click_highlights_every_phase_of_one_block_and_another_click_ends_it(
+    visit: Open, small: Path
+) -> None:
     open_page = visit(small)
     before = open_page.pixels("#gantt")
     open_page.click(*open_page.bar("compute", 7))
     assert open_page.picked() == {"read": [7], "compute": [7], "write": [7]}
     picked = open_page.pixels("#gantt")
     for kind in KINDS:
-        assert 50 < count(picked, COLOURS[kind]) < count(before, COLOURS[kind]) / 5, "the other 29 have faded"
+        assert 50 < count(picked, COLOURS[kind]) < count(before, COLOURS[kind]) / 5, (
+            "the other 29 have faded"
+        )
     said = open_page.page.inner_text("#picked")
     assert said.startswith("brain.nii[7:8]: read ")
     x, y = open_page.bar("read", 0)
     box = open_page.box("#gantt")
-    lanes_below = open_page.bar("read", 2)[1] + (open_page.bar("read", 2)[1] - open_page.bar("read", 1)[1])
+    lanes_below = open_page.bar("read", 2)[1] + (
+        open_page.bar("read", 2)[1] - open_page.bar("read", 1)[1]
+    )
     open_page.click(x, lanes_below)
-    assert box["y"] < lanes_below < box["y"] + box["height"], "the lane of the slot that was never used"
+    assert box["y"] < lanes_below < box["y"] + box["height"], (
+        "the lane of the slot that was never used"
+    )
     assert open_page.picked() == {kind: [] for kind in KINDS}
     assert open_page.page.inner_text("#picked") == ""
     for kind in KINDS:
@@ -104,7 +128,9 @@ def test_lost_attempts_are_in_sight_and_part_of_their_block(visit: Open, tmp_pat
     assert open_page.picked() == {kind: [1] for kind in (*KINDS, "read (lost attempt)")}
     open_page.click(*open_page.bar("read", 0))
     assert open_page.picked()["read (lost attempt)"] == []
-    assert count(open_page.pixels("#gantt"), LOST_COLOUR) < before / 5, "what holds nothing of the block fades, too"
+    assert count(open_page.pixels("#gantt"), LOST_COLOUR) < before / 5, (
+        "what holds nothing of the block fades, too"
+    )
 
 
 def test_hovering_names_the_block_and_its_bytes(visit: Open, small: Path) -> None:
@@ -172,7 +198,18 @@ def test_a_page_of_100_000_spans_loads_and_answers(visit: Open, tmp_path: Path) 
 
 
 def test_the_report_of_a_real_run_opens(visit: Open, tmp_path: Path) -> None:
-    succeed("run", "increment", BRAIN, "-o", tmp_path / "out", "--blocks", "2x2x2", "--engine", "threads", "-q")
+    succeed(
+        "run",
+        "increment",
+        BRAIN,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "2x2x2",
+        "--engine",
+        "threads",
+        "-q",
+    )
     (page,) = (tmp_path / "out").rglob("report.html")
     open_page = visit(page)
     assert count(open_page.pixels("#gantt"), COLOURS["read"]) > 1000

@@ -23,7 +23,8 @@ DRAWN = "Bokeh.documents.length && Bokeh.documents.every((each) => each.is_idle)
 # Where the middle of a task's bar in the Gantt chart is on the screen.
 BAR_PLACE = """([kind, number]) => {
   const chart = Bokeh.documents[0].roots()[0]
-  const {left, right, lane, task} = chart.renderers.find((bars) => bars.name == kind).data_source.data
+  const bars_of_kind = chart.renderers.find((bars) => bars.name == kind)
+  const {left, right, lane, task} = bars_of_kind.data_source.data
   const index = task.indexOf(number)
   const {frame} = Bokeh.index.find_one(chart)
   const at = document.getElementById("gantt").getBoundingClientRect()
@@ -32,8 +33,12 @@ BAR_PLACE = """([kind, number]) => {
 }"""
 
 # Per kind of bars, the tasks that are picked.
-PICKED = """() => Object.fromEntries(Bokeh.documents[0].roots()[0].renderers.filter((bars) => bars.name).map((bars) =>
-  [bars.name, bars.data_source.selected.indices.map((i) => bars.data_source.data.task[i])]))"""
+PICKED = """() => {
+  const chart = Bokeh.documents[0].roots()[0]
+  const named = chart.renderers.filter((bars) => bars.name)
+  const picked = ({data, selected}) => selected.indices.map((i) => data.task[i])
+  return Object.fromEntries(named.map((bars) => [bars.name, picked(bars.data_source)]))
+}"""
 
 
 class Visit:
@@ -52,13 +57,17 @@ class Visit:
         self.settle()
 
     def _listen(self, message: ConsoleMessage) -> None:
-        """Errors and warnings, but for those of a graphics driver that draws without a graphics card."""
+        """Errors and warnings, but for those of a graphics driver that draws without a graphics
+        card.
+        """
         if message.type in ("error", "warning") and "GL Driver Message" not in message.text:
             self.complaints.append(message.text)
 
     def settle(self) -> None:
         """Let the browser draw what has changed."""
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
         self.page.wait_for_timeout(200)
 
     def click(self, x: float, y: float) -> None:
@@ -87,7 +96,9 @@ class Visit:
     def range(self, chart: int = 0) -> tuple[float, float]:
         """What a chart's time axis shows."""
         start, end = self.page.evaluate(
-            "(n) => { const {start, end} = Bokeh.documents[0].roots()[n].x_range; return [start, end] }", chart
+            "(n) => { const {start, end} = Bokeh.documents[0].roots()[n].x_range; return [start,"
+            " end] }",
+            chart,
         )
         return start, end
 
@@ -100,7 +111,9 @@ class Visit:
 
     def pixels(self, element: str) -> Pixels:
         """What an element looks like: height x width x 3."""
-        return np.asarray(Image.open(io.BytesIO(self.page.locator(element).screenshot())).convert("RGB"))
+        return np.asarray(
+            Image.open(io.BytesIO(self.page.locator(element).screenshot())).convert("RGB")
+        )
 
 
 def count(pixels: Pixels, colour: str) -> int:

@@ -1,4 +1,6 @@
-"""A Dask cluster that somebody else started: scheduler and workers on loopback, which do not see the tests' code."""
+"""A Dask cluster that somebody else started: scheduler and workers on loopback, which do not see
+the tests' code.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,17 @@ from tests.clusters.processes import ClusterFailed, Household, descendants, hous
 
 LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
 ANOTHER_HOST = (
-    "unshare", "--time", "--monotonic", "5000", "--uts", "--fork", "sh", "-c", 'hostname other && exec "$@"', "sh",
-)  # fmt: skip
+    "unshare",
+    "--time",
+    "--monotonic",
+    "5000",
+    "--uts",
+    "--fork",
+    "sh",
+    "-c",
+    'hostname other && exec "$@"',
+    "sh",
+)
 "Worker prefix, for root: another host name, and a monotonic clock that is 5000 s ahead."
 
 
@@ -43,12 +54,16 @@ class DaskCluster:
     household: Household
 
     def worker(self, number: int) -> psutil.Process:
-        """The process that runs tasks, below the nanny; after its death, the one that the nanny started instead."""
+        """The process that runs tasks, below the nanny; after its death, the one that the nanny
+        started instead.
+        """
         words = "spawn_main" if self.nanny else "distributed.cli.dask_worker"
         found = descendants(self.workers[number], words)
         if not found:
             raise ClusterFailed(f"worker {number} is not there\n{self.household.last_words()}")
-        return found[0 if self.nanny else -1]  # a nanny's own child; or below what a prefix puts before the worker
+        return found[
+            0 if self.nanny else -1
+        ]  # a nanny's own child; or below what a prefix puts before the worker
 
     def kill_scheduler(self) -> None:
         self.household.kill(self.scheduler)
@@ -76,7 +91,10 @@ def missing(*, tls: bool = False, worker_prefix: Sequence[str] = ()) -> str:
         return "Dask is not installed: pip install 'hyperslab[dask]'"
     if tls and shutil.which("openssl") is None:
         return "there is no openssl here: install the Debian package openssl"
-    if worker_prefix and subprocess.run([*worker_prefix, "true"], capture_output=True, check=False).returncode:
+    if (
+        worker_prefix
+        and subprocess.run([*worker_prefix, "true"], capture_output=True, check=False).returncode
+    ):
         needs = "root, and the Debian packages util-linux and hostname"
         return f"this does not work here, it needs {needs}: {shlex.join(worker_prefix)}"
     return ""
@@ -96,8 +114,8 @@ def dask_cluster(
 ) -> Iterator[DaskCluster]:
     """Start a scheduler and workers, and wait until all have registered.
 
-    `bare` workers find every library that the tests have, but not hyperslab. `worker_prefix` stands before the
-    command of one more worker, the last. All processes end with the block.
+    `bare` workers find every library that the tests have, but not hyperslab. `worker_prefix` stands
+    before the command of one more worker, the last. All processes end with the block.
     """
     with household(folder, DASK_CONFIG=str(folder)) as home:
         secrets = _certificates(folder) if tls else {}
@@ -110,22 +128,32 @@ def dask_cluster(
             for i, prefix in enumerate(prefixes)
         )
         home.wait_until(
-            f"{len(members)} Dask workers", lambda: home.log("scheduler").count("Register worker") >= len(members)
+            f"{len(members)} Dask workers",
+            lambda: home.log("scheduler").count("Register worker") >= len(members),
         )
         if nanny:
-            home.wait_until("nannies that run", lambda: _nannies_run(_address(_file(home)), secrets, len(members)))
-        yield DaskCluster(_address(_file(home)), _file(home), secrets, scheduler, members, nanny, home)
+            home.wait_until(
+                "nannies that run",
+                lambda: _nannies_run(_address(_file(home)), secrets, len(members)),
+            )
+        yield DaskCluster(
+            _address(_file(home)), _file(home), secrets, scheduler, members, nanny, home
+        )
 
 
 def _nannies_run(address: str, secrets: dict[str, str], number: int) -> bool:
-    """Whether all nannies know their workers: one whose worker dies before that gives up, it starts no other."""
+    """Whether all nannies know their workers: one whose worker dies before that gives up, it starts
+    no other.
+    """
     import dask
     from distributed import Client
 
     settings = dask.config.merge(dask.config.config, dask.config.collect_env(secrets))
     with dask.config.set(settings), Client(address) as client:
         # A function with no name of its own is sent by value: workers do not see this module.
-        return [*client.run(lambda dask_worker: dask_worker.status.name, nanny=True).values()] == ["running"] * number
+        return [*client.run(lambda dask_worker: dask_worker.status.name, nanny=True).values()] == [
+            "running"
+        ] * number
 
 
 def _file(home: Household) -> Path:
@@ -141,15 +169,24 @@ def _start_scheduler(home: Household, secrets: dict[str, str]) -> subprocess.Pop
     return scheduler
 
 
-def _worker_command(python: str, home: Household, threads: int, memory: str, *, nanny: bool) -> list[str]:
+def _worker_command(
+    python: str, home: Household, threads: int, memory: str, *, nanny: bool
+) -> list[str]:
     return [
-        python, "-m", "distributed.cli.dask_worker", *LOOPBACK,
-        "--scheduler-file", str(_file(home)),
-        "--nthreads", str(threads),
-        "--memory-limit", memory,
-        "--local-directory", str(home.folder),
+        python,
+        "-m",
+        "distributed.cli.dask_worker",
+        *LOOPBACK,
+        "--scheduler-file",
+        str(_file(home)),
+        "--nthreads",
+        str(threads),
+        "--memory-limit",
+        memory,
+        "--local-directory",
+        str(home.folder),
         "--nanny" if nanny else "--no-nanny",
-    ]  # fmt: skip
+    ]
 
 
 def _address(file: Path) -> str:
@@ -161,15 +198,30 @@ def _address(file: Path) -> str:
 
 
 def _certificates(folder: Path) -> dict[str, str]:
-    """Make one certificate that signs itself; returns Dask's settings for scheduler, workers and clients."""
+    """Make one certificate that signs itself; returns Dask's settings for scheduler, workers and
+    clients.
+    """
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    request = "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj /CN=hyperslab"
-    files = ("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate))
+    request = (
+        "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -subj"
+        " /CN=hyperslab"
+    )
+    files = (
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    )
     subprocess.run([*request.split(), *files], check=True, capture_output=True)
     setting = "DASK_DISTRIBUTED__COMM__{}".format
     settings = {setting("REQUIRE_ENCRYPTION"): "true", setting("TLS__CA_FILE"): str(certificate)}
     for role in ("SCHEDULER", "WORKER", "CLIENT"):
-        settings |= {setting(f"TLS__{role}__CERT"): str(certificate), setting(f"TLS__{role}__KEY"): str(key)}
+        settings |= {
+            setting(f"TLS__{role}__CERT"): str(certificate),
+            setting(f"TLS__{role}__KEY"): str(key),
+        }
     return settings
 
 
@@ -179,11 +231,15 @@ def _python_without_hyperslab(folder: Path) -> str:
     python = str(folder / "bin" / "python")
     libraries = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     site = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    # Folders that a .pth file names are searched, but their own .pth files, such as that of an editable installation,
-    # are not read.
+    # Folders that a .pth file names are searched, but their own .pth files, such as that of an
+    # editable installation, are not read.
     Path(site, "libraries.pth").write_text("\n".join(sorted(libraries)))
     command = [python, "-c", "import hyperslab"]
-    tried = subprocess.run(command, cwd=folder, env={"PATH": os.defpath}, capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        command, cwd=folder, env={"PATH": os.defpath}, capture_output=True, text=True, check=False
+    )
     if "No module named 'hyperslab'" not in tried.stderr:
-        raise ClusterFailed("bare workers need hyperslab to be installed in editable mode here: make test does it")
+        raise ClusterFailed(
+            "bare workers need hyperslab to be installed in editable mode here: make test does it"
+        )
     return python

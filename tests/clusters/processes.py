@@ -19,7 +19,9 @@ import psutil
 PATIENCE_S = 90.0
 "After so long, something hangs; nothing is measured by it."
 MARK = "HYPERSLAB_CLUSTER_MARK"
-"Variable that every process of a cluster inherits: daemons leave parent and session, but keep their environment."
+"""Variable that every process of a cluster inherits: daemons leave parent and session, but keep
+their environment.
+"""
 
 
 class ClusterFailed(RuntimeError):
@@ -39,9 +41,14 @@ class Household:
         """Start a program whose output goes to `name`.log; `more` joins its environment."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
-                env={**self.environment, **more}, start_new_session=True,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**self.environment, **more},
+                start_new_session=True,
+            )
         self.members.append(process)
         return process
 
@@ -59,12 +66,18 @@ class Household:
         return [process for process in self.left() if words in line(process)]
 
     def wait_until(self, what: str, condition: Callable[[], object]) -> None:
-        """Return when the condition holds; raises ClusterFailed when it does not in time or a member has ended."""
+        """Return when the condition holds; raises ClusterFailed when it does not in time or a
+        member has ended.
+        """
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             ended = [member for member in self.members if member.poll() is not None]
             if ended or time.monotonic() > deadline:
-                why = f"{ended[0].args!r} ended with {ended[0].returncode}" if ended else f"not in {PATIENCE_S:.0f} s"
+                why = (
+                    f"{ended[0].args!r} ended with {ended[0].returncode}"
+                    if ended
+                    else f"not in {PATIENCE_S:.0f} s"
+                )
                 raise ClusterFailed(f"{what}: {why}\n{self.last_words()}")
             time.sleep(0.05)
 
@@ -88,11 +101,15 @@ class Household:
 
 @contextmanager
 def household(folder: Path, **environment: str) -> Iterator[Household]:
-    """Processes of a cluster in a folder of their own; all have ended when the block is left, however it is left."""
+    """Processes of a cluster in a folder of their own; all have ended when the block is left,
+    however it is left.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     mark = uuid4().hex
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "JAVA_HOME") if name in os.environ}
-    home = Household(folder, {**kept, "HOME": str(folder), "TMPDIR": str(folder), **environment, MARK: mark})
+    home = Household(
+        folder, {**kept, "HOME": str(folder), "TMPDIR": str(folder), **environment, MARK: mark}
+    )
     with _watched(mark):
         try:
             yield home
@@ -102,7 +119,9 @@ def household(folder: Path, **environment: str) -> Iterator[Household]:
 
 @contextmanager
 def _watched(mark: str) -> Iterator[None]:
-    """For the time of the block, a process stands by that ends the household if this process dies."""
+    """For the time of the block, a process stands by that ends the household if this process
+    dies.
+    """
     line = [sys.executable, "-P", __file__, mark]
     with subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True):
         yield
@@ -118,7 +137,9 @@ def kill_all(mark: str) -> None:
     """Kill the processes with this mark; raises ClusterFailed when one survives that."""
     deadline = time.monotonic() + PATIENCE_S
     stopped: set[psutil.Process] = set()
-    while new := set(marked(mark)) - stopped:  # all are stopped first, so that none starts another when it sees one die
+    while (
+        new := set(marked(mark)) - stopped
+    ):  # all are stopped first, so that none starts another when it sees one die
         signal_all(new, signal.SIGSTOP)
         stopped |= new
     signal_all(stopped, signal.SIGKILL)

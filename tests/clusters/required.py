@@ -1,4 +1,6 @@
-"""What a test needs of this machine: without it the test is skipped, loudly, or fails if CI is set."""
+"""What a test needs of this machine: without it the test is skipped, loudly, or fails if CI is
+set.
+"""
 
 from __future__ import annotations
 

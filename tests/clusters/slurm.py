@@ -80,7 +80,9 @@ class Slurm:
     def command(self, *line: str) -> str:
         """Run one of Slurm's commands to its end; returns what it printed."""
         environment = {**os.environ, **self.environment}
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            line, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
         if done.returncode:
             raise ClusterFailed(f"{line}: {done.stderr}\n{self.household.last_words()}")
         return done.stdout
@@ -89,7 +91,9 @@ class Slurm:
 def missing() -> str:
     """Why no Slurm can be started here, with what to do about it; empty if it can."""
     path = _path()
-    absent = sorted({package for command, package in PACKAGES.items() if not shutil.which(command, path=path)})
+    absent = sorted(
+        {package for command, package in PACKAGES.items() if not shutil.which(command, path=path)}
+    )
     if absent:
         return f"Slurm is not complete here: install the Debian packages {' '.join(absent)}"
     return "" if os.geteuid() == 0 else "Slurm's daemons need root"
@@ -97,7 +101,9 @@ def missing() -> str:
 
 @contextmanager
 def slurm(folder: Path) -> Iterator[Slurm]:
-    """Start Slurm with this host as its only node, and wait until that is idle; all ends with the block."""
+    """Start Slurm with this host as its only node, and wait until that is idle; all ends with the
+    block.
+    """
     if reason := missing():
         raise ClusterFailed(reason)
     with ExitStack() as stack:
@@ -121,16 +127,25 @@ def _path() -> str:
 
 
 def _settings(folder: Path, munge: Path) -> str:
-    memory_mb = int(psutil.virtual_memory().total * 0.9) >> 20  # a node with less than it says is put aside
+    memory_mb = (
+        int(psutil.virtual_memory().total * 0.9) >> 20
+    )  # a node with less than it says is put aside
     host = socket.gethostname().split(".")[0]
     return SETTINGS.format(
-        host=host, ports=_free_ports(2), munge=munge, folder=folder, cpus=os.cpu_count(), memory_mb=memory_mb
+        host=host,
+        ports=_free_ports(2),
+        munge=munge,
+        folder=folder,
+        cpus=os.cpu_count(),
+        memory_mb=memory_mb,
     )
 
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
         return [int(each.getsockname()[1]) for each in sockets]
 
 
@@ -140,12 +155,24 @@ def _start_munge(home: Household, munge: Path) -> None:
     key.chmod(0o400)
     files = {"key-file": key, "socket": munge}
     files |= {f"{name}-file": home.folder / f"munge.{name}" for name in ("pid", "log", "seed")}
-    home.start("munged", ["munged", "--foreground", "--force", *(f"--{name}={path}" for name, path in files.items())])
+    home.start(
+        "munged",
+        [
+            "munged",
+            "--foreground",
+            "--force",
+            *(f"--{name}={path}" for name, path in files.items()),
+        ],
+    )
     home.wait_until("munge's socket", munge.exists)
 
 
 def _state(home: Household) -> str:
     done = subprocess.run(
-        ["sinfo", "--noheader", "--format=%T"], env=home.environment, capture_output=True, text=True, check=False
+        ["sinfo", "--noheader", "--format=%T"],
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip()

@@ -1,4 +1,6 @@
-"""A standalone Spark cluster on loopback: a master and workers, started by what pip's pyspark brings."""
+"""A standalone Spark cluster on loopback: a master and workers, started by what pip's pyspark
+brings.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,15 @@ import psutil
 
 from tests.clusters.processes import ClusterFailed, Household, descendants, household, signal_all
 
-ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-SMALL = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+}
+SMALL = {
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 "Master and workers only pass messages: they start sooner when they do not prepare for more."
 OLDEST_JAVA = 17
 STARTED = re.compile(r"Starting Spark master at (spark://\S+:\d+)")
@@ -61,19 +70,28 @@ def missing() -> str:
     """Why no Spark can be started here, with what to do about it; empty if it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: pip install 'hyperslab[spark]'"
-    advice = "install the Debian package default-jre-headless, or openjdk-17-jre-headless where that is older"
+    advice = (
+        "install the Debian package default-jre-headless, or openjdk-17-jre-headless where that is"
+        " older"
+    )
     if shutil.which("java") is None:
         return f"there is no java here: {advice}"
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < OLDEST_JAVA:
-        return f"Spark needs Java {OLDEST_JAVA} or newer, and java -version says {said.strip()!r}: {advice}"
+        return (
+            f"Spark needs Java {OLDEST_JAVA} or newer, and java -version says {said.strip()!r}:"
+            f" {advice}"
+        )
     return ""
 
 
 @contextmanager
-def spark_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[SparkCluster]:
-    """Start a master and workers, and wait until all have registered; all processes end with the block.
+def spark_cluster(
+    folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g"
+) -> Iterator[SparkCluster]:
+    """Start a master and workers, and wait until all have registered; all processes end with the
+    block.
 
     `memory` is what each worker offers to executors, as Spark writes it: 1g, 512m.
     """
@@ -87,10 +105,21 @@ def spark_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: str = 
         master = STARTED.findall(home.log("master"))[0]
         offer = ("--cores", str(cores), "--memory", memory)
         members = tuple(
-            _start(home, "worker.Worker", f"worker-{i}", *offer, "--work-dir", str(folder / f"worker-{i}"), master)
+            _start(
+                home,
+                "worker.Worker",
+                f"worker-{i}",
+                *offer,
+                "--work-dir",
+                str(folder / f"worker-{i}"),
+                master,
+            )
             for i in range(workers)
         )
-        home.wait_until(f"{workers} Spark workers", lambda: home.log("master").count("Registering worker") >= workers)
+        home.wait_until(
+            f"{workers} Spark workers",
+            lambda: home.log("master").count("Registering worker") >= workers,
+        )
         yield SparkCluster(master, dict(ENVIRONMENT), master_process, members, home)
 
 
@@ -104,4 +133,6 @@ def _home() -> str:
 def _start(home: Household, role: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     starter = str(Path(home.environment["SPARK_HOME"], "bin", "spark-class"))
     loopback = ("--host", "127.0.0.1", "--webui-port", "0")
-    return home.start(name, ["bash", starter, f"org.apache.spark.deploy.{role}", *loopback, *arguments])
+    return home.start(
+        name, ["bash", starter, f"org.apache.spark.deploy.{role}", *loopback, *arguments]
+    )

@@ -1,4 +1,6 @@
-"""The clusters that other tests use: each comes up, does something, loses a part, and leaves nothing behind."""
+"""The clusters that other tests use: each comes up, does something, loses a part, and leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ from tests.clusters.spark import spark_cluster
 DRIVER = """
 import pathlib, sys, time
 from pyspark import SparkConf, SparkContext
-settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
-            "spark.executor.memory": "512m"}
+settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
 context = SparkContext(conf=SparkConf().setMaster(sys.argv[1]).setAll(settings.items()))
 while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 3:  # the driver counts as one
     time.sleep(0.1)
@@ -75,7 +77,9 @@ def shipped_by_value() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("tls", "nanny", "bare"), [(False, True, False), (True, False, False), (False, True, True)], ids=str
+    ("tls", "nanny", "bare"),
+    [(False, True, False), (True, False, False), (False, True, True)],
+    ids=str,
 )
 def test_dask_workers_answer_and_end(tmp_path: Path, tls: bool, nanny: bool, bare: bool) -> None:
     required(dask_clusters.missing(tls=tls))
@@ -101,7 +105,9 @@ def test_dask_parts_die(tmp_path: Path) -> None:
         first = cluster.worker(0)
         cluster.kill_worker(0)
         home = cluster.household
-        home.wait_until("another worker", lambda: home.log("scheduler").count("Register worker") == 3)
+        home.wait_until(
+            "another worker", lambda: home.log("scheduler").count("Register worker") == 3
+        )
         assert cluster.worker(0) != first
         cluster.stop_worker(1)
         cluster.continue_worker(1)
@@ -117,7 +123,9 @@ def test_spark_survives_an_executor(tmp_path: Path) -> None:
     required(spark_clusters.missing())
     with spark_cluster(tmp_path / "spark") as cluster:
         home = cluster.household
-        driver = home.start("driver", [sys.executable, "-c", DRIVER, cluster.master], **cluster.environment)
+        driver = home.start(
+            "driver", [sys.executable, "-c", DRIVER, cluster.master], **cluster.environment
+        )
         home.wait_until("a first sum", lambda: "first 45" in home.log("driver"))
         killed = cluster.executors(0)
         assert len(killed) == len(cluster.executors(1)) == 1
@@ -132,15 +140,20 @@ def test_spark_survives_an_executor(tmp_path: Path) -> None:
     assert home.left() == []
 
 
-def test_slurm_runs_jobs_and_a_dask_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_runs_jobs_and_a_dask_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     required(slurm_clusters.missing())
     with slurm(tmp_path / "slurm") as cluster:
         assert cluster.command("srun", "hostname").strip() == socket.gethostname()
         output = f"--output={tmp_path}/%a.txt"
-        cluster.command("sbatch", "--array=0-2%2", output, "--wrap", 'echo "task $SLURM_ARRAY_TASK_ID"')
+        cluster.command(
+            "sbatch", "--array=0-2%2", output, "--wrap", 'echo "task $SLURM_ARRAY_TASK_ID"'
+        )
         said = ["task 0\n", "task 1\n", "task 2\n"]
         cluster.household.wait_until(
-            "an array", lambda: [path.read_text() for path in sorted(tmp_path.glob("?.txt"))] == said
+            "an array",
+            lambda: [path.read_text() for path in sorted(tmp_path.glob("?.txt"))] == said,
         )
         for name, value in cluster.environment.items():
             monkeypatch.setenv(name, value)
@@ -158,10 +171,19 @@ def pids_on_slurm(directives: Sequence[str]) -> list[int]:
     from dask_jobqueue import SLURMCluster
 
     loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    with SLURMCluster(
-        cores=1, processes=1, memory="512MB", walltime="00:05:00", interface=None, scheduler_options=loopback,
-        worker_extra_args=["--host", "127.0.0.1"], job_extra_directives=[" ".join(directives)],
-    ) as cluster, Client(cluster) as client:  # fmt: skip
+    with (
+        SLURMCluster(
+            cores=1,
+            processes=1,
+            memory="512MB",
+            walltime="00:05:00",
+            interface=None,
+            scheduler_options=loopback,
+            worker_extra_args=["--host", "127.0.0.1"],
+            job_extra_directives=[" ".join(directives)],
+        ) as cluster,
+        Client(cluster) as client,
+    ):
         cluster.scale(jobs=2)
         client.wait_for_workers(2, timeout=60)
         return list(client.run(os.getpid).values())
@@ -171,7 +193,9 @@ def test_nothing_is_left_after_a_failure(tmp_path: Path) -> None:
     def fail() -> None:
         with household(tmp_path / "home") as home:
             homes.append(home)
-            home.start("parent", ["sh", "-c", "setsid sh -c 'sleep 600 & sleep 600' & exec sleep 600"])
+            home.start(
+                "parent", ["sh", "-c", "setsid sh -c 'sleep 600 & sleep 600' & exec sleep 600"]
+            )
             home.wait_until("three sleepers", lambda: len(home.running("sleep 600")) > 2)
             raise ZeroDivisionError
 

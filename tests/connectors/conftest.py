@@ -15,7 +15,8 @@ from xarray.backends import plugins
 from tests.connectors.opened import write_all_kinds
 from tests.formats.files import ROOT
 
-# Its tests want to hear of files that nobody closed; those of a file that cannot be opened nobody can close.
+# Its tests want to hear of files that nobody closed; those of a file that cannot be opened nobody
+# can close.
 xarray.set_options(warn_for_unclosed_files=False)
 
 
@@ -28,9 +29,15 @@ def netcdf4(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """xarray as it is where this package is installed: with the entry points that the project names."""
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["xarray.backends"]
-    points = EntryPoints(EntryPoint(name, value, "xarray.backends") for name, value in named.items())
+    """xarray as it is where this package is installed: with the entry points that the project
+    names.
+    """
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "xarray.backends"
+    ]
+    points = EntryPoints(
+        EntryPoint(name, value, "xarray.backends") for name, value in named.items()
+    )
     monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     plugins.list_engines.cache_clear()
     yield

@@ -1,4 +1,6 @@
-"""Dask arrays of arrays in files: values, chunks, what their tasks carry, and what they do not touch."""
+"""Dask arrays of arrays in files: values, chunks, what their tasks carry, and what they do not
+touch.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ import h5py
 import nibabel as nib
 import numpy as np
 import pytest
+import xarray
 import zarr
 
 import hyperslab
-from hyperslab import blockio, gzipindex, native
-from hyperslab.array import Array
+from hyperslab import native
+from hyperslab.arrays.array import Array
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.connectors import dask as connector
 from hyperslab.connectors.dask import StoredArray
+from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError, MissingExtra, SourceChanged, UsageError
 from tests.connectors.calls import noting
 from tests.formats.files import DATA
@@ -43,7 +49,9 @@ def data() -> Array:
 def folder(tmp_path_factory: pytest.TempPathFactory, data: Array) -> Path:
     folder = tmp_path_factory.mktemp("dask")
     with h5py.File(folder / "a.h5", "w") as file:
-        made = file.create_dataset("packed", data=data, chunks=UNIT, compression="gzip", shuffle=True)
+        made = file.create_dataset(
+            "packed", data=data, chunks=UNIT, compression="gzip", shuffle=True
+        )
         made.attrs["scale_factor"] = 0.5
         file["contiguous"] = data
         file["single"] = 3.5
@@ -57,7 +65,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, data: Array) -> Path:
     return folder
 
 
-ALL = ["a.h5::packed", "a.h5::contiguous", "a.h5::single", "a.h5::words", "a.h5::empty", "a.nii", "a.nii.gz"]
+ALL = [
+    "a.h5::packed",
+    "a.h5::contiguous",
+    "a.h5::single",
+    "a.h5::words",
+    "a.h5::empty",
+    "a.nii",
+    "a.nii.gz",
+]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -66,22 +82,31 @@ def test_values_are_those_of_the_view(folder: Path, name: str, chunks: Any) -> N
     view = hyperslab.open(f"{folder}/{name}")
     array = hyperslab.to_dask(f"{folder}/{name}", chunks)
     assert (array.shape, array.dtype) == (view.shape, view.dtype)
-    np.testing.assert_array_equal(array.compute(scheduler="threads", num_workers=2), np.asarray(view))
+    np.testing.assert_array_equal(
+        array.compute(scheduler="threads", num_workers=2), np.asarray(view)
+    )
 
 
 def test_values_may_be_the_stored_ones(folder: Path, data: Array) -> None:
     url = f"{folder}/a.h5::packed"
-    for array in (hyperslab.to_dask(url, values="stored"), hyperslab.to_dask(hyperslab.open(url, "stored"))):
+    for array in (
+        hyperslab.to_dask(url, values="stored"),
+        hyperslab.to_dask(hyperslab.open(url, "stored")),
+    ):
         assert array.dtype == np.int16
         np.testing.assert_array_equal(array.compute(scheduler="synchronous"), data)
 
 
 @pytest.mark.parametrize(
-    "path", sorted(p for p in DATA.rglob("*") if p.suffix in (".nii", ".mnc")), ids=lambda path: path.name
+    "path",
+    sorted(p for p in DATA.rglob("*") if p.suffix in (".nii", ".mnc")),
+    ids=lambda path: path.name,
 )
 def test_real_images(path: Path) -> None:
     values = np.asarray(hyperslab.open(str(path)))
-    np.testing.assert_array_equal(hyperslab.to_dask(path, "32KiB").compute(scheduler="threads"), values)
+    np.testing.assert_array_equal(
+        hyperslab.to_dask(path, "32KiB").compute(scheduler="threads"), values
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +122,9 @@ def test_chunks_are_what_dask_takes(folder: Path, chunks: Any, expected: Any) ->
     assert hyperslab.to_dask(f"{folder}/a.h5::packed", chunks).chunks == expected
 
 
-@pytest.mark.parametrize("chunks", [(1, 2), "many", (-5, 1, 1), ((1, 1), -1, -1), object(), 0, -3, "0B", "-5MiB"])
+@pytest.mark.parametrize(
+    "chunks", [(1, 2), "many", (-5, 1, 1), ((1, 1), -1, -1), object(), 0, -3, "0B", "-5MiB"]
+)
 def test_chunks_that_dask_does_not_take(folder: Path, chunks: Any) -> None:
     with pytest.raises(UsageError, match=r"chunks=.* does not fit the shape \(50, 60, 70\)"):
         hyperslab.to_dask(f"{folder}/a.h5::packed", chunks)
@@ -118,14 +145,18 @@ def test_automatic_chunks_of_an_image_are_long_runs_of_storage(folder: Path) -> 
     with dask.config.set({"array.chunk-size": "100KiB"}):
         array = hyperslab.to_dask(folder / "a.nii", values="stored")
     assert array.chunks == ((50,), (60,), (17, 17, 17, 17, 2))
-    assert hyperslab.to_dask(f"{folder}/a.h5::contiguous", "100KiB").chunks == ((12, 12, 12, 12, 2), (60,), (70,))
+    assert hyperslab.to_dask(f"{folder}/a.h5::contiguous", "100KiB").chunks == (
+        (12, 12, 12, 12, 2),
+        (60,),
+        (70,),
+    )
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What `blockio.read` is asked for."""
+    """What `reading.read` is asked for."""
     calls: list[Any] = []
-    monkeypatch.setattr(blockio, "read", noting(calls, blockio.read))
+    monkeypatch.setattr(reading, "read", noting(calls, reading.read))
     return calls
 
 
@@ -138,7 +169,9 @@ def test_slices_make_tasks_read_less(folder: Path, data: Array, asked: list[Any]
     assert sum(slab.size for _, slab, *_ in asked) == part.size + data[40:].size
 
 
-def test_one_thread_decodes_for_each_task(folder: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_decodes_for_each_task(
+    folder: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "all_threads", lambda: 5)
     array = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT)
     array.sum().compute(scheduler="threads", num_workers=2)
@@ -162,11 +195,17 @@ INDICES: list[Any] = [
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("files", [1, 3])
 def test_any_index_selects_as_in_steps(folder: Path, index: Any, files: int) -> None:
-    """Each part of an index along its own axis, as Dask understands it, whatever tasks it is cut into."""
+    """Each part of an index along its own axis, as Dask understands it, whatever tasks it is cut
+    into.
+    """
     image = str(folder / "a.nii")
     array = hyperslab.to_dask([image] * files, "50KiB", axis=2)
-    whole = dask.array.from_array(np.concatenate([np.asarray(hyperslab.open(image))] * files, axis=2), -1)
-    np.testing.assert_array_equal(array[index].compute(scheduler="threads"), whole[index].compute(scheduler="threads"))
+    whole = dask.array.from_array(
+        np.concatenate([np.asarray(hyperslab.open(image))] * files, axis=2), -1
+    )
+    np.testing.assert_array_equal(
+        array[index].compute(scheduler="threads"), whole[index].compute(scheduler="threads")
+    )
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -227,7 +266,9 @@ def test_a_zarr_chunk_written_in_place_is_read_again(
     assert hyperslab.to_dask(path)[2, 10].compute() == value + 1
 
 
-def test_tasks_never_touch_the_library(folder: Path, data: Array, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_never_touch_the_library(
+    folder: Path, data: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
     array = hyperslab.to_dask(f"{folder}/a.h5::packed", UNIT, "stored")
     monkeypatch.setattr(h5py, "File", None)
     np.testing.assert_array_equal(array.compute(scheduler="threads"), data)
@@ -263,8 +304,16 @@ def test_files_one_after_the_other(tmp_path: Path) -> None:
         with h5py.File(paths[-1], "w") as file:
             file["data"] = part
     whole = np.concatenate(parts)
-    chunks = {size: hyperslab.to_dask(paths, size, axis=0).chunks[0] for size in ("100B", "150B", "300B", "10KiB")}
-    assert chunks == {"100B": (2, 1, 2, 2, 2, 1, 2, 1), "150B": (3, 3, 3, 1, 3), "300B": (3, 6, 4), "10KiB": (13,)}
+    chunks = {
+        size: hyperslab.to_dask(paths, size, axis=0).chunks[0]
+        for size in ("100B", "150B", "300B", "10KiB")
+    }
+    assert chunks == {
+        "100B": (2, 1, 2, 2, 2, 1, 2, 1),
+        "150B": (3, 3, 3, 1, 3),
+        "300B": (3, 6, 4),
+        "10KiB": (13,),
+    }
     for source in (paths, tmp_path, hyperslab.gather(tmp_path, "concatenated")):
         array = hyperslab.to_dask(source, "150B", axis=0)
         np.testing.assert_array_equal(array.compute(scheduler="threads"), whole)
@@ -313,13 +362,17 @@ def test_bad_files_are_said_at_once(tmp_path: Path) -> None:
         hyperslab.to_dask(tmp_path / "none.h5")
 
 
-def test_without_dask_the_command_that_installs_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_command_that_installs_it_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "dask.array", None)
     with pytest.raises(MissingExtra, match=r"needs dask.array: pip install 'hyperslab\[dask\]'"):
         hyperslab.to_dask(folder / "a.nii")
 
 
-def test_without_xarray_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_xarray_the_command_that_installs_it_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, "hyperslab.connectors.xarray", raising=False)
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(MissingExtra, match=r"needs xarray: pip install 'hyperslab\[xarray\]'"):
@@ -332,7 +385,11 @@ def client() -> Iterator[distributed.Client]:
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=True, dashboard_address="127.0.0.1:0", memory_limit=0
+            n_workers=1,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            memory_limit=0,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -349,3 +406,16 @@ def test_on_a_cluster(client: distributed.Client, folder: Path, name: str) -> No
 def test_in_processes(folder: Path, data: Array) -> None:
     array = hyperslab.to_dask(f"{folder}/a.h5::packed", 40, "stored")
     np.testing.assert_array_equal(array.compute(scheduler="processes", num_workers=1), data)
+
+
+@pytest.mark.parametrize("chunks", ["auto", "1 KiB"])
+def test_an_array_without_elements_is_one_chunk(tmp_path: Path, chunks: str) -> None:
+    path, shape = tmp_path / "empty.h5", (8, 0, 100, 257)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", shape, "f4", chunks=(1, 1, 1, 1), maxshape=(8, None, 100, 257))
+    found = hyperslab.to_dask(f"{path}::data", chunks=chunks)
+    assert found.chunks == ((8,), (0,), (100,), (257,))
+    assert found.compute().shape == shape
+    opened = xarray.open_dataset(path, engine=HyperslabBackend, chunks={})
+    assert opened["data"].data.npartitions == 1
+    assert opened["data"].compute().shape == shape

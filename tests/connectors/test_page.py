@@ -24,7 +24,9 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = np.random.default_rng(0)
     with h5py.File("brain.h5", "w") as file:
         values = numbers.integers(0, 1000, (64, 96, 96), dtype="u2")
-        file.create_dataset("data", data=values, chunks=(16, 32, 32), compression="gzip", shuffle=True)
+        file.create_dataset(
+            "data", data=values, chunks=(16, 32, 32), compression="gzip", shuffle=True
+        )
     for day in range(3):
         with h5py.File(f"day_{day}.h5", "w") as file:
             file["data"] = np.full((4, 5), day)
@@ -32,7 +34,9 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scan.header.set_slope_inter(0.1, 3)
     nib.save(scan, "scan.nii.gz")
     climate = xarray.Dataset({"temperature": (("time", "cell"), numbers.normal(280, 9, (30, 50)))})
-    climate.to_netcdf("climate.nc", encoding={"temperature": {"zlib": True, "chunksizes": (10, 50)}})
+    climate.to_netcdf(
+        "climate.nc", encoding={"temperature": {"zlib": True, "chunksizes": (10, 50)}}
+    )
 
 
 @pytest.mark.usefixtures("_files", "installed")

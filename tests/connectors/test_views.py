@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, native
+from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors import views
-from hyperslab.location import Remote
-from hyperslab.view import ArrayView
+from hyperslab.storage.location import Remote
 
 
 @pytest.fixture(autouse=True)

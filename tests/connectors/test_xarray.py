@@ -1,4 +1,6 @@
-"""The engine of xarray: lazy, open to threads and other processes, and chosen only where it is asked for."""
+"""The engine of xarray: lazy, open to threads and other processes, and chosen only where it is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xarray.backends import plugins
 
-from hyperslab import blockio, formats, native
+from hyperslab import formats, native
+from hyperslab.blocks import reading
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from tests.connectors.calls import noting
@@ -30,17 +33,25 @@ from tests.formats.zarr_made import make
 
 def test_several_files_are_one_dataset(tmp_path: Path) -> None:
     for year in range(3):
-        file = xarray.Dataset({"v": (("time", "x"), np.full((2, 4), year))}, {"time": [2 * year, 2 * year + 1]})
+        file = xarray.Dataset(
+            {"v": (("time", "x"), np.full((2, 4), year))}, {"time": [2 * year, 2 * year + 1]}
+        )
         file.to_netcdf(tmp_path / f"{year}.nc")
-    with xarray.open_mfdataset(f"{tmp_path}/*.nc", engine=HyperslabBackend, combine="by_coords") as found:
+    with xarray.open_mfdataset(
+        f"{tmp_path}/*.nc", engine=HyperslabBackend, combine="by_coords"
+    ) as found:
         np.testing.assert_array_equal(found.v.compute().values[:, 0], [0, 0, 1, 1, 2, 2])
 
 
 def indexers(extent: int) -> st.SearchStrategy[Any]:
-    """Slices select something: xarray itself fails to compose an empty one of negative step with others."""
+    """Slices select something: xarray itself fails to compose an empty one of negative step with
+    others.
+    """
     inside = st.integers(-extent, extent - 1)
     parts = st.tuples(st.none() | inside, st.none() | inside, st.sampled_from([None, 1, 2, -1, -3]))
-    slices = parts.map(lambda part: slice(*part)).filter(lambda part: np.arange(extent)[part].size > 0)
+    slices = parts.map(lambda part: slice(*part)).filter(
+        lambda part: np.arange(extent)[part].size > 0
+    )
     return inside | slices | st.lists(inside, max_size=5).map(lambda part: np.array(part, int))
 
 
@@ -61,7 +72,9 @@ def lazy(netcdf4: Path) -> Iterator[xarray.Dataset]:
 def test_any_index_selects_what_it_selects_in_memory(
     lazy: xarray.Dataset, loaded: xarray.Dataset, data: st.DataObject
 ) -> None:
-    """Of what is chunked, what is shorter than its records, and text; twice, since the second is composed lazily."""
+    """Of what is chunked, what is shorter than its records, and text; twice, since the second is
+    composed lazily.
+    """
     for name in ("packed", "chunked", "counts", "late", "tall"):
         found, expected = lazy[name].variable, loaded[name].variable
         for step in ("first", "second"):
@@ -72,8 +85,12 @@ def test_any_index_selects_what_it_selects_in_memory(
 
 @st.composite
 def indices(draw: st.DrawFn, sizes: Any, new: str) -> dict[Any, Any]:
-    """What selects along some dimensions; lists each along their own, or together along a new one."""
-    where = {dim: draw(indexers(size)) for dim, size in sizes.items() if size and draw(st.booleans())}
+    """What selects along some dimensions; lists each along their own, or together along a new
+    one.
+    """
+    where = {
+        dim: draw(indexers(size)) for dim, size in sizes.items() if size and draw(st.booleans())
+    }
     lists = {dim: part for dim, part in where.items() if isinstance(part, np.ndarray)}
     if draw(st.booleans()):
         shortest = min((len(part) for part in lists.values()), default=0)
@@ -81,7 +98,9 @@ def indices(draw: st.DrawFn, sizes: Any, new: str) -> dict[Any, Any]:
     return where
 
 
-def test_values_are_read_when_they_are_asked_for(netcdf4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_read_when_they_are_asked_for(
+    netcdf4: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     described: list[Any] = []
     module = formats.module("hdf5")
     monkeypatch.setattr(module, "open", noting(described, module.open))
@@ -96,7 +115,10 @@ def test_values_are_read_when_they_are_asked_for(netcdf4: Path, monkeypatch: pyt
 def test_threads_share_a_dataset(netcdf4: Path) -> None:
     with ours(netcdf4) as dataset, theirs(netcdf4) as expected:
         values, found = expected.packed.values, []
-        workers = [threading.Thread(target=lambda: found.append(dataset.packed.variable[...].values)) for _ in range(8)]
+        workers = [
+            threading.Thread(target=lambda: found.append(dataset.packed.variable[...].values))
+            for _ in range(8)
+        ]
         for worker in workers:
             worker.start()
         for worker in workers:
@@ -114,7 +136,9 @@ def test_variables_load_at_the_same_time(netcdf4: Path) -> None:
         assert_same(elsewhere.submit(asyncio.run, dataset.load_async()).result(), expected)
 
 
-def test_a_pickled_dataset_knows_where_the_bytes_are(netcdf4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_dataset_knows_where_the_bytes_are(
+    netcdf4: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ours(netcdf4) as dataset:
         sent = pickle.dumps(dataset[["packed", "chunked", "counts"]])
     with theirs(netcdf4) as expected:
@@ -128,7 +152,9 @@ def test_a_closed_dataset_keeps_no_file_open(netcdf4: Path, tmp_path: Path) -> N
     path.write_bytes(netcdf4.read_bytes())
 
     def held() -> int:
-        return sum(os.path.realpath(entry) == str(path) for entry in Path("/proc/self/fd").iterdir())
+        return sum(
+            os.path.realpath(entry) == str(path) for entry in Path("/proc/self/fd").iterdir()
+        )
 
     with ours(path, decode_times=False) as dataset:
         dataset.packed.load()
@@ -145,7 +171,9 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
             file["v"][0] = 5
         with pytest.raises(SourceChanged):
             np.asarray(dataset.v[1:])
-        with pytest.raises(SourceChanged, match=r"a\.nc: was written to after it had been opened; open it again"):
+        with pytest.raises(
+            SourceChanged, match=r"a\.nc: was written to after it had been opened; open it again"
+        ):
             np.asarray(dataset.w)
     with ours(path) as dataset:
         assert dataset.v[0] == 5
@@ -159,10 +187,12 @@ def test_what_this_process_is_writing_is_read(tmp_path: Path) -> None:
             np.testing.assert_array_equal(dataset.v, np.arange(10.0))
 
 
-def test_dask_reads_on_one_thread_for_each_task(netcdf4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_reads_on_one_thread_for_each_task(
+    netcdf4: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(native, "all_threads", lambda: 5)
-    monkeypatch.setattr(blockio, "read", noting(asked, blockio.read))
+    monkeypatch.setattr(reading, "read", noting(asked, reading.read))
     with ours(netcdf4, chunks={}) as dataset:
         asked.clear()
         dataset.chunked.sum().compute(scheduler="threads")
@@ -217,7 +247,12 @@ def test_a_variable_in_another_file_is_read_there(tmp_path: Path) -> None:
 WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ("none.nc", {}, FileNotFoundError, "there is no such file"),
     ("text.nc", {}, FormatError, "its format is unknown"),
-    ("all.nc", {"group": "outside"}, OSError, r"holds no group '/outside'; those in '/' are: inside"),
+    (
+        "all.nc",
+        {"group": "outside"},
+        OSError,
+        r"holds no group '/outside'; those in '/' are: inside",
+    ),
     ("all.nc", {"group": "inside/none"}, UsageError, r"those in '/inside' are: below"),
     ("all.nc", {"group": 3}, UsageError, "group must be a string, not 3"),
     ("a.zarr", {}, UsageError, "is a Zarr store, which xarray opens itself: say engine='zarr'"),
@@ -228,7 +263,12 @@ WRONG: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("name", "options", "error", "words"), WRONG)
 def test_wrong_use_gets_a_sentence(
-    netcdf4: Path, tmp_path: Path, name: Any, options: dict[str, Any], error: type[Exception], words: str
+    netcdf4: Path,
+    tmp_path: Path,
+    name: Any,
+    options: dict[str, Any],
+    error: type[Exception],
+    words: str,
 ) -> None:
     (tmp_path / "text.nc").write_text("what somebody wrote")
     (tmp_path / "all.nc").symlink_to(netcdf4)
@@ -252,7 +292,9 @@ def test_only_what_no_other_engine_opens_is_taken_unasked(netcdf4: Path, tmp_pat
         assert dataset.image.dims == ("x", "y", "z")
     assert plugins.guess_engine(str(netcdf4)) == "netcdf4"
     for version in (2, 3):
-        assert plugins.guess_engine(str(make(tmp_path / f"{version}.zarr", version=version))) == "zarr"
+        assert (
+            plugins.guess_engine(str(make(tmp_path / f"{version}.zarr", version=version))) == "zarr"
+        )
     engine = HyperslabBackend()
     guesses: list[tuple[Callable[[], Any], bool]] = [
         (lambda: str(netcdf4), True),
@@ -261,4 +303,6 @@ def test_only_what_no_other_engine_opens_is_taken_unasked(netcdf4: Path, tmp_pat
         (lambda: "https://somewhere/a.nc", False),
         (lambda: b"CDF\x01", False),
     ]
-    assert [engine.guess_can_open(named()) for named, _ in guesses] == [expected for _, expected in guesses]
+    assert [engine.guess_can_open(named()) for named, _ in guesses] == [
+        expected for _, expected in guesses
+    ]

@@ -1,4 +1,6 @@
-"""The engine of xarray gives what xarray's other engines give, for every real file and every kind of variable."""
+"""The engine of xarray gives what xarray's other engines give, for every real file and every kind
+of variable.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,31 @@ import pytest
 import xarray
 from xarray.tests import create_test_data
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError
-from tests.connectors.opened import FORMATS, RAW, assert_same, assert_stored_alike, ours, theirs, write_all_kinds
+from tests.connectors.opened import (
+    FORMATS,
+    RAW,
+    assert_same,
+    assert_stored_alike,
+    ours,
+    theirs,
+    write_all_kinds,
+)
 from tests.formats.files import real_files
 
 MANY = 20
 LARGEST = 10**6
 
 
-@pytest.mark.parametrize("path", [*real_files("hdf5", only=".nc"), *real_files("netcdf", without=(".mnc",))])
+@pytest.mark.parametrize(
+    "path", [*real_files("hdf5", only=".nc"), *real_files("netcdf", without=(".mnc",))]
+)
 @pytest.mark.parametrize("options", [{}, RAW], ids=["decoded", "stored"])
 def test_netcdf_files_are_as_netcdf4_gives_them(path: Path, options: dict[str, Any]) -> None:
-    # A compound fill value cannot be decoded, and keeps xarray from opening the file with other engines.
+    # A compound fill value cannot be decoded, and keeps xarray from opening the file with other
+    # engines.
     decoded = RAW if path.name == "ref_tst_compounds.nc" else options
     with ours(path, **options) as found, theirs(path, **decoded) as expected:
         names = list(found.variables)
@@ -36,7 +49,9 @@ def test_netcdf_files_are_as_netcdf4_gives_them(path: Path, options: dict[str, A
 
 
 @pytest.mark.filterwarnings("ignore:.*is left out")
-@pytest.mark.parametrize("path", real_files("hdf5", without=("tbigdims.h5", "ref_hdf5_compat1.nc", ".mnc")))
+@pytest.mark.parametrize(
+    "path", real_files("hdf5", without=("tbigdims.h5", "ref_hdf5_compat1.nc", ".mnc"))
+)
 def test_groups_of_hdf5_files_are_as_h5netcdf_gives_them(path: Path) -> None:
     found, expected = xarray.open_groups(path, engine=HyperslabBackend, **RAW), by_h5netcdf(path)
     assert not expected or list(found) == list(expected)
@@ -49,7 +64,9 @@ def test_groups_of_hdf5_files_are_as_h5netcdf_gives_them(path: Path) -> None:
 
 
 def by_h5netcdf(path: Path) -> dict[str, xarray.Dataset]:
-    """Nothing for files that it does not open or xarray does not compare: null dataspaces, lists as elements."""
+    """Nothing for files that it does not open or xarray does not compare: null dataspaces, lists as
+    elements.
+    """
     try:
         groups = xarray.open_groups(path, engine="h5netcdf", phony_dims="access", **RAW)
         for dataset in groups.values():
@@ -60,7 +77,9 @@ def by_h5netcdf(path: Path) -> dict[str, xarray.Dataset]:
 
 
 def assert_as_h5py(variable: xarray.Variable, dataset: Any) -> None:
-    """The same elements, unless there are very many; what h5py cannot read cannot be read here either."""
+    """The same elements, unless there are very many; what h5py cannot read cannot be read here
+    either.
+    """
     if variable.size > LARGEST:
         return
     text = h5py.check_string_dtype(dataset.dtype)
@@ -102,7 +121,9 @@ WAYS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", WAYS, ids=str)
-def test_every_kind_of_variable_is_as_netcdf4_gives_it(kinds: Path, options: dict[str, Any]) -> None:
+def test_every_kind_of_variable_is_as_netcdf4_gives_it(
+    kinds: Path, options: dict[str, Any]
+) -> None:
     with ours(kinds, **options) as found, theirs(kinds, **options) as expected:
         assert_same(found.load(), expected.load())
         assert found.encoding == expected.encoding
@@ -114,7 +135,9 @@ def test_files_that_h5netcdf_writes(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     made = create_test_data(add_attrs=True)
     made["words"] = ("dim2", np.array(["ä", "", *"abcdefg"], object))
-    made.to_netcdf(path, engine="h5netcdf", encoding={"var1": {"compression": "lzf", "chunksizes": (3, 4)}})
+    made.to_netcdf(
+        path, engine="h5netcdf", encoding={"var1": {"compression": "lzf", "chunksizes": (3, 4)}}
+    )
     with ours(path) as found, theirs(path, "h5netcdf") as expected:
         assert_same(found, expected)
         xarray.testing.assert_identical(found, made)
@@ -134,7 +157,8 @@ def test_trees_are_as_netcdf4_gives_them(netcdf4: Path, group: str | None) -> No
     ):
         xarray.testing.assert_identical(tree, other)
     found, expected = (
-        xarray.open_groups(netcdf4, engine=engine, group=group) for engine in (HyperslabBackend, "netcdf4")
+        xarray.open_groups(netcdf4, engine=engine, group=group)
+        for engine in (HyperslabBackend, "netcdf4")
     )
     assert list(found) == list(expected)
     for dataset in expected.values():

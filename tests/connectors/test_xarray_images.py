@@ -1,4 +1,6 @@
-"""Images in the engine of xarray: one variable, packed only where that gives the exact real values."""
+"""Images in the engine of xarray: one variable, packed only where that gives the exact real
+values.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import pytest
 import xarray
 
 import hyperslab
-from hyperslab import gzipindex
-from hyperslab.array import ArraySource
+from hyperslab.arrays.array import ArraySource
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.connectors import xarray as connector
 from hyperslab.errors import UsageError
 from tests.connectors.calls import noting
@@ -37,19 +39,27 @@ def test_an_image_is_one_variable_of_real_values(path: Path) -> None:
             np.testing.assert_array_equal(np.reshape(image.attrs["affine"], (4, 4)), view.affine)
 
 
-@pytest.mark.filterwarnings("ignore:saving variable image with floating point data as an integer dtype")
+@pytest.mark.filterwarnings(
+    "ignore:saving variable image with floating point data as an integer dtype"
+)
 @pytest.mark.parametrize("path", sorted(IMAGES), ids=lambda path: path.name)
 def test_an_image_can_be_saved_as_netcdf(path: Path, tmp_path: Path) -> None:
     with ours(path) as dataset:
         dataset.to_netcdf(tmp_path / "a.nc")
         with ours(tmp_path / "a.nc") as again:
             np.testing.assert_array_equal(again.image, dataset.image)
-            np.testing.assert_array_equal(again.image.attrs.get("affine"), dataset.image.attrs.get("affine"))
+            np.testing.assert_array_equal(
+                again.image.attrs.get("affine"), dataset.image.attrs.get("affine")
+            )
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "f4", "f8", "i8"])
-@pytest.mark.parametrize(("slope", "inter"), [(1, 0), (2, 0), (1, -1024), (0.1, 7.3), (3e-5, 1e6), (np.nan, np.nan)])
-def test_images_are_packed_only_where_that_is_exact(tmp_path: Path, dtype: str, slope: float, inter: float) -> None:
+@pytest.mark.parametrize(
+    ("slope", "inter"), [(1, 0), (2, 0), (1, -1024), (0.1, 7.3), (3e-5, 1e6), (np.nan, np.nan)]
+)
+def test_images_are_packed_only_where_that_is_exact(
+    tmp_path: Path, dtype: str, slope: float, inter: float
+) -> None:
     path, numbers = tmp_path / "a.nii", np.random.default_rng(0)
     values = numbers.integers(0, 100, (4, 5, 6)).astype(dtype)
     if values.dtype.kind in "iu":
@@ -62,14 +72,18 @@ def test_images_are_packed_only_where_that_is_exact(tmp_path: Path, dtype: str, 
         assert dataset.image.dtype == expected.dtype
         np.testing.assert_array_equal(dataset.image.values, expected)
         if "scale_factor" in stored.image.attrs:
-            np.testing.assert_array_equal(stored.image.values, hyperslab.open(str(path), "stored")[...])
+            np.testing.assert_array_equal(
+                stored.image.values, hyperslab.open(str(path), "stored")[...]
+            )
 
 
 def test_large_images_have_chunks_in_long_runs_of_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector, "BLOCK_NBYTES", 16 * 1024)
     with ours(DATA / "mri" / "anatomical.nii", chunks={}) as dataset:
         assert dataset.image.chunks == ((33,), (41,), (6, 6, 6, 6, 1))
-        np.testing.assert_array_equal(dataset.image, hyperslab.open(str(DATA / "mri" / "anatomical.nii"))[...])
+        np.testing.assert_array_equal(
+            dataset.image, hyperslab.open(str(DATA / "mri" / "anatomical.nii"))[...]
+        )
 
 
 def test_a_compressed_image_is_inflated_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,8 +97,14 @@ def test_a_compressed_image_is_inflated_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(passes) == 2  # that of `hyperslab.open` is its own
 
 
-def test_a_file_that_is_inflated_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path, begun, go_on = DATA / "mri" / "colin27_ch2bet_brain.nii.gz", threading.Event(), threading.Event()
+def test_a_file_that_is_inflated_keeps_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, begun, go_on = (
+        DATA / "mri" / "colin27_ch2bet_brain.nii.gz",
+        threading.Event(),
+        threading.Event(),
+    )
     xarray.Dataset({"v": ("x", np.arange(5))}).to_netcdf(tmp_path / "a.nc")
     index = gzipindex.index
 
@@ -114,7 +134,8 @@ def test_an_image_without_known_real_values_is_refused(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         del file["/minc-2.0/image/0/image-max"]
     with pytest.raises(
-        UsageError, match=r"it has no image-min and image-max .*; group='/minc-2.0/image/0' has the stored"
+        UsageError,
+        match=r"it has no image-min and image-max .*; group='/minc-2.0/image/0' has the stored",
     ):
         ours(path)
     with ours(path, group="/minc-2.0/image/0", **RAW) as dataset:

@@ -1,10 +1,12 @@
-"""xarray's own tests of its engines, with files that NetCDF-C and h5netcdf write and this engine reads.
+"""xarray's own tests of its engines, with files that NetCDF-C and h5netcdf write and this engine
+reads.
 
-The suites are those of netCDF-4 through netcdf4, by itself and with `chunks={}`, of netCDF-4 through h5netcdf, and of
-netCDF classic through netcdf4. Its other suites (scipy, open files, bytes in memory, Zarr) are of what this engine does
-not take. Left out: asynchronous loading, for which the suite needs a plugin of pytest (`test_xarray.py` has it);
-examples that need Iris or the network; encodings in h5netcdf's words. Changed: the class of the error for a group that
-is no name. Marks of the suite for what xarray cannot do (xfail, skip) stay.
+The suites are those of netCDF-4 through netcdf4, by itself and with `chunks={}`, of netCDF-4
+through h5netcdf, and of netCDF classic through netcdf4. Its other suites (scipy, open files, bytes
+in memory, Zarr) are of what this engine does not take. Left out: asynchronous loading, for which
+the suite needs a plugin of pytest (`test_xarray.py` has it); examples that need Iris or the
+network; encodings in h5netcdf's words. Changed: the class of the error for a group that is no name.
+Marks of the suite for what xarray cannot do (xfail, skip) stay.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings("default", "error:.*is left out")
 
 
 class Reads:
-    """Written as the suite writes, and opened by the engine that is tested, whichever it asks for."""
+    """Written as the suite writes, and opened by the engine that is tested, whichever it asks
+    for.
+    """
 
     @pytest.fixture(autouse=True)
     def _opened_here(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,9 +55,15 @@ class Groups(Reads):
             for group in ("foo", "/foo", "foo/", "/foo/"):
                 with self.open(path, group=group) as dataset:
                     np.testing.assert_array_equal(dataset.x, np.arange(10))
-            with pytest.raises(OSError, match="holds no group '/bar'"), self.open(path, group="bar"):
+            with (
+                pytest.raises(OSError, match="holds no group '/bar'"),
+                self.open(path, group="bar"),
+            ):
                 pass
-            with pytest.raises(UsageError, match="must be a string"), self.open(path, group=(1, 2, 3)):
+            with (
+                pytest.raises(UsageError, match="must be a string"),
+                self.open(path, group=(1, 2, 3)),
+            ):
                 pass
 
 
@@ -63,10 +73,14 @@ class TestNetcdf4(Groups, suite.TestNetCDF4Data):
     test_load_async: Any = None
     test_roundtrip_example_1_netcdf: Any = None
     test_coordinate_variables_after_iris_roundtrip: Any = None
-    test_refresh_from_disk: Any = suite.NetCDFBase.test_refresh_from_disk  # which NetCDF-C is not good at
+    test_refresh_from_disk: Any = (
+        suite.NetCDFBase.test_refresh_from_disk
+    )  # which NetCDF-C is not good at
 
     def test_roundtrip_complex(self) -> None:
-        """The suite's, without the option of netCDF4 that makes pairs complex when they are read: here they are."""
+        """The suite's, without the option of netCDF4 that makes pairs complex when they are read:
+        here they are.
+        """
         expected = xarray.Dataset({"x": ("y", np.ones(5) + 1j * np.ones(5))})
         with self.roundtrip(expected, save_kwargs={"auto_complex": True}) as found:
             xarray.testing.assert_equal(found, expected)
@@ -85,7 +99,11 @@ class TestChunked(TestNetcdf4, suite.TestNetCDF4ViaDaskData):
 
     @contextlib.contextmanager
     def roundtrip(
-        self, data: Any, save_kwargs: Any = None, open_kwargs: Any = None, allow_cleanup_failure: Any = False
+        self,
+        data: Any,
+        save_kwargs: Any = None,
+        open_kwargs: Any = None,
+        allow_cleanup_failure: Any = False,
     ) -> Iterator[Any]:
         how = {"chunks": {}, **(open_kwargs or {})}
         with super().roundtrip(data, save_kwargs, how, allow_cleanup_failure) as found:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import nibabel as nib
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,12 @@ EPI = MRI / "example4d.nii.gz"
 "int16, 128 x 96 x 24 x 2."
 BRAIN = MRI / "colin27_ch2bet_brain.nii.gz"
 "uint8, 181 x 217 x 181."
-PROGRAM = [sys.executable, "-c", "from hyperslab.cli import main; main()"]
+AS_INSTALLED = [sys.executable, "-c", "from hyperslab.cli import main; main()"]
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+"""What a program runs first that a test interrupts: one that a script has started in the background
+ignores Ctrl-C.
+"""
+PROGRAM = [*AS_INSTALLED[:2], f"{INTERRUPTIBLE}; {AS_INSTALLED[2]}"]
 
 
 class Finished(NamedTuple):
@@ -61,7 +66,7 @@ GROWTH = """
 import contextlib, json, sys
 from pathlib import Path
 from hyperslab.cli import main
-from hyperslab.machine import peak_rss_bytes
+from hyperslab.machine.host import peak_rss_bytes
 for arguments in map(json.loads, sys.argv[1:]):
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_rss_bytes()
@@ -75,8 +80,15 @@ print("growth", peak_rss_bytes() - before)
 
 
 def growth(first: Sequence[object], then: Sequence[object]) -> int:
-    """How many bytes a process that has run a small command comes to hold more while it runs another one."""
-    line = [sys.executable, "-c", GROWTH, *(json.dumps([*map(str, arguments)]) for arguments in (first, then))]
+    """How many bytes a process that has run a small command comes to hold more while it runs
+    another one.
+    """
+    line = [
+        sys.executable,
+        "-c",
+        GROWTH,
+        *(json.dumps([*map(str, arguments)]) for arguments in (first, then)),
+    ]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
@@ -140,7 +152,9 @@ def only_output(folder: Path) -> Path:
 
 
 def block_box(path: Path, affine: Array) -> tuple[slice, ...]:
-    """Where a block lies in the array of this affine, from the millimetres in its own header alone."""
+    """Where a block lies in the array of this affine, from the millimetres in its own header
+    alone.
+    """
     corner = np.linalg.inv(affine) @ affine_of(path)[:, 3]
     first = np.rint(corner[:3]).astype(int)
     assert np.allclose(corner[:3], first, atol=1e-3), path
@@ -148,7 +162,9 @@ def block_box(path: Path, affine: Array) -> tuple[slice, ...]:
 
 
 def assembled(folder: Path, like: Path) -> Array:
-    """The array that blocks in a directory make, each put where its header says; every voxel must come once."""
+    """The array that blocks in a directory make, each put where its header says; every voxel must
+    come once.
+    """
     parts = outputs(folder)
     whole = np.zeros(np.asarray(values_of(like)).shape, real_values_of(parts[0]).dtype)
     times = np.zeros(whole.shape, int)

@@ -1,4 +1,6 @@
-"""Wrong arguments get one sentence that names the flag, and exit status 2; help, version and --debug."""
+"""Wrong arguments get one sentence that names the flag, and exit status 2; help, version and
+--debug.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import typer.main
 
 from hyperslab.cli import app
 from hyperslab.workloads import BUILTINS
-from tests.end_to_end.command import ANATOMICAL, DATA, FUNCTIONAL, LAYOUT, ROOT, call, call_program, tree
+from tests.end_to_end.command import (
+    ANATOMICAL,
+    DATA,
+    FUNCTIONAL,
+    LAYOUT,
+    ROOT,
+    call,
+    call_program,
+    tree,
+)
 
 EXAMPLE = f"{ROOT}/examples/brighten.py"
 VERBS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
@@ -26,7 +37,11 @@ WRONG_FLAGS = [
     ("--param", ["-p", "iterations=many"], "--param iterations=many: give an integer"),
     ("--param", ["-p", "iteration=2"], "did you mean 'iterations'?"),
     ("--param", ["-p", "delay=1", "-p", "delay=2"], "--param delay is given twice"),
-    ("--connect", ["--connect", "tcp://localhost:1"], "--connect tcp://localhost:1: is for Dask and Spark"),
+    (
+        "--connect",
+        ["--connect", "tcp://localhost:1"],
+        "--connect tcp://localhost:1: is for Dask and Spark",
+    ),
     ("--storage-option", ["--storage-option", "anon"], "--storage-option: give NAME=VALUE"),
     ("--with", ["--with", "mask"], "--with mask: give NAME=SOURCE"),
     ("--with", ["--with", "mask=/missing.nii"], "there is no such file"),
@@ -41,7 +56,11 @@ WRONG_FLAGS = [
     ("--workers", ["--workers", "0"], "give 1 or more"),
     ("--workers", ["--workers", "two"], "integer"),
     ("--threads", ["--threads", "-1"], "give 1 or more"),
-    ("--block-shape", ["--block-shape", "4,4"], "give one positive extent for each of shape (33, 41, 25)"),
+    (
+        "--block-shape",
+        ["--block-shape", "4,4"],
+        "give one positive extent for each of shape (33, 41, 25)",
+    ),
     ("--block-shape", ["--block-shape", "4,4,0"], "give one positive extent"),
     ("--block-shape", ["--block-shape", "4;4"], "give whole numbers such as 64,64,64"),
     ("--blocks", ["--blocks", "0"], "give one number, or 3 joined by x"),
@@ -61,7 +80,11 @@ WRONG_FLAGS = [
     ("--values", ["--values", "raw"], "choose one of real, stored"),
     ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
     ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
-    ("--chunks", ["--format", "h5", "--chunks", "8"], "give one extent of at least 1 for each axis"),
+    (
+        "--chunks",
+        ["--format", "h5", "--chunks", "8"],
+        "give one extent of at least 1 for each axis",
+    ),
     ("--compression", ["--format", "h5", "--compression", "gzip:0"], "gzip:1 to gzip:9, or none"),
     ("--compression", ["--compression", "gzip:fast"], "a name with a level such as gzip:4"),
     ("--keep", ["--keep", "all"], "choose one of blocks, volume"),
@@ -70,12 +93,16 @@ WRONG_FLAGS = [
     ("--retries", ["--retries", "some"], "integer"),
     ("--task-timeout", ["--task-timeout", "0"], "give a positive number of seconds"),
     ("--task-timeout", ["--task-timeout", "1m"], "number"),
-    ("--task-timeout", ["--task-timeout", "5", "--engine", "threads"], "a thread cannot be stopped from outside"),
+    (
+        "--task-timeout",
+        ["--task-timeout", "5", "--engine", "threads"],
+        "a thread cannot be stopped from outside",
+    ),
     ("--resume", ["--resume=yes"], "does not take a value"),
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--wrokers", ["--wrokers", "2"], "--workers"),
-]  # fmt: skip
+]
 "Flag, what to add to a sound `run increment`, and part of what is said."
 
 
@@ -90,7 +117,9 @@ def refuse(*arguments: object, program: bool = False) -> str:
     return done.err
 
 
-@pytest.mark.parametrize(("flag", "more", "said"), WRONG_FLAGS, ids=lambda value: value if "-" in value else None)
+@pytest.mark.parametrize(
+    ("flag", "more", "said"), WRONG_FLAGS, ids=lambda value: value if "-" in value else None
+)
 def test_a_wrong_flag_of_run(tmp_path: Path, flag: str, more: list[str], said: str) -> None:
     out = [] if flag == "--out" else ["-o", tmp_path / "out"]
     sentence = refuse("run", "increment", ANATOMICAL, *out, *more)
@@ -100,35 +129,77 @@ def test_a_wrong_flag_of_run(tmp_path: Path, flag: str, more: list[str], said: s
 
 
 def test_every_flag_of_run_has_a_wrong_value_above() -> None:
-    flags = {option for param in VERBS["run"].params for option in param.opts if option.startswith("--")}
+    flags = {
+        option for param in VERBS["run"].params for option in param.opts if option.startswith("--")
+    }
     assert {flag for flag, _, _ in WRONG_FLAGS} == (flags | {"--wrokers"}) - {"--help"}
 
 
 @pytest.mark.parametrize(
     ("function", "more", "said"),
     [
-        ("incremnt", [], "FUNCTION 'incremnt': there is no such built-in (did you mean 'increment'?)"),
-        ("nothing", [], f"{', '.join(BUILTINS)}; one of your own is named as module:function or file.py:function"),
-        ("nomodule:f", [], "FUNCTION 'nomodule:f': there is no module 'nomodule' on the Python path"),
+        (
+            "incremnt",
+            [],
+            "FUNCTION 'incremnt': there is no such built-in (did you mean 'increment'?)",
+        ),
+        (
+            "nothing",
+            [],
+            f"{', '.join(BUILTINS)}; one of your own is named as module:function or ",
+        ),
+        (
+            "nomodule:f",
+            [],
+            "FUNCTION 'nomodule:f': there is no module 'nomodule' on the Python path",
+        ),
         ("no.such:f", [], "FUNCTION 'no.such:f'"),
         ("missing.py:f", [], "there is no file"),
         (f"{EXAMPLE}:brihgten", [], f"{EXAMPLE} has no 'brihgten'"),
         (f"{EXAMPLE}:np", [], "is of type module, neither a function nor a Fold"),
         (f"{EXAMPLE}:", [], "file.py:function"),
-        (f"{EXAMPLE}:brighten", ["-p", "gian=2"], "--param gian: 'brighten' has no such parameter (did you mean"),
-        (f"{EXAMPLE}:brighten", ["--with", f"mask={ANATOMICAL}"], "--with mask: 'brighten' has no such parameter"),
+        (
+            f"{EXAMPLE}:brighten",
+            ["-p", "gian=2"],
+            "--param gian: 'brighten' has no such parameter (did you mean",
+        ),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--with", f"mask={ANATOMICAL}"],
+            "--with mask: 'brighten' has no such parameter",
+        ),
         (f"{EXAMPLE}:brighten", ["--dtype", "flaot"], "--dtype flaot: not a NumPy dtype"),
-        (f"{EXAMPLE}:brighten", ["--halo", "1,2"], "give one number of at least 0, or one for each of the 3 axes"),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--halo", "1,2"],
+            "give one number of at least 0, or one for each of the 3 axes",
+        ),
         (f"{EXAMPLE}:brighten", ["--halo", "-1"], "--halo"),
-        (f"{EXAMPLE}:inside", [], "FUNCTION 'inside' needs 'mask': give --param mask=VALUE, or --with mask=SOURCE"),
-        (f"{EXAMPLE}:inside", ["--with", f"mask={FUNCTIONAL}"], "the input 'mask' has shape (17, 21, 3, 20)"),
+        (
+            f"{EXAMPLE}:inside",
+            [],
+            "FUNCTION 'inside' needs 'mask': give --param mask=VALUE, or --with mask=SOURCE",
+        ),
+        (
+            f"{EXAMPLE}:inside",
+            ["--with", f"mask={FUNCTIONAL}"],
+            "the input 'mask' has shape (17, 21, 3, 20)",
+        ),
         (f"{EXAMPLE}:head_volume", ["-p", "treshold=3"], "(did you mean 'threshold'?)"),
         (f"{EXAMPLE}:head_volume", ["--halo", "1"], "--halo: 'head_volume' is a fold"),
-        (f"{EXAMPLE}:head_volume", ["--keep", "volume"], "--keep volume: the function reduces all blocks to one value"),
+        (
+            f"{EXAMPLE}:head_volume",
+            ["--keep", "volume"],
+            "--keep volume: the function reduces all blocks to one value",
+        ),
         ("stats", ["--format", "h5"], "--format h5: the function reduces all blocks to one value"),
-        ("stats", ["--with", f"mask={ANATOMICAL}"], "the built-in 'stats' takes one input; leave out mask"),
+        (
+            "stats",
+            ["--with", f"mask={ANATOMICAL}"],
+            "the built-in 'stats' takes one input; leave out mask",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_function(tmp_path: Path, function: str, more: list[str], said: str) -> None:
     assert said in refuse("run", function, ANATOMICAL, "-o", tmp_path / "out", *more)
     assert tree(tmp_path) == []
@@ -199,24 +270,34 @@ def test_a_wrong_list(tmp_path: Path, content: bytes, said: str) -> None:
         (["synth", "mouse", "-o", "/missing"], "KIND 'mouse': choose one of bigbrain, climate"),
         (["synth", "bigbrain"], "Missing option '--out'"),
         (["synth", "bigbrain", "-o", f"{ANATOMICAL}"], "is a file"),
-        (["synth", "bigbrain", "-o", "/missing", "--size", "big"], "--size big: give a positive size"),
+        (
+            ["synth", "bigbrain", "-o", "/missing", "--size", "big"],
+            "--size big: give a positive size",
+        ),
         (["synth", "bigbrain", "-o", "/missing", "--blocks", "0"], "--blocks 0: give 1 or more"),
         (["synth", "bigbrain", "-o", "/missing", "--blocks", "x"], "--blocks"),
-        (["synth", "bigbrain", "-o", "/missing", "--format", "png"], "--format png: choose one of nii, h5"),
+        (
+            ["synth", "bigbrain", "-o", "/missing", "--format", "png"],
+            "--format png: choose one of nii, h5",
+        ),
         (["synth", "bigbrain", "-o", "/missing", "--workers", "0"], "--workers 0: give 1 or more"),
         (["synth", "bigbrain", "-o", "/missing", "--seed", "x"], "--seed"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_of_the_verbs(arguments: list[str], said: str) -> None:
     assert said in refuse(*arguments)
     assert not Path("/missing").exists()
 
 
 def test_a_refusal_by_the_program_itself(tmp_path: Path) -> None:
-    assert "--blocks 0" in refuse("run", "increment", ANATOMICAL, "-o", tmp_path, "--blocks", "0", program=True)
+    assert "--blocks 0" in refuse(
+        "run", "increment", ANATOMICAL, "-o", tmp_path, "--blocks", "0", program=True
+    )
 
 
-@pytest.mark.parametrize("arguments", [["--debug", "run", "incremnt"], ["run", "incremnt", "--debug"]])
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "run", "incremnt"], ["run", "incremnt", "--debug"]]
+)
 def test_debug_shows_the_traceback_and_the_sentence(tmp_path: Path, arguments: list[str]) -> None:
     done = call(*arguments, ANATOMICAL, "-o", tmp_path / "out")
     assert done.code == 2
@@ -240,7 +321,9 @@ def test_an_unforeseen_error_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys.modules["hyperslab.cli.info"], "expand", broken)
     done = call("info", ANATOMICAL)
     assert done.code == 1
-    assert re.fullmatch(r"hyperslab: KeyError: .*run again with --debug and report the traceback\n", done.err)
+    assert re.fullmatch(
+        r"hyperslab: KeyError: .*run again with --debug and report the traceback\n", done.err
+    )
     assert "Traceback" in call("info", ANATOMICAL, "--debug").err
 
 

@@ -1,4 +1,6 @@
-"""`hyperslab run` with every built-in over real files, against NumPy, SciPy and nibabel on the whole array."""
+"""`hyperslab run` with every built-in over real files, against NumPy, SciPy and nibabel on the
+whole array.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
     BRAIN,
@@ -25,7 +27,7 @@ from tests.end_to_end.command import (
     save,
     succeed,
     values_of,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +38,44 @@ def brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("granularity", ["fused", "stepwise"])
 def test_increment(brain: Path, tmp_path: Path, granularity: str) -> None:
-    succeed("run", "increment", brain, "-o", tmp_path / "out", "-p", "iterations=3", "-p", "delay=0.001",
-            "--blocks", "2x3x2", "--granularity", granularity)  # fmt: skip
-    assert [path.name for path in outputs(tmp_path / "out")][::11] == ["brain_000_000_000.nii", "brain_090_144_090.nii"]
+    succeed(
+        "run",
+        "increment",
+        brain,
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "iterations=3",
+        "-p",
+        "delay=0.001",
+        "--blocks",
+        "2x3x2",
+        "--granularity",
+        granularity,
+    )
+    assert [path.name for path in outputs(tmp_path / "out")][::11] == [
+        "brain_000_000_000.nii",
+        "brain_090_144_090.nii",
+    ]
     written = assembled(tmp_path / "out", brain)
     assert written.dtype == np.uint8
     assert np.array_equal(written, values_of(brain) + np.uint8(3))
 
 
 def test_smooth(brain: Path, tmp_path: Path) -> None:
-    succeed("run", "smooth", brain, "-o", tmp_path / "out", "-p", "sigma=1.5", "--blocks", "2x2x3", "--keep", "volume")
+    succeed(
+        "run",
+        "smooth",
+        brain,
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "sigma=1.5",
+        "--blocks",
+        "2x2x3",
+        "--keep",
+        "volume",
+    )
     written = only_output(tmp_path / "out")
     expected = ndimage.gaussian_filter(values_of(brain).astype(np.float64), 1.5, mode="reflect")
     assert values_of(written).dtype == np.float32
@@ -54,15 +84,41 @@ def test_smooth(brain: Path, tmp_path: Path) -> None:
 
 
 def test_smooth_with_a_constant_boundary(tmp_path: Path) -> None:
-    succeed("run", "smooth", ANATOMICAL, "-o", tmp_path / "out", "-p", "sigma=1,0,2", "--boundary", "constant",
-            "--block-shape", "9,10,11")  # fmt: skip
-    expected = ndimage.gaussian_filter(values_of(ANATOMICAL).astype(np.float64), (1, 0, 2), mode="constant")
-    assert np.abs(assembled(tmp_path / "out", ANATOMICAL) - expected).max() < 0.05  # float32 of numbers up to 30,393
+    succeed(
+        "run",
+        "smooth",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "sigma=1,0,2",
+        "--boundary",
+        "constant",
+        "--block-shape",
+        "9,10,11",
+    )
+    expected = ndimage.gaussian_filter(
+        values_of(ANATOMICAL).astype(np.float64), (1, 0, 2), mode="constant"
+    )
+    assert (
+        np.abs(assembled(tmp_path / "out", ANATOMICAL) - expected).max() < 0.05
+    )  # float32 of numbers up to 30,393
 
 
 def test_downsample(tmp_path: Path) -> None:
-    succeed("run", "downsample", ANATOMICAL, "-o", tmp_path / "out", "-p", "factor=3,2,5", "--blocks", "4",
-            "--keep", "volume")  # fmt: skip
+    succeed(
+        "run",
+        "downsample",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "factor=3,2,5",
+        "--blocks",
+        "4",
+        "--keep",
+        "volume",
+    )
     written, whole = only_output(tmp_path / "out"), values_of(ANATOMICAL).astype(np.float64)
     assert values_of(written).shape == (11, 21, 5)
     for index in ((0, 0, 0), (10, 20, 4), (5, 7, 2)):
@@ -132,7 +188,17 @@ def test_histogram_of_floats_counts_nan_apart(tmp_path: Path) -> None:
 
 
 def test_histogram_in_a_range(tmp_path: Path) -> None:
-    succeed("run", "histogram", ANATOMICAL, "-o", tmp_path / "out", "-p", "bins=16", "-p", "range=0,16000")
+    succeed(
+        "run",
+        "histogram",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "-p",
+        "bins=16",
+        "-p",
+        "range=0,16000",
+    )
     whole = values_of(ANATOMICAL)
     with np.load(tmp_path / "out" / "histogram.npz") as saved:
         assert np.array_equal(saved["counts"], np.histogram(whole, bins=16, range=(0, 16000))[0])
@@ -142,7 +208,9 @@ def test_histogram_in_a_range(tmp_path: Path) -> None:
 def test_histogram_python_counts_the_same(tmp_path: Path) -> None:
     succeed("run", "histogram", ANATOMICAL, "-o", tmp_path / "fast")
     succeed("run", "histogram-python", ANATOMICAL, "-o", tmp_path / "slow", "--blocks", "3")
-    assert (tmp_path / "slow/histogram.csv").read_bytes() == (tmp_path / "fast/histogram.csv").read_bytes()
+    assert (tmp_path / "slow/histogram.csv").read_bytes() == (
+        tmp_path / "fast/histogram.csv"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("values", ["real", "stored"])
@@ -152,7 +220,9 @@ def test_histogram_of_scaled_values(tmp_path: Path, values: str) -> None:
     whole: Array = stored if values == "stored" else real_values_of(FUNCTIONAL)
     with np.load(tmp_path / "out" / "histogram.npz") as saved:
         if values == "stored":
-            assert np.array_equal(saved["counts"], np.bincount(whole.ravel().astype(int) + 32768, minlength=65536))
+            assert np.array_equal(
+                saved["counts"], np.bincount(whole.ravel().astype(int) + 32768, minlength=65536)
+            )
         else:
             assert np.array_equal(saved["counts"], np.histogram(whole, bins=1024)[0])
 
@@ -167,5 +237,7 @@ def words_of_picture(folder: Path) -> str:
     """The text of the SVG, which must have something drawn, too."""
     root = ET.parse(folder / "histogram.svg").getroot()
     assert root.tag.endswith("svg")
-    assert any(element.tag.endswith(("path", "rect", "polygon", "polyline")) for element in root.iter())
+    assert any(
+        element.tag.endswith(("path", "rect", "polygon", "polyline")) for element in root.iter()
+    )
     return " ".join(text for element in root.iter() for text in (element.text or "").split("\n"))

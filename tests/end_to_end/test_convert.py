@@ -1,4 +1,6 @@
-"""`hyperslab convert`: formats in every sensible direction, seen by their own libraries; dtypes, chunks."""
+"""`hyperslab convert`: formats in every sensible direction, seen by their own libraries; dtypes,
+chunks.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import nibabel
 import numpy as np
@@ -15,7 +19,7 @@ import pytest
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
     DATA,
@@ -84,7 +88,8 @@ def h5py_real(dataset: Any) -> Array:
     """What the attributes of packing make of a dataset."""
     stored, said = dataset[()], dataset.attrs
     real = stored * said.get("scale_factor", np.float64(1)) + said.get("add_offset", np.float64(0))
-    return np.where(np.isin(stored, said.get("missing_value", [])), np.nan, real)
+    missing = np.append(said.get("missing_value", []), said.get("_FillValue", []))
+    return np.where(np.isin(stored, missing), np.nan, real)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -92,7 +97,9 @@ def h5py_real(dataset: Any) -> Array:
 def test_images_are_the_same_in_every_format(tmp_path: Path, source: str, target: str) -> None:
     (path, values), (name, options) = IMAGES[source], TARGETS[target]
     expected, affine = real_values(path)
-    affine = np.eye(4) if source == "MINC2 of floats" else affine  # its first axis is time, which no affine of ours has
+    affine = (
+        np.eye(4) if source == "MINC2 of floats" else affine
+    )  # its first axis is time, which no affine of ours has
     convert(path, tmp_path / name, "--values", values, *options)
     convert(tmp_path / name, tmp_path / "back.nii", "--values", "real")
     for made in (tmp_path / name, tmp_path / "back.nii"):
@@ -113,7 +120,9 @@ def test_stored_values_and_their_slope_stay(tmp_path: Path, target: str) -> None
 
 @pytest.mark.parametrize("path", ["tiny.mnc", "small.mnc"])
 @pytest.mark.parametrize("name", ["new.nii", "new.h5"])
-def test_stored_values_that_lose_their_meaning_are_refused(tmp_path: Path, path: str, name: str) -> None:
+def test_stored_values_that_lose_their_meaning_are_refused(
+    tmp_path: Path, path: str, name: str
+) -> None:
     done = call("convert", MINC / path, tmp_path / name, *SMALL)
     assert done.code == 2
     assert "--values real" in done.err
@@ -129,7 +138,14 @@ def climate(path: Path, format: Any = "NETCDF4") -> Array:
             file.createDimension(dim, extent)
             file.createVariable(dim, "f8", (dim,))[:] = np.arange(extent) * 2.5
         variable = file.createVariable("tas", "i2", ("time", "lat", "lon"), fill_value=-9999)
-        variable.setncatts({"units": "K", "long_name": "air temperature", "scale_factor": 0.01, "add_offset": 273.15})
+        variable.setncatts(
+            {
+                "units": "K",
+                "long_name": "air temperature",
+                "scale_factor": 0.01,
+                "add_offset": 273.15,
+            }
+        )
         variable.set_auto_maskandscale(False)
         variable[:] = packed
     return packed
@@ -187,14 +203,18 @@ def real_values_of(path: Path, name: str) -> Array:
         (("--compression", "none", "--chunks", "10x20x30"), (10, 20, 30), None),
         (("--chunks", "100,100,100"), (10, 20, 30), 6),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) and value and isinstance(value[0], str) else "",
+    ids=lambda value: (
+        " ".join(value) if isinstance(value, tuple) and value and isinstance(value[0], str) else ""
+    ),
 )
 def test_chunks_and_compression_are_carried_over_or_chosen(
     tmp_path: Path, options: tuple[str, ...], chunks: tuple[int, ...] | None, level: int | None
 ) -> None:
     values = np.random.default_rng(0).integers(0, 99, (10, 20, 30)).astype(">u4")
     with h5py.File(tmp_path / "in.h5", "w") as file:
-        made = file.create_dataset("a/b", data=values, chunks=(4, 5, 6), compression=6, shuffle=True, fletcher32=True)
+        made = file.create_dataset(
+            "a/b", data=values, chunks=(4, 5, 6), compression=6, shuffle=True, fletcher32=True
+        )
         made.attrs["units"] = "counts"
     convert(tmp_path / "in.h5", tmp_path / "new.h5", *options)
     with h5py.File(tmp_path / "new.h5") as file:
@@ -208,9 +228,10 @@ def test_every_file_of_a_directory_stays_stored_as_it_was(tmp_path: Path) -> Non
     """Level 0 of gzip, which leaves values as they are, becomes the lowest that is written."""
     (tmp_path / "in").mkdir()
     stored: dict[str, dict[str, Any]] = {
-        "a": {}, "b": {"chunks": (8, 8), "compression": "gzip", "compression_opts": 5},
+        "a": {},
+        "b": {"chunks": (8, 8), "compression": "gzip", "compression_opts": 5},
         "c": {"chunks": (4, 16), "compression": "gzip", "compression_opts": 0},
-    }  # fmt: skip
+    }
     for name, options in stored.items():
         with h5py.File(tmp_path / "in" / f"{name}.h5", "w") as file:
             file.create_dataset(f"of/{name}", data=np.ones((16, 16)), **options)
@@ -234,7 +255,16 @@ def test_many_small_files_are_joined_along_an_axis(tmp_path: Path, axis: int) ->
         parts.append(rng.normal(size=shape))
         with h5py.File(tmp_path / "in" / f"part_{number}.h5", "w") as file:
             file["signal"] = parts[-1]
-    convert(tmp_path / "in", tmp_path / "new.h5", "--axis", axis, "--chunks", "2,2,2", "--compression", "gzip")
+    convert(
+        tmp_path / "in",
+        tmp_path / "new.h5",
+        "--axis",
+        axis,
+        "--chunks",
+        "2,2,2",
+        "--compression",
+        "gzip",
+    )
     with h5py.File(tmp_path / "new.h5") as file:
         np.testing.assert_array_equal(file["signal"][()], np.concatenate(parts, axis=axis))
 
@@ -244,10 +274,16 @@ def test_a_directory_of_images_becomes_as_many(tmp_path: Path) -> None:
     for name, block in values.items():
         save(tmp_path / "in" / f"{name}.nii", block)
     convert(tmp_path / "in", tmp_path / "out", "--format", "nii.gz")
-    assert sorted(path.name for path in (tmp_path / "out").glob("[!.]*")) == ["a.nii.gz", "b.nii.gz", "c.nii.gz"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("[!.]*")) == [
+        "a.nii.gz",
+        "b.nii.gz",
+        "c.nii.gz",
+    ]
     for name, block in values.items():
         np.testing.assert_array_equal(values_of(tmp_path / "out" / f"{name}.nii.gz"), block)
-        np.testing.assert_array_equal(affine_of(tmp_path / "out" / f"{name}.nii.gz"), np.diag([0.5, 0.75, 2, 1]))
+        np.testing.assert_array_equal(
+            affine_of(tmp_path / "out" / f"{name}.nii.gz"), np.diag([0.5, 0.75, 2, 1])
+        )
 
 
 def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path) -> None:
@@ -285,7 +321,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), REFUSED, ids=lambda value: " ".join(value) if value else "")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"), REFUSED, ids=lambda value: " ".join(value) if value else ""
+)
 def test_what_cannot_be_meant_is_refused_before_anything_is_made(
     tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:

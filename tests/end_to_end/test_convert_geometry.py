@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import affine_of, convert, refuse, save, values_of
 
 FINE = 5e-4
@@ -32,7 +32,9 @@ def series(folder: Path, *affines: Array) -> Path:
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
 def test_files_of_one_affine_are_joined_along_any_axis(tmp_path: Path, axis: int) -> None:
-    convert(series(tmp_path / "in", placed(2, 5), placed(2, 5)), tmp_path / "new.nii", "--axis", axis)
+    convert(
+        series(tmp_path / "in", placed(2, 5), placed(2, 5)), tmp_path / "new.nii", "--axis", axis
+    )
     np.testing.assert_array_equal(affine_of(tmp_path / "new.nii"), placed(2, 5))
     assert values_of(tmp_path / "new.nii").shape[axis] == 2 * (4, 3, 2, 5)[axis]
 
@@ -41,11 +43,15 @@ def test_files_that_lie_one_after_the_other_are_joined(tmp_path: Path) -> None:
     folder = series(tmp_path / "in", placed(2, 5, 0, 1), placed(2, 5, 0, 5), placed(2, 5, 0, 9))
     convert(folder, tmp_path / "new.nii", "--axis", 2)
     np.testing.assert_array_equal(affine_of(tmp_path / "new.nii"), placed(2, 5, 0, 1))
-    assert "s1.nii does not lie where joining along axis 0" in refuse(folder, tmp_path / "more.nii", "--axis", 0)
+    assert "s1.nii does not lie where joining along axis 0" in refuse(
+        folder, tmp_path / "more.nii", "--axis", 0
+    )
 
 
 @pytest.mark.parametrize(
-    ("other", "axis"), [(placed(3, 50), 3), (placed(2, 50), 3), (placed(2, 0, 0, 3), 2), (placed(3), 2)], ids=str
+    ("other", "axis"),
+    [(placed(3, 50), 3), (placed(2, 50), 3), (placed(2, 0, 0, 3), 2), (placed(3), 2)],
+    ids=str,
 )
 def test_files_that_lie_elsewhere_are_not_joined(tmp_path: Path, other: Array, axis: int) -> None:
     folder = series(tmp_path / "in", placed(2), other)
@@ -77,16 +83,25 @@ def test_an_affine_of_micrometres_that_was_changed_holds(tmp_path: Path) -> None
     with h5py.File(tmp_path / "new.h5", "r+") as file:
         file["data"].attrs["affine"] = placed(FINE, 0.8 * FINE)
     convert(tmp_path / "new.h5", tmp_path / "back.nii")
-    np.testing.assert_allclose(affine_of(tmp_path / "back.nii"), placed(FINE, 0.8 * FINE), rtol=1e-6)
+    np.testing.assert_allclose(
+        affine_of(tmp_path / "back.nii"), placed(FINE, 0.8 * FINE), rtol=1e-6
+    )
 
 
-@pytest.mark.parametrize("bad", [np.zeros((4, 4)), np.full((4, 4), np.nan)], ids=["singular", "not finite"])
+@pytest.mark.parametrize(
+    "bad", [np.zeros((4, 4)), np.full((4, 4), np.nan)], ids=["singular", "not finite"]
+)
 def test_an_affine_that_places_nothing_is_a_sentence(tmp_path: Path, bad: Array) -> None:
     save_h5(tmp_path / "a.h5", bad)
     save_h5(tmp_path / "b.h5", placed(1, 4))
     for one, other in (("a", "b"), ("b", "a")):
         said = refuse(tmp_path / f"{one}.h5", tmp_path / f"{other}.h5", tmp_path / "new.h5")
-        assert "a.h5 has an affine that is singular or not finite, so its place in a mosaic is unknown" in said
-    assert "does not lie where" in refuse(tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "new.h5", "--axis", 0)
+        assert (
+            "a.h5 has an affine that is singular or not finite, so its place in a mosaic is unknown"
+            in said
+        )
+    assert "does not lie where" in refuse(
+        tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "new.h5", "--axis", 0
+    )
     save_h5(tmp_path / "b.h5", bad)
     convert(tmp_path / "a.h5", tmp_path / "b.h5", tmp_path / "new.h5", "--axis", 0)

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.usefixtures("hurried")
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    return save(tmp_path / "v.nii", np.random.default_rng(0).integers(0, 99, (8, 6, 4)).astype("i2"))
+    return save(
+        tmp_path / "v.nii", np.random.default_rng(0).integers(0, 99, (8, 6, 4)).astype("i2")
+    )
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -23,7 +25,10 @@ def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
     for name, extent in (("a", 8), ("a_0_0_0", 4)):
         save(tmp_path / "in" / f"{name}.nii", np.ones((extent,) * 3, "u1"))
     said = refuse(tmp_path / "in", tmp_path / "out", "--block-shape", "4,4,4")
-    assert "two arrays or blocks would be written to a_0_0_0.nii: give the sources different names" in said
+    assert (
+        "two arrays or blocks would be written to a_0_0_0.nii: give the sources different names"
+        in said
+    )
     assert not (tmp_path / "out").exists()
     convert(tmp_path / "in", tmp_path / "out", "--block-shape", "2,2,2")
     assert len(list((tmp_path / "out").glob("[!.]*"))) == 72
@@ -56,8 +61,12 @@ def test_an_array_without_elements_does_not_vanish(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", [".", "..", "a/./b", "a//b", "/", "line\nbreak", "a\udcff"], ids=repr)
-def test_names_of_datasets_that_hdf5_has_not_are_refused(tmp_path: Path, volume: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [".", "..", "a/./b", "a//b", "/", "line\nbreak", "a\udcff"], ids=repr
+)
+def test_names_of_datasets_that_hdf5_has_not_are_refused(
+    tmp_path: Path, volume: Path, name: str
+) -> None:
     assert "cannot name a dataset" in refuse(volume, tmp_path / "new.h5", "--name", name)
     assert tree(tmp_path) == ["v.nii"]
 
@@ -69,7 +78,9 @@ def test_a_group_may_have_the_name_of_a_dimension(tmp_path: Path, volume: Path) 
 
 
 @pytest.mark.parametrize("length", [224, 240, 250, 300])
-def test_a_name_that_is_too_long_while_it_is_unfinished(tmp_path: Path, volume: Path, length: int) -> None:
+def test_a_name_that_is_too_long_while_it_is_unfinished(
+    tmp_path: Path, volume: Path, length: int
+) -> None:
     said = refuse(volume, tmp_path / ("n" * (length - 4) + ".nii"))
     assert "file systems take names of up to 255 bytes, of which 223 are left" in said
     assert tree(tmp_path) == ["v.nii"]
@@ -91,7 +102,9 @@ def test_a_name_that_is_not_utf8(tmp_path: Path, volume: Path) -> None:
 
 @pytest.mark.parametrize("source", ["z.zarr::a", "z.zarr", "*.zarr::a"])
 @pytest.mark.parametrize("dest", ["z.zarr/sub.h5", "z.zarr/a/sub.nii", "z.zarr"])
-def test_a_store_is_not_written_into_while_it_is_read(tmp_path: Path, volume: Path, source: str, dest: str) -> None:
+def test_a_store_is_not_written_into_while_it_is_read(
+    tmp_path: Path, volume: Path, source: str, dest: str
+) -> None:
     convert(volume, tmp_path / "z.zarr", "--name", "a")
     before = tree(tmp_path / "z.zarr")
     said = refuse(tmp_path / source, tmp_path / dest, "--overwrite")

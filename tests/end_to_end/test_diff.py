@@ -1,4 +1,6 @@
-"""`hyperslab diff`: exit statuses, what it prints, trouble in one sentence, memory, progress and Ctrl-C."""
+"""`hyperslab diff`: exit statuses, what it prints, trouble in one sentence, memory, progress and
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,13 @@ from tests.end_to_end.command import (
     start,
     succeed,
     values_of,
-)  # fmt: skip
+)
 from tests.end_to_end.test_progress import LINE, pipe
 
 MIB = 2**20
 MEASURED = (
-    "import sys; from hyperslab.cli import main; from hyperslab.machine import peak_rss_bytes\n"
-    "try: main()\n"
-    "finally: print(peak_rss_bytes(), file=sys.stderr)"
+    "import sys; from hyperslab.cli import main; from hyperslab.machine.host import"
+    " peak_rss_bytes\ntry: main()\nfinally: print(peak_rss_bytes(), file=sys.stderr)"
 )
 
 
@@ -57,7 +58,10 @@ def test_the_same(tmp_path: Path) -> None:
     done = call("diff", ANATOMICAL, ANATOMICAL)
     assert done == (
         0,
-        f"A           {ANATOMICAL}\nB           {ANATOMICAL}\nvalues      equal: 33,825 elements\nthe same\n",
+        (
+            f"A           {ANATOMICAL}\nB           {ANATOMICAL}\nvalues      equal: 33,825"
+            " elements\nthe same\n"
+        ),
         "",
     )
     succeed("run", "numpy:positive", ANATOMICAL, "-o", tmp_path / "blocks", "--blocks", "3x2x2")
@@ -80,7 +84,10 @@ def test_different(changed: Path) -> None:
     assert done.out.splitlines() == [
         f"A           {ANATOMICAL}",
         f"B           {changed}",
-        f"values      3 of 33,825 elements differ; largest difference {largest}, relative to B {largest / 5:.6g}",
+        (
+            f"values      3 of 33,825 elements differ; largest difference {largest}, relative to B"
+            f" {largest / 5:.6g}"
+        ),
         f"first at    [3, 7, 0]: {before} in A, {before + 2} in B",
         "all within  [3:21, 7:31, 0:12]",
     ]
@@ -113,11 +120,17 @@ def test_json(changed: Path, tmp_path: Path) -> None:
 def test_headers(changed: Path, tmp_path: Path) -> None:
     image: Any = nib.load(ANATOMICAL)
     image.affine[0, 3] += 1
-    nib.save(nib.Nifti1Image(values_of(ANATOMICAL), image.affine, image.header), tmp_path / "moved.nii")  # type: ignore[no-untyped-call]
+    make: Any = nib.Nifti1Image
+    moved = make(values_of(ANATOMICAL), image.affine, image.header)
+    nib.save(moved, tmp_path / "moved.nii")
     done = call("diff", ANATOMICAL, tmp_path / "moved.nii")
     assert done.code == 1
     assert "values      equal: 33,825 elements\n" in done.out
-    assert re.search(r"^headers     affine: .* in A, .* in B \(corners up to 1 mm apart, ", done.out, re.MULTILINE)
+    assert re.search(
+        r"^headers     affine: .* in A, .* in B \(corners up to 1 mm apart, ",
+        done.out,
+        re.MULTILINE,
+    )
     assert "the same" not in done.out
     assert call("diff", ANATOMICAL, tmp_path / "moved.nii", "--values-only").code == 0
     assert call("diff", ANATOMICAL, tmp_path / "moved.nii", "--ignore-attributes").code == 1
@@ -149,7 +162,10 @@ def test_directories(changed: Path, tmp_path: Path) -> None:
     (tmp_path / "b" / "one.nii").unlink()
     done = call("diff", tmp_path / "a", tmp_path / "b", "--sources", "independent")
     assert done.code == 1
-    assert done.out.splitlines()[-2:] == [f"only in A   {tmp_path}/a/one.nii", "1 of 2 pairs of files differ"]
+    assert done.out.splitlines()[-2:] == [
+        f"only in A   {tmp_path}/a/one.nii",
+        "1 of 2 pairs of files differ",
+    ]
     (tmp_path / "b" / "three.nii").write_bytes(b"no image")
     done = call("diff", tmp_path / "a", tmp_path / "b", "--sources", "independent")
     assert done.code == 2
@@ -166,7 +182,14 @@ def test_blocks_in_which_something_differs(tmp_path: Path) -> None:
         nib.save(nib.Nifti1Image(values, image.affine, image.header), path)  # type: ignore[no-untyped-call]
     done = call("diff", ANATOMICAL, tmp_path / "blocks", "--sources", "mosaic")
     assert done.code == 1
-    assert len(re.findall(rf"^in B        \d+ in {tmp_path}/blocks/anatomical_", done.out, re.MULTILINE)) == 5
+    assert (
+        len(
+            re.findall(
+                rf"^in B        \d+ in {tmp_path}/blocks/anatomical_", done.out, re.MULTILINE
+            )
+        )
+        == 5
+    )
     assert "in B        and in 2 other files\n" in done.out
 
 
@@ -182,7 +205,12 @@ def test_blocks_in_which_something_differs(tmp_path: Path) -> None:
         (ANATOMICAL, ANATOMICAL, ["--values", "raw"], "--values raw: choose one of real, stored"),
         (ANATOMICAL, ANATOMICAL, ["--atol", "-1"], "--atol -1: give a number of 0 or more"),
         (ANATOMICAL, ANATOMICAL, ["--rtol", "x"], "--rtol"),
-        (ANATOMICAL, ANATOMICAL, ["--axis", "1"], "--axis 1: is for --sources concatenated, not auto"),
+        (
+            ANATOMICAL,
+            ANATOMICAL,
+            ["--axis", "1"],
+            "--axis 1: is for --sources concatenated, not auto",
+        ),
         (ANATOMICAL, ANATOMICAL, ["--sources", "tiles"], "--sources tiles: choose one of auto, "),
         (ANATOMICAL, ANATOMICAL, ["--threads", "0"], "--threads 0: give 1 or more"),
         (ANATOMICAL, ANATOMICAL, ["--memory", "much"], "--memory much: give a positive size"),
@@ -212,7 +240,7 @@ def test_an_unforeseen_error_is_trouble_and_no_difference(monkeypatch: pytest.Mo
     def broken(*_: object, **__: object) -> object:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("hyperslab.difference.diff", broken)
+    monkeypatch.setattr("hyperslab.apps.difference.diff", broken)
     done = call("diff", ANATOMICAL, ANATOMICAL)
     assert (done.code, done.out) == (2, "")
     assert "report the traceback" in done.err
@@ -225,7 +253,9 @@ def test_the_program_by_itself(changed: Path) -> None:
 
 
 def large(path: Path, planes: int, written: int = 0) -> Path:
-    """A scaled uint16 image of so many planes of 2 MiB, of which the first few are written and the others are holes."""
+    """A scaled uint16 image of so many planes of 2 MiB, of which the first few are written and the
+    others are holes.
+    """
     header: Any = nib.Nifti1Header()  # type: ignore[no-untyped-call]
     header.set_data_dtype(np.uint16)
     header.set_data_shape((1024, 1024, planes))
@@ -244,7 +274,12 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "c.h5", "w") as file:
         values = np.asfortranarray(values_of(image))
         file.create_dataset(
-            "data", values.shape, values.dtype, chunks=(128, 128, 16), compression="gzip", compression_opts=1
+            "data",
+            values.shape,
+            values.dtype,
+            chunks=(128, 128, 16),
+            compression="gzip",
+            compression_opts=1,
         )
         for first in range(0, 96, 16):
             file["data"][..., first : first + 16] = values[..., first : first + 16]
@@ -252,7 +287,10 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     for b, kind in ((other, "real"), (tmp_path / "c.h5", "stored")):
         base = _peak(little, b)  # which differ in shape
         used = _peak(image, b, "--memory", "32MB", "--values", kind, "--values-only")
-        print(f"{b.name}: {base / MIB:.1f} MiB without a block, {(used - base) / MIB:.1f} more with {kind} ones")
+        print(
+            f"{b.name}: {base / MIB:.1f} MiB without a block, {(used - base) / MIB:.1f} more with"
+            f" {kind} ones"
+        )
         assert used - base < 32_000_000 + 8 * MIB
 
 

@@ -25,7 +25,10 @@ def dry_run(*arguments: object) -> dict[str, str]:
 
 def sizes(text: str) -> list[float]:
     """All sizes in a text, in bytes."""
-    return [float(n) * UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?(?:e\+\d+)?) ([kMGT]?B)\b", text)]
+    return [
+        float(n) * UNITS[unit]
+        for n, unit in re.findall(r"(\d+(?:\.\d+)?(?:e\+\d+)?) ([kMGT]?B)\b", text)
+    ]
 
 
 @pytest.fixture
@@ -37,10 +40,28 @@ def image(tmp_path: Path) -> Path:
 def test_every_number(image: Path, tmp_path: Path) -> None:
     before = tree(tmp_path)
     rows = dry_run(
-        "increment", image, "-o", tmp_path / "out", "--blocks", "1x1x20", "--workers", "2", "--memory", "1GB"
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x20",
+        "--workers",
+        "2",
+        "--memory",
+        "1GB",
     )
     assert tree(tmp_path) == before
-    assert list(rows) == ["plan", "partition", "tasks", "reads", "writes", "memory", "runs on", "fits"]
+    assert list(rows) == [
+        "plan",
+        "partition",
+        "tasks",
+        "reads",
+        "writes",
+        "memory",
+        "runs on",
+        "fits",
+    ]
     assert rows["plan"] == "increment over image.nii"
     assert rows["partition"] == "blocks=1x1x20: 20 blocks, the largest 200x200x5"
     assert rows["tasks"] == "20 to do"
@@ -61,11 +82,24 @@ def test_every_number(image: Path, tmp_path: Path) -> None:
 
 
 def test_a_reduction_and_threads(image: Path, tmp_path: Path) -> None:
-    rows = dry_run("stats", image, "-o", tmp_path / "out", "--blocks", "4", "--engine", "threads", "--threads", "3")
+    rows = dry_run(
+        "stats",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "4",
+        "--engine",
+        "threads",
+        "--threads",
+        "3",
+    )
     assert rows["tasks"] == "4 to do"
     assert " in 0 operations to 0 files, " in rows["writes"]
     assert rows["runs on"].startswith("1 worker x 3 threads (")
-    assert dry_run("smooth", image, "-o", tmp_path / "out", "--keep", "volume")["partition"].startswith("auto: ")
+    assert dry_run("smooth", image, "-o", tmp_path / "out", "--keep", "volume")[
+        "partition"
+    ].startswith("auto: ")
 
 
 def test_a_histogram_that_needs_the_range_reads_twice(tmp_path: Path) -> None:
@@ -76,8 +110,20 @@ def test_a_histogram_that_needs_the_range_reads_twice(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run(tmp_path: Path) -> None:
-    failing = ("hyperslab.testing.functions:misbehave", ANATOMICAL, "-o", tmp_path / "out", "--blocks", "5",
-               "-p", "deed=raise", "-p", "at=0,0,10", "--retries", "0")  # fmt: skip
+    failing = (
+        "hyperslab.testing.functions:misbehave",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "5",
+        "-p",
+        "deed=raise",
+        "-p",
+        "at=0,0,10",
+        "--retries",
+        "0",
+    )
     assert call("run", *failing).code == 1
     before = tree(tmp_path)
     assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 done already"
@@ -88,19 +134,45 @@ def test_a_resumed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--dry-run"], []])
-def test_too_little_memory_is_refused_with_the_remedy(image: Path, tmp_path: Path, flags: list[str]) -> None:
-    done = call("run", "increment", image, "-o", tmp_path / "out", "--memory", "1MB", "--blocks", "1", *flags)
+def test_too_little_memory_is_refused_with_the_remedy(
+    image: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    done = call(
+        "run",
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--memory",
+        "1MB",
+        "--blocks",
+        "1",
+        *flags,
+    )
     assert done.code == 2
     assert re.fullmatch(
-        r"hyperslab: a task needs \S+ MB of memory but its slot has \S+ [kM]?B \(1\.00 MB for \d+ slots?\): "
-        r"use smaller blocks \(.*\), fewer --workers, or more --memory\n", done.err,
-    )  # fmt: skip
+        r"hyperslab: a task needs \S+ MB of memory "
+        r"but its slot has \S+ [kM]?B \(1\.00 MB for \d+ slots?\): "
+        r"use smaller blocks \(.*\), fewer --workers, or more --memory\n",
+        done.err,
+    )
     assert "fits" not in done.out
     assert not (tmp_path / "out").exists()
 
 
 def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
-    command = ("run", "increment", image, "-o", tmp_path / "out", "--blocks", "1", "--dry-run", "--workers", "1")
+    command = (
+        "run",
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1",
+        "--dry-run",
+        "--workers",
+        "1",
+    )
     refused = call(*command, "--memory", "1MB")
     needed = sizes(refused.err)[0]
     assert call(*command, "--memory", f"{needed * 1.01:.0f}").code == 0
@@ -108,22 +180,27 @@ def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--dry-run"], []])
-def test_too_small_a_disk_is_refused_with_the_remedy(image: Path, tmp_path: Path, flags: list[str]) -> None:
+def test_too_small_a_disk_is_refused_with_the_remedy(
+    image: Path, tmp_path: Path, flags: list[str]
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     done = call_on_small_disk(disk, "run", "increment", str(image), "-o", str(disk / "out"), *flags)
     assert done.code == 2, done
     assert re.fullmatch(
         r"hyperslab: the outputs take 8(\.\d+)? MB but \S+ has 1(\.\d+)? MB free: "
-        r"free some space or choose another output\n", done.err,
-    )  # fmt: skip
+        r"free some space or choose another output\n",
+        done.err,
+    )
     assert "fits" not in done.out
 
 
 def test_a_reduction_fits_a_small_disk(image: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    done = call_on_small_disk(disk, "run", "stats", str(image), "-o", str(disk / "out"), "--dry-run")
+    done = call_on_small_disk(
+        disk, "run", "stats", str(image), "-o", str(disk / "out"), "--dry-run"
+    )
     assert done.code == 0, done
     assert sizes(done.out.split("writes")[1].splitlines()[0])[1] <= 1.05e6
 
@@ -135,7 +212,10 @@ def call_on_small_disk(disk: Path, *arguments: str) -> Finished:
         shutil.which("unshare") is None
         or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode
     ):
-        pytest.skip("no mount namespaces here: install util-linux, and allow unprivileged user namespaces or use root")
+        pytest.skip(
+            "no mount namespaces here: install util-linux, and allow unprivileged user namespaces"
+            " or use root"
+        )
     script = 'mount -t tmpfs -o size=1m tmpfs "$1" && shift && exec "$@"'
     ended = subprocess.run(
         [*inside, "sh", "-c", script, "sh", str(disk), *PROGRAM, *arguments],

@@ -1,4 +1,6 @@
-"""The examples of README.md, as they stand there, on every engine: the same files, the same value."""
+"""The examples of README.md, as they stand there, on every engine: the same files, the same
+value.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,18 @@ def fenced(language: str) -> list[str]:
 
 
 def command(function: str) -> list[str]:
-    """The arguments with which README.md runs a function: of the first command that leaves the engine open."""
+    """The arguments with which README.md runs a function: of the first command that leaves the
+    engine open.
+    """
     lines = [line for block in fenced("console") for line in block.splitlines()]
-    runs = [line for line in lines if line.startswith(f"$ hyperslab run {function} ") and "--engine" not in line]
-    words = shlex.split(next(line for line in runs if "--dry-run" not in line).removeprefix("$ hyperslab "))
+    runs = [
+        line
+        for line in lines
+        if line.startswith(f"$ hyperslab run {function} ") and "--engine" not in line
+    ]
+    words = shlex.split(
+        next(line for line in runs if "--dry-run" not in line).removeprefix("$ hyperslab ")
+    )
     return words[: words.index("&&")] if "&&" in words else words
 
 
@@ -71,7 +81,9 @@ def clipped(desk: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "serial"])
-def test_the_function_makes_the_same_files_on_every_engine(clipped: dict[str, bytes], engine: str) -> None:
+def test_the_function_makes_the_same_files_on_every_engine(
+    clipped: dict[str, bytes], engine: str
+) -> None:
     assert len(clipped) == 27
     found = {path.name: path.read_bytes() for path in outputs(run("clip.py:clip", engine))}
     assert found == clipped
@@ -79,7 +91,9 @@ def test_the_function_makes_the_same_files_on_every_engine(clipped: dict[str, by
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_fold_comes_to_the_value_that_is_printed(engine: str) -> None:
-    (printed,) = (block.splitlines()[1] for block in fenced("console") if "above/result.json" in block)
+    (printed,) = (
+        block.splitlines()[1] for block in fenced("console") if "above/result.json" in block
+    )
     assert (run("volume.py:above", engine) / "result.json").read_text() == printed
     assert int(printed) == int((values_of(IMAGE) > 20).sum())
 

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
     EPI,
@@ -25,7 +25,7 @@ from tests.end_to_end.command import (
     save,
     succeed,
     values_of,
-)  # fmt: skip
+)
 
 SCL_SLOPE = 112
 "Where a NIfTI-1 header holds its slope, as float32, and then its intercept."
@@ -52,13 +52,21 @@ def test_several_files(series: Path, tmp_path: Path) -> None:
     assert (found["s10.nii"][0] == 11).all()
 
 
-def test_a_directory_a_glob_and_both_spellings_of_a_list_are_the_same(series: Path, tmp_path: Path) -> None:
+def test_a_directory_a_glob_and_both_spellings_of_a_list_are_the_same(
+    series: Path, tmp_path: Path
+) -> None:
     (series / "sub").mkdir()
     (series / "notes.md").write_text("not an array")
     with h5py.File(tmp_path / "more.h5", "w") as file:
         file["a/b"], file["a/c"] = np.full((4, 3, 2), 2, "i2"), np.zeros(3)
-    (tmp_path / "list.txt").write_text(f"# three images\nseries/s1.nii\n\n{series}/s10.nii\nmore.h5,a/b\n")
-    for name, source in {"dir": series, "glob": series / "s*.nii", "list": tmp_path / "list.txt"}.items():
+    (tmp_path / "list.txt").write_text(
+        f"# three images\nseries/s1.nii\n\n{series}/s10.nii\nmore.h5,a/b\n"
+    )
+    for name, source in {
+        "dir": series,
+        "glob": series / "s*.nii",
+        "list": tmp_path / "list.txt",
+    }.items():
         succeed("run", "increment", source, "-o", tmp_path / name)
     plain, listed = incremented(tmp_path / "dir"), incremented(tmp_path / "list")
     assert list(plain) == ["s1.nii", "s10.nii", "s2.nii"]
@@ -68,15 +76,38 @@ def test_a_directory_a_glob_and_both_spellings_of_a_list_are_the_same(series: Pa
 
 
 def test_concatenated_in_natural_order(series: Path, tmp_path: Path) -> None:
-    succeed("run", "increment", series, "-o", tmp_path / "out", "--sources", "concatenated", "--axis", "2",
-            "--keep", "volume", "--block-shape", "4,3,4")  # fmt: skip
+    succeed(
+        "run",
+        "increment",
+        series,
+        "-o",
+        tmp_path / "out",
+        "--sources",
+        "concatenated",
+        "--axis",
+        "2",
+        "--keep",
+        "volume",
+        "--block-shape",
+        "4,3,4",
+    )
     values = values_of(only_output(tmp_path / "out"))
     assert values[0, 0].tolist() == [2, *[3] * 2, *[11] * 10]
     assert values.shape == (4, 3, 13)
 
 
 def test_files_that_cannot_be_concatenated(series: Path, tmp_path: Path) -> None:
-    done = call("run", "increment", series, "-o", tmp_path / "out", "--sources", "concatenated", "--axis", "1")
+    done = call(
+        "run",
+        "increment",
+        series,
+        "-o",
+        tmp_path / "out",
+        "--sources",
+        "concatenated",
+        "--axis",
+        "1",
+    )
     assert done.code == 2
     assert "s2.nii has shape (4, 3, 2)" in done.err
 
@@ -91,8 +122,19 @@ def test_a_mosaic_of_blocks_gives_the_original_back(tmp_path: Path, order: str) 
         paths = outputs(tmp_path / "blocks")
         for number, path in enumerate(random.Random(5).sample(paths, len(paths))):
             path.rename(path.with_name(f"{number}.nii"))
-    succeed("run", "numpy:positive", tmp_path / "blocks", "-o", tmp_path / "back", "--sources", "mosaic",
-            "--keep", "volume", "--blocks", "3x1x4")  # fmt: skip
+    succeed(
+        "run",
+        "numpy:positive",
+        tmp_path / "blocks",
+        "-o",
+        tmp_path / "back",
+        "--sources",
+        "mosaic",
+        "--keep",
+        "volume",
+        "--blocks",
+        "3x1x4",
+    )
     back = only_output(tmp_path / "back")
     assert values_of(back).dtype == np.uint16
     assert np.array_equal(values_of(back), values)
@@ -102,9 +144,30 @@ def test_a_mosaic_of_blocks_gives_the_original_back(tmp_path: Path, order: str) 
 
 
 def test_a_real_scaled_series_comes_back_bit_for_bit(tmp_path: Path) -> None:
-    succeed("run", "numpy:positive", FUNCTIONAL, "-o", tmp_path / "blocks", "--values", "stored", "--blocks", "5x5x1x1")
-    succeed("run", "numpy:positive", tmp_path / "blocks", "-o", tmp_path / "back", "--values", "stored",
-            "--sources", "mosaic", "--keep", "volume")  # fmt: skip
+    succeed(
+        "run",
+        "numpy:positive",
+        FUNCTIONAL,
+        "-o",
+        tmp_path / "blocks",
+        "--values",
+        "stored",
+        "--blocks",
+        "5x5x1x1",
+    )
+    succeed(
+        "run",
+        "numpy:positive",
+        tmp_path / "blocks",
+        "-o",
+        tmp_path / "back",
+        "--values",
+        "stored",
+        "--sources",
+        "mosaic",
+        "--keep",
+        "volume",
+    )
     back = image_of(only_output(tmp_path / "back"))
     parent = image_of(FUNCTIONAL)
     assert np.array_equal(back.dataobj.get_unscaled(), parent.dataobj.get_unscaled())
@@ -116,16 +179,22 @@ def test_a_mosaic_with_a_hole_or_an_overlap_is_refused(tmp_path: Path) -> None:
     succeed("run", "increment", ANATOMICAL, "-o", tmp_path / "blocks", "--blocks", "2x2x2")
     spare = outputs(tmp_path / "blocks")[3]
     shutil.copy(spare, tmp_path / "blocks" / "copy.nii")
-    done = call("run", "increment", tmp_path / "blocks", "-o", tmp_path / "a", "--sources", "mosaic")
+    done = call(
+        "run", "increment", tmp_path / "blocks", "-o", tmp_path / "a", "--sources", "mosaic"
+    )
     assert done.code == 2
     assert "copy.nii" in done.err
     assert "overlap" in done.err
     (tmp_path / "blocks" / "copy.nii").unlink()
     size = values_of(spare).size
     spare.unlink()
-    done = call("run", "increment", tmp_path / "blocks", "-o", tmp_path / "b", "--sources", "mosaic")
+    done = call(
+        "run", "increment", tmp_path / "blocks", "-o", tmp_path / "b", "--sources", "mosaic"
+    )
     assert done.code == 2
-    assert f"the blocks leave {size} voxels of the array of shape (33, 41, 25) uncovered" in done.err
+    assert (
+        f"the blocks leave {size} voxels of the array of shape (33, 41, 25) uncovered" in done.err
+    )
 
 
 def test_sources_of_different_dtypes_are_refused(tmp_path: Path) -> None:
@@ -143,12 +212,22 @@ def test_sources_of_different_slopes(tmp_path: Path) -> None:
         struct.pack_into("<2f", image, SCL_SLOPE, slope, 1)
         path.write_bytes(image)
     for values in ("real", "stored"):
-        succeed("run", "numpy:positive", tmp_path / "in", "-o", tmp_path / values, "--values", values)
+        succeed(
+            "run", "numpy:positive", tmp_path / "in", "-o", tmp_path / values, "--values", values
+        )
         for name, slope in (("a.nii", 0.5), ("b.nii", 2.0)):
             written: Any = image_of(tmp_path / values / name)
             assert written.get_fdata()[2, 2, 2] == 26 * slope + 1
             assert written.dataobj.slope == (slope if values == "stored" else 1)
-    together = ("run", "numpy:positive", tmp_path / "in", "-o", tmp_path / "out", "--sources", "concatenated")
+    together = (
+        "run",
+        "numpy:positive",
+        tmp_path / "in",
+        "-o",
+        tmp_path / "out",
+        "--sources",
+        "concatenated",
+    )
     done = call(*together, "--values", "stored")
     assert done.code == 2
     assert "use --values real" in done.err
@@ -177,7 +256,9 @@ def test_a_home_directory_and_a_dataset(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_epi_against_nibabel(tmp_path: Path) -> None:
-    succeed("run", "increment", EPI, "-o", tmp_path / "out", "--partition", "slabs", "--keep", "volume")
+    succeed(
+        "run", "increment", EPI, "-o", tmp_path / "out", "--partition", "slabs", "--keep", "volume"
+    )
     written = only_output(tmp_path / "out")
     assert np.array_equal(values_of(written), values_of(EPI) + np.int16(1))
     assert np.allclose(affine_of(written), affine_of(EPI))

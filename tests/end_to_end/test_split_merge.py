@@ -1,4 +1,6 @@
-"""Splitting volumes and merging them back: bit by bit, in the world's coordinates, and what cannot be merged."""
+"""Splitting volumes and merging them back: bit by bit, in the world's coordinates, and what cannot
+be merged.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab import renaming
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.storage import renaming
 from tests.end_to_end.command import EPI, FUNCTIONAL, Finished, affine_of, call, save, values_of
+from tests.formats.nifti_made import RGB
 from tests.formats.nifti_made import save as save_exactly
 
 nib: Any = nibabel
@@ -31,10 +34,17 @@ pytestmark = pytest.mark.usefixtures("hurried")
 def volume(tmp_path: Path) -> Path:
     """uint16 with an extension and both forms, as nibabel would not choose them by itself."""
     fields = {
-        "sform_code": 2, "srow_x": OBLIQUE[0], "srow_y": OBLIQUE[1], "srow_z": OBLIQUE[2], "qform_code": 1,
-        "quatern_d": 0.6, "qoffset_x": 3.5, "pixdim": [1, 0.5, 0.75, 2, 1, 1, 1, 1], "xyzt_units": 2,
+        "sform_code": 2,
+        "srow_x": OBLIQUE[0],
+        "srow_y": OBLIQUE[1],
+        "srow_z": OBLIQUE[2],
+        "qform_code": 1,
+        "quatern_d": 0.6,
+        "qoffset_x": 3.5,
+        "pixdim": [1, 0.5, 0.75, 2, 1, 1, 1, 1],
+        "xyzt_units": 2,
         "descrip": b"histology",
-    }  # fmt: skip
+    }
     values = np.random.default_rng(0).integers(0, 2**16, (23, 19, 17)).astype("u2")
     return save_exactly(tmp_path / "whole.nii", values, fields=fields, comments=[b"a comment"])
 
@@ -70,7 +80,9 @@ SPLITS = {
 
 @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5", "nc"])
 @pytest.mark.parametrize("split", SPLITS)
-def test_split_then_merge_is_bit_identical(volume: Path, tmp_path: Path, split: str, format: str) -> None:
+def test_split_then_merge_is_bit_identical(
+    volume: Path, tmp_path: Path, split: str, format: str
+) -> None:
     (options, count), out = SPLITS[split], tmp_path / "blocks"
     convert(volume, out, *options, "--format", format)
     assert len(blocks_of(out)) == count
@@ -118,12 +130,106 @@ def test_series_are_split_along_time_too(tmp_path: Path, grid: str, format: str)
     assert identical(tmp_path / "whole.nii", tmp_path / "merged.nii")
 
 
+RICH: dict[str, Any] = {
+    "dim_info": 3 << 4,
+    "slice_end": 8,
+    "slice_code": 1,
+    "slice_duration": 0.0666,
+    "toffset": 0.3,
+    "cal_max": 3,
+    "pixdim": [-1, 0.5, 0.75, 2, 3, 0.25, 7, 9],
+    "xyzt_units": 10,
+    "intent_p1": 2,
+    "aux_file": b"aux",
+}
+"Fields that cutting changes, and such as no reader needs."
+FORMS: dict[str, dict[str, Any]] = {
+    "both forms": {
+        "sform_code": 2,
+        "srow_x": OBLIQUE[0],
+        "srow_y": OBLIQUE[1],
+        "srow_z": OBLIQUE[2],
+        "qform_code": 1,
+        "quatern_b": 0.1,
+        "quatern_c": 0.25,
+        "quatern_d": 0.3,
+        "qoffset_x": 1 / 3,
+        "qoffset_y": 2 / 7,
+    },
+    "no form": {},
+}
+
+
+@pytest.mark.parametrize("format", ["nii", "h5"])
+@pytest.mark.parametrize("forms", FORMS)
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("slope", [0, 1])
+def test_what_belongs_to_the_whole_survives(
+    tmp_path: Path, slope: int, version: int, forms: str, format: str
+) -> None:
+    """The order and times of slices that come to lie in several files, also in stages."""
+    values = np.random.default_rng(0).integers(0, 99, (6, 5, 9, 3)).astype("i2")
+    fields = {**RICH, **FORMS[forms]}
+    whole = save_exactly(
+        tmp_path / "whole.nii", values, version, slope=slope, inter=5 - 5 * slope, fields=fields
+    )
+    convert(whole, tmp_path / "blocks", "--block-shape", "6,5,5,2", "--format", format)
+    convert(tmp_path / "blocks", tmp_path / "merged.nii")
+    assert identical(whole, tmp_path / "merged.nii")
+    first = blocks_of(tmp_path / "blocks")[0]
+    convert(first, tmp_path / "smaller", "--blocks", "2x1x2x1", "--format", format)
+    convert(tmp_path / "smaller", tmp_path / first.name)
+    convert(tmp_path / first.name, *blocks_of(tmp_path / "blocks")[1:], tmp_path / "by-stages.nii")
+    assert identical(whole, tmp_path / "by-stages.nii")
+
+
+def test_a_place_that_blocks_were_given_since_is_not_undone(tmp_path: Path) -> None:
+    values = np.zeros((6, 5, 9), "i2")
+    whole = save_exactly(tmp_path / "whole.nii", values, fields={**RICH, **FORMS["both forms"]})
+    convert(whole, tmp_path / "blocks", "--blocks", "1x1x3")
+    turn = np.diag([2.0, 2, 2, 1])
+    for path in blocks_of(tmp_path / "blocks"):
+        image = nib.load(path)
+        placed = nib.Nifti1Image(np.asarray(image.dataobj), turn @ image.affine, image.header)
+        path.unlink()
+        nib.save(placed, path)
+    convert(tmp_path / "blocks", tmp_path / "merged.nii")
+    np.testing.assert_allclose(
+        affine_of(tmp_path / "merged.nii"), turn @ affine_of(whole), rtol=1e-5
+    )
+    assert nib.load(tmp_path / "merged.nii").header["slice_code"] == 1
+
+
+@pytest.mark.parametrize("format", ["nii", "h5"])
+def test_blocks_along_a_fifth_axis_say_where_they_lie(tmp_path: Path, format: str) -> None:
+    values = np.arange(4 * 3 * 2 * 2 * 4, dtype="i2").reshape(4, 3, 2, 2, 4)
+    whole = save_exactly(tmp_path / "whole.nii", values)
+    convert(whole, tmp_path / "blocks", "--blocks", "1x1x1x2x4", "--format", format)
+    convert(*reversed(blocks_of(tmp_path / "blocks")), tmp_path / "merged.nii")
+    assert identical(whole, tmp_path / "merged.nii")
+
+
+def test_colours_become_hdf5_and_colours_again(tmp_path: Path) -> None:
+    values = np.arange(180, dtype="u1").view(RGB).reshape(3, 4, 5)
+    whole = save_exactly(tmp_path / "whole.nii", values)
+    convert(whole, tmp_path / "new.h5")
+    convert(tmp_path / "new.h5", tmp_path / "again.nii")
+    assert identical(whole, tmp_path / "again.nii")
+
+
 @pytest.mark.parametrize("shape", [(40,), (9, 8), (4, 3, 5, 2, 6)], ids=str)
 def test_arrays_of_any_number_of_axes(tmp_path: Path, shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).normal(size=shape)
     with h5py.File(tmp_path / "in.h5", "w") as file:
         file["signal"] = values
-    convert(tmp_path / "in.h5", tmp_path / "blocks", "--blocks", "x".join("2" * len(shape)), "--format", "h5")
+    convert(
+        tmp_path / "in.h5",
+        tmp_path / "blocks",
+        "--blocks",
+        "x".join("2" * len(shape)),
+        "--format",
+        "h5",
+    )
     assert len(blocks_of(tmp_path / "blocks")) == 2 ** len(shape)
     convert(tmp_path / "blocks", tmp_path / "merged.h5")
     with h5py.File(tmp_path / "merged.h5") as file:
@@ -177,7 +283,10 @@ class TestMismatchedBlocks:
 
     def test_missing(self, blocks: Path) -> None:
         (blocks / "whole_11_00_08.nii").unlink()
-        assert "the blocks leave 972 voxels of the array of shape (23, 19, 17) uncovered" in self.refused(blocks)
+        assert (
+            "the blocks leave 972 voxels of the array of shape (23, 19, 17) uncovered"
+            in self.refused(blocks)
+        )
 
     def test_missing_at_a_corner(self, blocks: Path) -> None:
         (blocks / "whole_00_00_00.nii").unlink()
@@ -185,14 +294,21 @@ class TestMismatchedBlocks:
 
     @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5", "nc", "zarr"])
     @pytest.mark.parametrize("missing", [0, -1], ids=["first", "last"])
-    def test_missing_at_an_end(self, volume: Path, tmp_path: Path, format: str, missing: int) -> None:
+    def test_missing_at_an_end(
+        self, volume: Path, tmp_path: Path, format: str, missing: int
+    ) -> None:
         """What is left has no gap."""
         convert(volume, tmp_path / "blocks", "--blocks", "1x1x4", "--format", format)
         renaming.remove(blocks_of(tmp_path / "blocks")[missing])
         said = self.refused(tmp_path / "blocks")
-        assert "was cut from an array of shape (23, 19, 17), but the blocks make one of (23, 19, 1" in said
+        assert (
+            "was cut from an array of shape (23, 19, 17), but the blocks make one of (23, 19, 1"
+            in said
+        )
         assert "a block is missing" in said
-        lines = (f"{path},0 0 {4 * number}" for number, path in enumerate(blocks_of(tmp_path / "blocks")))
+        lines = (
+            f"{path},0 0 {4 * number}" for number, path in enumerate(blocks_of(tmp_path / "blocks"))
+        )
         (tmp_path / "list.txt").write_text("\n".join(lines))
         convert(tmp_path / "list.txt", tmp_path / "some.h5")
 

@@ -33,7 +33,7 @@ def test_doctor_says_what_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None
     def broken(*_: object, engine: str, **__: object) -> object:
         raise hyperslab.HyperslabError(f"no {engine} today")
 
-    monkeypatch.setattr("hyperslab.driver.run", broken)
+    monkeypatch.setattr("hyperslab.driver.run.run", broken)
     done = call("doctor")
     assert done.code == 1
     assert "engine     threads: fails: no threads today\n" in done.out
@@ -47,11 +47,22 @@ def test_synth_is_the_same_whatever_the_blocks_and_workers(tmp_path: Path) -> No
     whole = synth(tmp_path / "whole")
     assert whole.code == 0
     assert re.match(rf"1 file, [12]\.?\d* MB, in {tmp_path}/whole \(", whole.out)
-    assert synth(tmp_path / "blocks", "--blocks", "12", "--workers", "2").out.startswith("12 files, ")
+    assert synth(tmp_path / "blocks", "--blocks", "12", "--workers", "2").out.startswith(
+        "12 files, "
+    )
     (volume,) = outputs(tmp_path / "whole")
     assert values_of(volume).dtype == np.uint16
-    succeed("run", "numpy:positive", tmp_path / "blocks", "-o", tmp_path / "back", "--sources", "mosaic",
-            "--keep", "volume")  # fmt: skip
+    succeed(
+        "run",
+        "numpy:positive",
+        tmp_path / "blocks",
+        "-o",
+        tmp_path / "back",
+        "--sources",
+        "mosaic",
+        "--keep",
+        "volume",
+    )
     (back,) = outputs(tmp_path / "back")
     assert np.array_equal(values_of(back), values_of(volume))
     assert np.allclose(affine_of(back), affine_of(volume))
@@ -75,7 +86,18 @@ def test_synth_refuses_a_directory_that_holds_arrays(tmp_path: Path) -> None:
 
 
 def test_a_climate_as_hdf5(tmp_path: Path) -> None:
-    done = call("synth", "climate", "-o", tmp_path / "c", "--size", "500kB", "--format", "h5", "--blocks", "2")
+    done = call(
+        "synth",
+        "climate",
+        "-o",
+        tmp_path / "c",
+        "--size",
+        "500kB",
+        "--format",
+        "h5",
+        "--blocks",
+        "2",
+    )
     assert done.code == 0
     with h5py.File(outputs(tmp_path / "c")[0]) as file:
         assert file["data"].dtype == np.float32

@@ -14,4 +14,6 @@ IMAGES = [
     f"{ROOT}/tests/data/hdf5/layout/h5repack_filters.h5::dset_all",
     f"{ROOT}/tests/data/hdf5/layout/h5repack_filters.h5::dset_deflate",
 ]
-"A compressed head, big-endian, four axes, NIfTI-2, and HDF5 that its library reads and that its chunk table reads."
+"""A compressed head, big-endian, four axes, NIfTI-2, and HDF5 that its library reads and that its
+chunk table reads.
+"""

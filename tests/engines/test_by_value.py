@@ -8,8 +8,8 @@ from threading import Barrier
 
 import cloudpickle
 
-from hyperslab.engines import survey
-from hyperslab.engines.remote import sent_by_value
+from hyperslab.engines.batches import survey
+from hyperslab.engines.batches.workers import sent_by_value
 
 
 def goes_by_value() -> bool:

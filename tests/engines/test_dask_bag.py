@@ -1,4 +1,6 @@
-"""The dask-bag engine keeps the contract of engines, on a cluster that somebody else started, over TLS."""
+"""The dask-bag engine keeps the contract of engines, on a cluster that somebody else started, over
+TLS.
+"""
 
 from __future__ import annotations
 

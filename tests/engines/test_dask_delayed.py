@@ -1,4 +1,6 @@
-"""The dask-delayed engine keeps the contract of engines, on a cluster known by its scheduler file."""
+"""The dask-delayed engine keeps the contract of engines, on a cluster known by its scheduler
+file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Several runs in one Python process, as in a notebook: beside the user's own Spark and Dask, and after deaths."""
+"""Several runs in one Python process, as in a notebook: beside the user's own Spark and Dask, and
+after deaths.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def test_runs_in_one_process(tmp_path: Path) -> None:
     script.write_text(NOTEBOOK)
     line = [sys.executable, str(script), str(tmp_path / "in.nii"), str(tmp_path)]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(line, capture_output=True, text=True, timeout=230, check=False, env=environment)
+    done = subprocess.run(
+        line, capture_output=True, text=True, timeout=230, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.partition("SAID ")[2])
     assert "this process has a SparkContext on local[2]" in said.pop("another master")

@@ -16,6 +16,7 @@ SCORE = Path("/proc/self/oom_score_adj")
 
 class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
+    every = frozenset({"format", "end"})
 
 
 class TestProcessesWithThreads(EngineTests):
@@ -26,5 +27,7 @@ def test_workers_are_ended_before_the_driver_when_memory_is_short() -> None:
     before = SCORE.read_text()
     ask = hyperslab.Fold(lambda block: {int(SCORE.read_text())}, lambda a, b: a | b)
     pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(ask)
-    assert hyperslab.run(pipeline, rule=hyperslab.Rule("blocks", (2,))).value == {max(int(before), OOM_SCORE)}
+    assert hyperslab.run(pipeline, rule=hyperslab.Rule("blocks", (2,))).value == {
+        max(int(before), OOM_SCORE)
+    }
     assert SCORE.read_text() == before

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hyperslab.testing import EngineTests
+from hyperslab.testing.cases import WAYS
 from tests.engines.images import IMAGES
 
 
 class TestSerial(EngineTests):
-    engine, slots, images = "serial", (1, 1), IMAGES
+    engine, slots, images, every = "serial", (1, 1), IMAGES, frozenset(WAYS)

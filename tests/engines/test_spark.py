@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import nibabel as nib
 import numpy as np
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext, java_gateway
 
 import hyperslab
-from hyperslab import driver
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver import run
+from hyperslab.engines.spark import java
+from hyperslab.engines.spark.java import said_by_java
+from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
+from hyperslab.errors import RunStopped
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests
 from tests.clusters import spark
 from tests.clusters.required import required
 from tests.engines.images import IMAGES
 
 OF_ITS_OWN = ("whatever_the_workers", "a_second_run", "idle_slots")
-"Tests in which hyperslab starts the context; the others run in one that is there, which saves Spark's start each time."
+"""Tests in which hyperslab starts the context; the others run in one that is there, which saves
+Spark's start each time.
+"""
 
 
 @pytest.fixture(scope="class")
@@ -43,7 +54,10 @@ class TestSpark(EngineTests):
         from pyspark import SparkConf, SparkContext
 
         required(spark.missing())
-        is_own, existing = any(name in request.node.name for name in OF_ITS_OWN), SparkContext._active_spark_context
+        is_own, existing = (
+            any(name in request.node.name for name in OF_ITS_OWN),
+            SparkContext._active_spark_context,
+        )
         if is_own and existing is not None:
             existing.stop()
         elif not is_own:
@@ -53,15 +67,23 @@ class TestSpark(EngineTests):
 
 
 def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
-    """64 values of 20 MB: more than spark.driver.maxResultSize (1 GB) in all, and each more than travels at all."""
+    """64 values of 20 MB: more than spark.driver.maxResultSize (1 GB) in all, and each more than
+    travels at all.
+    """
     required(spark.missing())
     values = np.arange(64 * 6, dtype=np.uint16).reshape(64, 3, 2)
     nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / "in.nii")  # type: ignore[no-untyped-call]
-    fold = hyperslab.Fold(lambda block: np.full(20 * 2**17, int(block.sum()), np.int64), lambda a, b: a + b)
-    result = driver.run(
+    fold = hyperslab.Fold(
+        lambda block: np.full(20 * 2**17, int(block.sum()), np.int64), lambda a, b: a + b
+    )
+    result = run.run(
         Pipeline(str(tmp_path / "in.nii")).reduce(fold),
-        engine="spark", workers=2, threads=1, rule=Rule("blocks", (64, 1, 1)), out=tmp_path / "out",
-    )  # fmt: skip
+        engine="spark",
+        workers=2,
+        threads=1,
+        rule=Rule("blocks", (64, 1, 1)),
+        out=tmp_path / "out",
+    )
     assert result.ok, result.failures
     assert result.value.shape == (20 * 2**17,)
     assert np.all(result.value == values.sum(dtype=np.int64))
@@ -71,17 +93,89 @@ def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "out")
 
 
-def test_a_relative_output_is_where_this_process_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java and its workers stay in the folder in which the first run of this process has started them."""
+def test_a_relative_output_is_where_this_process_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java and its workers stay in the folder in which the first run of this process has started
+    them.
+    """
     required(spark.missing())
     values = np.arange(64, dtype=np.uint16).reshape(4, 4, 4)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         nib.save(nib.Nifti1Image(values, np.eye(4)), "in.nii")  # type: ignore[no-untyped-call]
-        pipeline = Pipeline("in.nii", values="stored").reduce(hyperslab.Fold(np.sum, lambda a, b: a + b))
-        result = driver.run(
-            pipeline, engine="spark", workers=2, threads=1, rule=Rule("blocks", (2,)), out=Path(f"out-{name}")
+        pipeline = Pipeline("in.nii", values="stored").reduce(
+            hyperslab.Fold(np.sum, lambda a, b: a + b)
+        )
+        result = run.run(
+            pipeline,
+            engine="spark",
+            workers=2,
+            threads=1,
+            rule=Rule("blocks", (2,)),
+            out=Path(f"out-{name}"),
         )
         assert result.value == values.sum()
         assert [path.name for path in (tmp_path / name / f"out-{name}").glob("result.*")]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError(104, "Connection reset by peer"),
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Error while sending or receiving"),
+        Py4JError("An error occurred while calling o51.sc"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_java_that_has_died_is_not_a_worker_that_has(error: Exception) -> None:
+    """Whose batches would be run again, by a Java that is not there."""
+    sentence = (
+        rf"Spark's Java process has died \({re.escape(said_by_java(error))}\); --resume goes on"
+    )
+    assert re.fullmatch(sentence, why_failed(error))
+    context = Mock()
+    context._jsc.sc.side_effect = error
+    with pytest.raises(RunStopped, match=sentence):
+        has_executors(context)
+
+
+def test_a_java_that_lives_is_asked(tmp_path: Path) -> None:
+    context = Mock()
+    context._jsc.sc.side_effect = KeyError("no such thing")
+    with pytest.raises(KeyError):
+        has_executors(context)
+    assert why_failed(RuntimeError("Worker exited unexpectedly (crashed)")) == ""
+
+
+def test_an_event_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """As by a Java that was killed."""
+    line = '{"Event":"SparkListenerTaskEnd","Task Info":{"Launch Time":1,"Finish Time":2}}\n'
+    (tmp_path / "log").write_text(line + line[:-9])
+    (own,) = task_ends(tmp_path)
+    assert own.end_ns - own.start_ns == 10**6
+    (tmp_path / "log").write_text(line[:-9] + "}}")
+    assert list(task_ends(tmp_path)) == []
+
+
+def test_what_java_says_is_kept_in_a_file_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nothing of it stays, however a run ends."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(java, "_log", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(
+        java_gateway,
+        "launch_gateway",
+        lambda popen_kwargs: os.write(popen_kwargs["stderr"], b"12345"),
+    )
+    assert java._gateway() == 5
+    assert not list(tmp_path.iterdir())
+    assert java.log_size() == 5
+    java.copy_log(2, tmp_path / "worker.log")
+    assert (tmp_path / "worker.log").read_bytes() == b"345"
+    assert java._log is not None
+    os.close(java._log)

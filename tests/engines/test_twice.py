@@ -1,4 +1,6 @@
-"""An engine may run a batch or a merge twice, one after the other or at the same time: every block counts once."""
+"""An engine may run a batch or a merge twice, one after the other or at the same time: every block
+counts once.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,18 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.clock import reference
-from hyperslab.engines import batch, mark, orders, tally
-from hyperslab.engines.batch import Batch
-from hyperslab.engines.mark import Mark, Marked
-from hyperslab.engines.tally import Tally
-from hyperslab.journal import Tail, load_partials, merge_partials
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.prepared import Options, prepare
-from hyperslab.shipment import Shipment
-from hyperslab.task import merge_of, steps_of
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.engines.batches import batch, inflight, orders, tally
+from hyperslab.engines.batches.batch import Batch
+from hyperslab.engines.batches.inflight import Mark, Marked
+from hyperslab.engines.batches.tally import Tally
+from hyperslab.machine.clock import reference
+from hyperslab.plan.journal import Tail, load_partials, merge_partials
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.shipment import Shipment
+from hyperslab.plan.task import merge_of, steps_of
+from hyperslab.storage import fence
 from tests.faults.command import make_volume
 
 TASKS = 32
@@ -37,7 +40,9 @@ def extend(a: list[int], b: list[int]) -> list[int]:
 class Round:
     """A reduction's orders and batches, as an engine would hand them out."""
 
-    def __init__(self, folder: Path, limit_nbytes: int = 2**40, seconds: float = 0.0, batches: int = 8) -> None:
+    def __init__(
+        self, folder: Path, limit_nbytes: int = 2**40, seconds: float = 0.0, batches: int = 8
+    ) -> None:
         def lift(block: np.ndarray, seconds: float = 0.0) -> list[int]:
             import time
 
@@ -47,12 +52,14 @@ class Round:
         self.values = make_volume(folder / "in.nii")
         fold = hyperslab.Fold(lift, extend, finish=sorted)
         plan = prepare(
-            Pipeline(str(folder / "in.nii")).reduce(fold, {"seconds": seconds}), Options(rule=Rule("slabs"), workers=2)
+            Pipeline(str(folder / "in.nii")).reduce(fold, {"seconds": seconds}),
+            Options(rule=Rule("slabs"), workers=2),
         ).plan
         job, tasks = plan.stages[0].job, plan.stages[0].tasks
         self.folder, self.name = folder / "run", orders.round_name(1)
         for part in ("journal", "partials"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
+        fence.raise_fence(self.folder)
         self.place = orders.write_orders(
             self.folder,
             self.name,
@@ -63,7 +70,10 @@ class Round:
             limit_nbytes,
         )
         size = TASKS // batches
-        self.batches = [pickle.dumps(Batch(f"b{i}", tuple(tasks[i * size : (i + 1) * size]))) for i in range(batches)]
+        self.batches = [
+            pickle.dumps(Batch(f"b{i}", tuple(tasks[i * size : (i + 1) * size])))
+            for i in range(batches)
+        ]
 
     def run(self, number: int) -> Tally:
         return batch.run(self.place, self.batches[number])
@@ -105,14 +115,16 @@ def test_batches_and_merges_one_after_the_other(tmp_path: Path, limit: str) -> N
 def test_a_batch_twice_at_the_same_time(tmp_path: Path) -> None:
     round_ = Round(tmp_path, seconds=0.05, batches=2)
     tallies: list[Tally] = []
-    threads = [threading.Thread(target=lambda n=n: tallies.append(round_.run(n))) for n in (0, 0, 1, 1)]
+    threads = [
+        threading.Thread(target=lambda n=n: tallies.append(round_.run(n))) for n in (0, 0, 1, 1)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [sorted(t.tasks) for t in sorted(tallies, key=lambda t: t.tasks)] == [list(range(16))] * 2 + [
-        list(range(16, 32))
-    ] * 2, "nobody takes the other, who lives, for dead"
+    assert [sorted(t.tasks) for t in sorted(tallies, key=lambda t: t.tasks)] == [
+        list(range(16))
+    ] * 2 + [list(range(16, 32))] * 2, "nobody takes the other, who lives, for dead"
     assert {o.status for o in Tail(round_.folder).poll()} == {"done"}
     assert round_.result() == round_.expected
 
@@ -154,8 +166,8 @@ def test_marks_can_be_taken_away_while_they_are_made(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     try:
-        remove_often(lambda: mark.remove(folder))
-        remove_often(lambda: list(mark.leftovers(folder, lambda _: True)))
+        remove_often(lambda: inflight.remove(folder))
+        remove_often(lambda: list(inflight.leftovers(folder, lambda _: True)))
     finally:
         stop.set()
         for thread in threads:

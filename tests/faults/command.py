@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +15,9 @@ import nibabel as nib
 import numpy as np
 import psutil
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.clusters.processes import is_alive
+from tests.end_to_end.command import PROGRAM
 
 SHAPE = (16, 16, 32)
 "32 slabs of 16 x 16 voxels."
@@ -40,7 +40,7 @@ def load(path: Path) -> Array:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-c", "from hyperslab.cli import main; main()", *map(str, arguments)]
+    return [*PROGRAM, *map(str, arguments)]
 
 
 def hyperslab(
@@ -49,7 +49,12 @@ def hyperslab(
     """Run the command to its end."""
     line = [*inside, *command(*arguments)]
     return subprocess.run(
-        line, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=dict(environment or os.environ)
+        line,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=dict(environment or os.environ),
     )
 
 
@@ -57,11 +62,16 @@ class Running:
     """A command under way."""
 
     def __init__(
-        self, *arguments: object, inside: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+        self,
+        *arguments: object,
+        inside: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         line = [*inside, *command(*arguments)]
         pipe, env = subprocess.PIPE, {**os.environ, **(environment or {})}
-        self.process = subprocess.Popen(line, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env)
+        self.process = subprocess.Popen(
+            line, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env
+        )
 
     def workers(self) -> list[psutil.Process]:
         """Its worker processes, which serve their tasks or are about to."""
@@ -137,6 +147,11 @@ def assert_failed_alone(
     assert reason in done.stderr
     assert f"1 of {SLABS} tasks failed" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    assert sorted(int(path.stem[-2:]) for path in out.glob("*.nii")) == [n for n in range(SLABS) if n != 5]
-    assert all(np.array_equal(load(out / f"in_00_00_{n:02}.nii"), values[:, :, n : n + 1]) for n in (0, 4, 6, 31))
+    assert sorted(int(path.stem[-2:]) for path in out.glob("*.nii")) == [
+        n for n in range(SLABS) if n != 5
+    ]
+    assert all(
+        np.array_equal(load(out / f"in_00_00_{n:02}.nii"), values[:, :, n : n + 1])
+        for n in (0, 4, 6, 31)
+    )
     assert no_part_left(out)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab import records
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.driver import submission
 from tests.end_to_end.command import save
 from tests.faults import conversions
 
@@ -20,7 +20,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def without_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than a small conversion, and has tests of its own."""
-    monkeypatch.setattr(records, "write_report", lambda *_: None)
+    monkeypatch.setattr(submission, "write_report", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""Conversions of one volume into files of every kind, in this process and in others that are slow or end early."""
+"""Conversions of one volume into files of every kind, in this process and in others that are slow
+or end early.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array
-from hyperslab.slab import Hyperslab
+from hyperslab import formats
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from tests.end_to_end.command import Finished, call
 from tests.faults.command import Running, await_that
 
@@ -33,12 +36,12 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 SITE = """
 import itertools, os, signal, time
-import hyperslab.records as records
-import hyperslab.renaming as renaming
-import hyperslab.sinkio as sinkio
+import hyperslab.driver.submission as records
+import hyperslab.storage.renaming as renaming
+import hyperslab.blocks.writing as writing
 
 records.write_report = lambda *_: None
-plain_region, plain_rename, numbers = sinkio.write_region, renaming.rename, itertools.count(1)
+plain_region, plain_rename, numbers = writing.write_region, renaming.rename, itertools.count(1)
 
 def write_region(*arguments):
     time.sleep(float(os.environ.get("SLOW_S", 0)))
@@ -53,16 +56,21 @@ def rename(*arguments):
     if when == "after" and own == int(number):
         os.kill(os.getpid(), signal.SIGKILL)
 
-sinkio.write_region, renaming.rename = write_region, rename
+writing.write_region, renaming.rename = write_region, rename
 """
-"What Python runs at its start, in the driver and in every worker: slow writes, a death at a rename, no report."
+"""What Python runs at its start, in the driver and in every worker: slow writes, a death at a
+rename, no report.
+"""
 
 
 def slow_writes(tmp_path: Path) -> dict[str, str]:
     """The environment of a command whose writes take a tenth of a second."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
-    return {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}", "SLOW_S": "0.1"}
+    return {
+        "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
+        "SLOW_S": "0.1",
+    }
 
 
 def values() -> Array:
@@ -100,12 +108,18 @@ def refusal(*arguments: object) -> str:
 
 
 def in_bytes(out: Path) -> dict[str, bytes]:
-    """Everything in a folder that is no record, by name, but for what names a folder of parts, which is always new.
+    """Everything in a folder that is no record, by name, but for what names a folder of parts,
+    which is always new.
 
     Chunks of HDF5 are in the order of their corners, in whichever one their writers came.
     """
-    files = (path for path in sorted(out.rglob("*")) if path.is_file() and ".hyperslab" not in str(path))
-    found = {re.sub(r"parts-[0-9a-f]+", "parts", str(path.relative_to(out))): _ordered(path) for path in files}
+    files = (
+        path for path in sorted(out.rglob("*")) if path.is_file() and ".hyperslab" not in str(path)
+    )
+    found = {
+        re.sub(r"parts-[0-9a-f]+", "parts", str(path.relative_to(out))): _ordered(path)
+        for path in files
+    }
     return {name: b"" if b".parts-" in raw else raw for name, raw in found.items()}
 
 
@@ -117,13 +131,21 @@ def _ordered(path: Path) -> bytes:
         dataset = file["data"]
         if dataset.chunks is None:
             return raw
-        about = (dataset.shape, dataset.dtype, dataset.chunks, dataset.compression, dict(dataset.attrs))
+        about = (
+            dataset.shape,
+            dataset.dtype,
+            dataset.chunks,
+            dataset.compression,
+            dict(dataset.attrs),
+        )
         chunks = [dataset.id.read_direct_chunk(corner)[1] for corner in _corners(dataset)]
     return b"".join([repr(about).encode(), *chunks])
 
 
 def _corners(dataset: h5py.Dataset) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(range(0, n, c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)))
+    return itertools.product(
+        *(range(0, n, c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
+    )
 
 
 def recorded(out: Path) -> int:
@@ -139,4 +161,4 @@ def await_tasks(run: Running, out: Path, tasks: int) -> None:
 
 def content(path: Path) -> Array:
     source = formats.open_source(str(path))
-    return blockio.read(source, Hyperslab.full(source.shape), values="stored")
+    return reading.read(source, Hyperslab.full(source.shape), values="stored")

@@ -1,4 +1,6 @@
-"""The end of a conversion, when files get their names: what is there stays, and errors leave what was written."""
+"""The end of a conversion, when files get their names: what is there stays, and errors leave what
+was written.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab import renaming
-from hyperslab.products import Products
+from hyperslab.driver.products import Products
+from hyperslab.storage import renaming
 from tests.end_to_end.command import Finished, call, save
 from tests.faults import conversions
-from tests.faults.conversions import AFFINE, KINDS, MEMORY, content, in_bytes, job, recorded, refusal, undisturbed
+from tests.faults.conversions import (
+    AFFINE,
+    KINDS,
+    MEMORY,
+    content,
+    in_bytes,
+    job,
+    recorded,
+    refusal,
+    undisturbed,
+)
 from tests.verdicts.slowfs import slow_files
 
 pytestmark = pytest.mark.usefixtures("without_a_report")
@@ -45,10 +57,15 @@ def test_what_appears_meanwhile_stays(source: Path, kind: str) -> None:
 
     done = before_commit(appear, *job(source, kind))
     assert (done.code, done.err.count("\n")) == (1, 1), done
-    assert f"{final} has appeared since the start, and stays; all that was to be written is in" in done.err
+    assert (
+        f"{final} has appeared since the start, and stays; all that was to be written is in"
+        in done.err
+    )
     assert foreign.read_text() == "mine"
     held = recorded(final.parent)
-    assert f"{final} exists: give another name, or --overwrite" in refusal(*job(source, kind, "--resume"))
+    assert f"{final} exists: give another name, or --overwrite" in refusal(
+        *job(source, kind, "--resume")
+    )
     final.rename(source.parent / "away")
     undisturbed(*job(source, kind, "--resume"))
     assert recorded(final.parent) == held, "no task was done again"
@@ -61,7 +78,9 @@ def test_a_finished_file_that_is_another_one_now(source: Path, kind: str) -> Non
     final = source.parent / "out" / KINDS[kind][0]
     undisturbed(*job(source, kind))
     final.write_bytes(b"other".ljust(final.stat().st_size))
-    assert f"{final} exists: give another name, or --overwrite" in refusal(*job(source, kind, "--resume"))
+    assert f"{final} exists, and is not what the records say" in refusal(
+        *job(source, kind, "--resume")
+    )
     assert final.read_bytes().startswith(b"other")
     undisturbed(*job(source, kind, "--resume", "--overwrite"))
     assert (content(final) == conversions.values()).all()
@@ -80,10 +99,15 @@ def test_joining_that_has_no_room(source: Path, kind: str) -> None:
     """A file of limited size takes the same way as a full disk."""
     out = source.parent / "out"
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    done = before_commit(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, most)), *job(source, kind))
+    done = before_commit(
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, most)), *job(source, kind)
+    )
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     assert (done.code, done.err.count("\n")) == (1, 1), done
-    assert f"{out / KINDS[kind][0]} cannot be finished: File too large; what was written stays in" in done.err
+    assert (
+        f"{out / KINDS[kind][0]} cannot be finished: File too large; what was written stays in"
+        in done.err
+    )
     assert call("status", out / KINDS[kind][0]).out.split()[1] == "stopped"
     held = recorded(out)
     undisturbed(*job(source, kind, "--resume"))
@@ -111,7 +135,9 @@ def test_pieces_that_are_damaged_end_with_records(source: Path, kind: str, patte
 
 
 def test_chunks_that_are_cut_off_end_with_records(source: Path) -> None:
-    """The file that they lie in is shorter than their tables say; once it is removed all is done again."""
+    """The file that they lie in is shorter than their tables say; once it is removed all is done
+    again.
+    """
     out = source.parent / "out"
 
     def cut() -> None:
@@ -129,7 +155,9 @@ def test_chunks_that_are_cut_off_end_with_records(source: Path) -> None:
 
 
 def test_chunks_that_change_before_the_end_are_noticed_by_verify(source: Path) -> None:
-    """As the values of other files: what lies in its place is not read again when the file gets its name."""
+    """As the values of other files: what lies in its place is not read again when the file gets its
+    name.
+    """
     out = source.parent / "out"
 
     def damage() -> None:
@@ -144,7 +172,16 @@ def test_chunks_that_change_before_the_end_are_noticed_by_verify(source: Path) -
 
 def test_a_store_is_replaced_where_names_cannot_change_places(source: Path) -> None:
     with slow_files(source.parent, 0, renames_plainly=True) as mount:
-        line = ("convert", source, mount / "new.zarr", *KINDS["store"][1], *MEMORY, "-q", "--engine", "serial")
+        line = (
+            "convert",
+            source,
+            mount / "new.zarr",
+            *KINDS["store"][1],
+            *MEMORY,
+            "-q",
+            "--engine",
+            "serial",
+        )
         undisturbed(*line)
         undisturbed(*line, "--overwrite", "--dtype", "float32")
         assert content(mount / "new.zarr").dtype == "float32"
@@ -154,9 +191,20 @@ def test_a_store_is_replaced_where_names_cannot_change_places(source: Path) -> N
 
 
 @pytest.mark.parametrize("is_plain", [False, True], ids=["exchanged", "put aside"])
-def test_a_store_whose_replacement_ends_before_the_old_one_is_removed(source: Path, is_plain: bool) -> None:
+def test_a_store_whose_replacement_ends_before_the_old_one_is_removed(
+    source: Path, is_plain: bool
+) -> None:
     with slow_files(source.parent, 0, renames_plainly=is_plain) as mount:
-        line = ("convert", source, mount / "new.zarr", *KINDS["store"][1], *MEMORY, "-q", "--engine", "serial")
+        line = (
+            "convert",
+            source,
+            mount / "new.zarr",
+            *KINDS["store"][1],
+            *MEMORY,
+            "-q",
+            "--engine",
+            "serial",
+        )
         undisturbed(*line)
         save(source, conversions.values()[::-1].copy(), AFFINE)
         with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +220,9 @@ def _interrupted(*_: object) -> None:
 
 
 def test_a_mixture_of_blocks_is_no_source(source: Path) -> None:
-    """Ended between two of its files, a replaced directory holds some that are old; so may one that is new."""
+    """Ended between two of its files, a replaced directory holds some that are old; so may one that
+    is new.
+    """
     blocks, merged = source.parent / "out" / "blocks", source.parent / "merged.nii"
     undisturbed(*job(source, "split"))
     save(source, conversions.values()[::-1].copy(), AFFINE)

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import call, save, values_of
 from tests.faults.command import await_gone, await_that, load, running
 from tests.faults.conversions import (
@@ -34,7 +34,9 @@ pytestmark = pytest.mark.usefixtures("without_a_report")
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory, values: Array) -> Callable[[str], dict[str, bytes]]:
+def expected(
+    tmp_path_factory: pytest.TempPathFactory, values: Array
+) -> Callable[[str], dict[str, bytes]]:
     """What a conversion of each kind leaves that nobody disturbs."""
 
     @functools.cache
@@ -59,7 +61,9 @@ def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
         await_tasks(run, out, 2)
         run.send(signal.SIGKILL)
         assert run.wait()[0] == -signal.SIGKILL
-    assert all("/." in str(path) for path in out.rglob("*") if path.is_file()), "nothing but hidden files"
+    assert all("/." in str(path) for path in out.rglob("*") if path.is_file()), (
+        "nothing but hidden files"
+    )
     assert "--resume" in refusal(*job(source, kind))
     held = recorded(out)
     undisturbed(*job(source, kind, "--resume"))
@@ -72,7 +76,9 @@ def test_a_killed_driver_leaves_nothing_visible_and_is_resumed(
 
 
 @pytest.mark.parametrize("kind", ["chunks", "split"])
-def test_a_killed_worker_costs_an_attempt(source: Path, slow: dict[str, str], kind: str, expected: Expected) -> None:
+def test_a_killed_worker_costs_an_attempt(
+    source: Path, slow: dict[str, str], kind: str, expected: Expected
+) -> None:
     out = source.parent / "out"
     name, options = KINDS[kind]
     slots = ("--engine", "processes", "--workers", 2, "--threads", 2)
@@ -108,7 +114,9 @@ def test_a_killed_worker_costs_an_attempt(source: Path, slow: dict[str, str], ki
 def test_a_driver_killed_while_it_replaces(
     source: Path, slow: dict[str, str], kind: str, moment: str, values: Array, expected: Expected
 ) -> None:
-    """At any moment of the commit there is the old file or the new one; --resume makes it the new one."""
+    """At any moment of the commit there is the old file or the new one; --resume makes it the new
+    one.
+    """
     out, name = source.parent / "out", KINDS[kind][0]
     save(source, values[::-1].copy(), AFFINE)
     undisturbed(*job(source, kind))
@@ -118,14 +126,19 @@ def test_a_driver_killed_while_it_replaces(
     renames = 2 + len(list(out.glob("*.parts-*/*")))
     at = int(number) if int(number) > 0 else renames + 1 + int(number)
     with running(
-        *job(source, kind, "--overwrite"), environment=slow | {"KILL_AT": f"{when} {at}", "SLOW_S": "0"}
+        *job(source, kind, "--overwrite"),
+        environment=slow | {"KILL_AT": f"{when} {at}", "SLOW_S": "0"},
     ) as run:
         assert run.wait()[0] == -signal.SIGKILL
     if kind == "split":
-        assert "its files are being replaced" in refusal("convert", out / name, source.parent / "merged.nii", "-q")
+        assert "its files are being replaced" in refusal(
+            "convert", out / name, source.parent / "merged.nii", "-q"
+        )
     else:
         seen = content(out / name)
-        assert np.array_equal(seen, values) or np.array_equal(seen, values[::-1]), "neither the old nor the new"
+        assert np.array_equal(seen, values) or np.array_equal(seen, values[::-1]), (
+            "neither the old nor the new"
+        )
     undisturbed(*job(source, kind, "--overwrite", "--resume"))
     assert in_bytes(out) == expected(kind) != old
     assert not list(out.rglob(".*.part"))
@@ -159,7 +172,13 @@ def test_a_reader_always_sees_the_old_file_or_the_new_one(source: Path, values: 
     reader.start()
     try:
         for turn in range(3):
-            undisturbed("convert", versions[(turn + 1) % 2], out / "new.h5", *options[kinds[turn % 2]], *line)
+            undisturbed(
+                "convert",
+                versions[(turn + 1) % 2],
+                out / "new.h5",
+                *options[kinds[turn % 2]],
+                *line,
+            )
             before = seen[(turn + 1) % 2]
             await_that("a look at the new file", functools.partial(_has_seen, turn, before))
     finally:
@@ -173,14 +192,18 @@ def test_ctrl_c_leaves_the_old_file(source: Path, slow: dict[str, str], values: 
     out = source.parent / "out"
     save(out / "new.nii", values[::-1].copy())
     before = in_bytes(out)
-    assert f"{out / 'new.nii'} exists: give another name, or --overwrite" in refusal(*job(source, "placed"))
+    assert f"{out / 'new.nii'} exists: give another name, or --overwrite" in refusal(
+        *job(source, "placed")
+    )
     with running(*job(source, "placed", "--overwrite"), environment=slow) as run:
         await_tasks(run, out, 2)
         run.send(signal.SIGINT)
         code, said = run.wait()
     assert code == 130
     assert "interrupted: run the same command with --resume to go on" in said
-    assert {name: raw for name, raw in in_bytes(out).items() if not name.endswith(".part")} == before
+    assert {
+        name: raw for name, raw in in_bytes(out).items() if not name.endswith(".part")
+    } == before
     undisturbed(*job(source, "placed", "--overwrite", "--resume"))
     assert np.array_equal(load(out / "new.nii"), values)
     assert list(in_bytes(out)) == ["new.nii"]
@@ -199,7 +222,10 @@ def test_a_split_is_replaced_by_another_one(source: Path, values: Array) -> None
     assert call("verify", out).code == 0, "its records are still there"
     (out / "notes.txt").unlink()
     undisturbed(*line, "--overwrite")
-    assert sorted(path.name for path in out.glob("[!.]*")) == ["in_00_00_0000.nii", "in_00_00_0600.nii"]
+    assert sorted(path.name for path in out.glob("[!.]*")) == [
+        "in_00_00_0000.nii",
+        "in_00_00_0600.nii",
+    ]
     assert np.array_equal(load(out / "in_00_00_0600.nii"), values[:, :, 600:])
 
 

@@ -1,4 +1,6 @@
-"""Places that cannot take a conversion, or may not: said in a sentence, before the start where it can be known."""
+"""Places that cannot take a conversion, or may not: said in a sentence, before the start where it
+can be known.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import call
 from tests.faults.command import hyperslab, load, running
 from tests.faults.conversions import (
@@ -33,9 +35,13 @@ CHUNKED = ("new.h5", ("--chunks", "32,32,100"))
 def test_a_disk_without_room_is_noticed_before_the_start(source: Path) -> None:
     with small_disk(source.parent / "disk", 4 * MIB) as disk:
         for name, options in (KINDS["placed"], KINDS["split"], CHUNKED):
-            refused = hyperslab("convert", source, disk.path / name, *options, "-q", inside=disk.inside)
+            refused = hyperslab(
+                "convert", source, disk.path / name, *options, "-q", inside=disk.inside
+            )
             assert refused.returncode == 2
-            assert re.search(r"the outputs take 9\.\d+ MB but .* has [34]\.\d+ MB free", refused.stderr), refused.stderr
+            assert re.search(
+                r"the outputs take 9\.\d+ MB but .* has [34]\.\d+ MB free", refused.stderr
+            ), refused.stderr
         assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
 
 
@@ -57,22 +63,29 @@ def test_a_disk_without_inodes_is_noticed_before_the_start(source: Path) -> None
         ):
             if kind == "new.h5":
                 disk.remount("nr_inodes=26")
-            refused = hyperslab("convert", source, disk.path / kind, *options, "-q", inside=disk.inside)
+            refused = hyperslab(
+                "convert", source, disk.path / kind, *options, "-q", inside=disk.inside
+            )
             assert refused.returncode == 2, refused
             assert re.search(
-                r"the outputs are \d+ files, .* but the file system of .* can hold \d+ more", refused.stderr
+                r"the outputs are \d+ files, .* but the file system of .* can hold \d+ more",
+                refused.stderr,
             )
         assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
 
 
 def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
-    """Compressed output is taken to be about as small as a compressed source; the folders of chunks are inodes."""
+    """Compressed output is taken to be about as small as a compressed source; the folders of chunks
+    are inodes.
+    """
     packed = source.parent / "in.nii.gz"
     undisturbed("convert", source, packed, "-q", "--engine", "serial")
     with small_disk(source.parent / "disk", 2 * MIB, ",nr_inodes=600") as disk:
         refused = hyperslab("convert", packed, disk.path / "new.nii.gz", "-q", inside=disk.inside)
         assert refused.returncode == 2, refused
-        assert re.search(r"the outputs take about [56]\.\d+ MB but .* free some space", refused.stderr), refused.stderr
+        assert re.search(
+            r"the outputs take about [56]\.\d+ MB but .* free some space", refused.stderr
+        ), refused.stderr
         disk.remount("size=64M")
         line = ("convert", source, disk.path / "new.zarr", "--chunks", "8,1,1200", "-q")
         refused = hyperslab(*line, inside=disk.inside)
@@ -82,7 +95,9 @@ def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
 
 def test_remedies_are_options_that_convert_has(source: Path) -> None:
     out = source.parent / "out"
-    said = refusal("convert", source, out / "new.h5", "--chunks", "64,60,600", "--memory", "2MB", "-q")
+    said = refusal(
+        "convert", source, out / "new.h5", "--chunks", "64,60,600", "--memory", "2MB", "-q"
+    )
     assert "a task needs" in said
     assert "--partition" not in said
     assert "--block-shape" not in said
@@ -101,7 +116,19 @@ def test_remedies_are_options_that_convert_has(source: Path) -> None:
 def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array) -> None:
     with small_disk(source.parent / "disk", 24 * MIB) as disk:
         out, seen = disk.path / "out" / "new.h5", disk.seen / "out"
-        line = ("convert", source, out, "--compression", "gzip", *MEMORY, "--engine", "threads", "--threads", 4, "-q")
+        line = (
+            "convert",
+            source,
+            out,
+            "--compression",
+            "gzip",
+            *MEMORY,
+            "--engine",
+            "threads",
+            "--threads",
+            4,
+            "-q",
+        )
         with running(*line, inside=disk.inside, environment=slow) as run:
             await_tasks(run, seen, 2)
             disk.fill()
@@ -122,8 +149,14 @@ def test_a_read_only_destination(source: Path) -> None:
     with small_disk(source.parent / "disk", 64 * MIB) as disk:
         (disk.seen / "old.nii").write_bytes(b"old")
         disk.remount("ro")
-        for name, more in (("new.nii", ()), ("old.nii", ("--overwrite",)), ("blocks", ("--blocks", "2"))):
-            refused = hyperslab("convert", source, disk.path / name, *more, "-q", inside=disk.inside)
+        for name, more in (
+            ("new.nii", ()),
+            ("old.nii", ("--overwrite",)),
+            ("blocks", ("--blocks", "2")),
+        ):
+            refused = hyperslab(
+                "convert", source, disk.path / name, *more, "-q", inside=disk.inside
+            )
             assert refused.returncode == 2, refused
             assert refused.stderr.count("\n") == 1
             assert "cannot be written" in refused.stderr
@@ -131,7 +164,9 @@ def test_a_read_only_destination(source: Path) -> None:
         assert (disk.seen / "old.nii").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("name", ["with space", "größe", "日本", "it's; $(echo) #1", "100% of [a-c]*", "-dash"])
+@pytest.mark.parametrize(
+    "name", ["with space", "größe", "日本", "it's; $(echo) #1", "100% of [a-c]*", "-dash"]
+)
 def test_names_of_any_kind(source: Path, values: Array, name: str) -> None:
     folder = source.parent / name
     folder.mkdir()
@@ -140,7 +175,9 @@ def test_names_of_any_kind(source: Path, values: Array, name: str) -> None:
     for made in (f"{name}.h5", f"{name}.nii.gz"):
         undisturbed("convert", path, folder / "out" / made, *line)
     blocks = folder / f"{name} blocks"
-    undisturbed("convert", folder / "out" / f"{name}.h5", blocks, "--blocks", "2", "--format", "nii", *line)
+    undisturbed(
+        "convert", folder / "out" / f"{name}.h5", blocks, "--blocks", "2", "--format", "nii", *line
+    )
     undisturbed("convert", blocks, folder / "merged.nii", *line)
     assert (folder / "merged.nii").read_bytes() == path.read_bytes()
     assert np.array_equal(content(folder / "out" / f"{name}.nii.gz"), values)
@@ -152,9 +189,12 @@ def test_the_source_is_never_the_destination(source: Path) -> None:
     link.symlink_to(source)
     (source.parent / "same").symlink_to(source.parent)
     for one, other in (
-        (source, source), (link, source), (source, link), (source.parent / "same" / "in.nii", source),
+        (source, source),
+        (link, source),
+        (source, link),
+        (source.parent / "same" / "in.nii", source),
         (f"{source.parent}/blocks/../in.nii", source),
-    ):  # fmt: skip
+    ):
         blocks.mkdir(exist_ok=True)
         assert "is the source itself" in refusal("convert", one, other, "--overwrite", "-q")
     blocks.rmdir()
@@ -174,9 +214,20 @@ def test_one_writer_at_a_time_where_machines_share_pages(source: Path, values: A
     with slow_files(source.parent, 0) as mount:
         line = ("convert", source, mount / "new.nii", *MEMORY, "-q")
         said = refusal(*line, "--workers", 2)
-        assert re.search(r"is on fuse\S*, where two writers must not share a page, .* use --workers 1", said)
+        assert re.search(
+            r"is on fuse\S*, where two writers must not share a page, .* use --workers 1", said
+        )
         assert list(mount.iterdir()) == []
         undisturbed(*line, "--workers", 1, "--threads", 1)
         assert np.array_equal(load(mount / "new.nii"), values)
-        undisturbed("convert", source, mount / "new.h5", *KINDS["chunks"][1], *MEMORY, "-q", "--engine", "threads")
+        undisturbed(
+            "convert",
+            source,
+            mount / "new.h5",
+            *KINDS["chunks"][1],
+            *MEMORY,
+            "-q",
+            "--engine",
+            "threads",
+        )
         assert np.array_equal(content(mount / "new.h5"), values)

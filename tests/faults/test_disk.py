@@ -1,4 +1,6 @@
-"""Disks that are full, read-only or gone: one sentence, nothing that looks finished and is not, and a resumable run."""
+"""Disks that are full, read-only or gone: one sentence, nothing that looks finished and is not, and
+a resumable run.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.faults.command import FUNCTIONS, SLABS, await_gone, await_recorded, hyperslab, load, make_volume, running
+from tests.faults.command import (
+    FUNCTIONS,
+    SLABS,
+    await_gone,
+    await_recorded,
+    hyperslab,
+    load,
+    make_volume,
+    running,
+)
 from tests.faults.disk import small_disk
 
 MIB = 2**20
@@ -27,7 +38,15 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         out, seen = disk.path / "out", disk.seen / "out"
         params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.15")
         options = ("--partition", "slabs", "--workers", 2, *more)
-        arguments = ("run", f"{FUNCTIONS}:{function}", tmp_path / "in.nii", "-o", out, *params, *options)
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:{function}",
+            tmp_path / "in.nii",
+            "-o",
+            out,
+            *params,
+            *options,
+        )
         with running(*arguments, inside=disk.inside) as run:
             await_recorded(run, seen, 5)
             disk.fill()
@@ -37,7 +56,9 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         assert "No space left on device" in said
         assert "Traceback" not in said
         finished = [path for path in seen.iterdir() if not path.name.startswith(".")]
-        assert all(path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished)
+        assert all(
+            path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished
+        )
         assert hyperslab("status", out, inside=disk.inside).returncode == 1
         disk.remount(f"size={64 * MIB}")
         done = hyperslab(*arguments, "--resume", inside=disk.inside)
@@ -53,7 +74,15 @@ def test_a_full_disk(tmp_path: Path, kind: str) -> None:
 def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with small_disk(tmp_path / "disk", MIB // 16) as disk:
-        arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.path / "out", "--partition", "slabs")
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            "--partition",
+            "slabs",
+        )
         refused = hyperslab(*arguments, inside=disk.inside)
         assert refused.returncode == 2
         assert "free some space or choose another output" in refused.stderr
@@ -64,7 +93,14 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with small_disk(tmp_path / "disk", 8 * MIB) as disk:
         disk.remount("ro")
-        refused = hyperslab("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.path / "out", inside=disk.inside)
+        refused = hyperslab(
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            inside=disk.inside,
+        )
         assert refused.returncode == 2
         assert "you may not write to" in refused.stderr
         assert str(disk.path / "out") in refused.stderr
@@ -74,7 +110,15 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
 def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with small_disk(tmp_path / "disk", 8 * MIB) as disk:
-        arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", disk.path / "out", "--blocks", 4)
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            "--blocks",
+            4,
+        )
         assert hyperslab(*arguments, inside=disk.inside).returncode == 0
         (disk.seen / "out" / "in_00_00_08.nii").unlink()
         disk.remount("ro")
@@ -91,7 +135,16 @@ def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
 def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> None:
     make_volume(tmp_path / "in.nii")
     out, params = tmp_path / "out", ("-p", f"folder={tmp_path}", "-p", "seconds=0.2")
-    arguments = ("run", f"{FUNCTIONS}:{function}", tmp_path / "in.nii", "-o", out, "--partition", "slabs", *params)
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:{function}",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "--partition",
+        "slabs",
+        *params,
+    )
     with running(*arguments) as run:
         await_recorded(run, out, 3)
         workers = run.workers()
@@ -112,7 +165,7 @@ def test_records_that_are_damaged_are_not_believed(tmp_path: Path) -> None:
     params = ("-p", f"folder={tmp_path}/runs", "--partition", "slabs")
     arguments = ("run", f"{FUNCTIONS}:COUNTED_TOTAL", tmp_path / "in.nii", "-o", out, *params)
     assert hyperslab(*arguments, "-q").returncode == 0
-    (first, *_) = sorted(out.glob(".hyperslab/run-0001/partials/*.pickle"))
+    first, *_ = sorted(out.glob(".hyperslab/run-0001/partials/*.pickle"))
     first.write_bytes(first.read_bytes()[:-1])
     done = hyperslab(*arguments, "--resume", "-q")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""Chunks where they stay: a file of them that is lost, torn or cut off never becomes one with other values."""
+"""Chunks where they stay: a file of them that is lost, torn or cut off never becomes one with other
+values.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from typing import Any
 import h5py
 import pytest
 
-from hyperslab import sinkio
-from hyperslab.products import Products
+from hyperslab.blocks import writing
+from hyperslab.driver.products import Products
 from tests.end_to_end.command import call
 from tests.faults import conversions
 from tests.faults.conversions import MEMORY, content, recorded, undisturbed
@@ -30,15 +32,25 @@ def out(source: Path) -> Path:
 @pytest.fixture
 def _shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A file system of which nobody knows that this machine has it alone."""
-    sinkio._is_local.cache_clear()
-    monkeypatch.setattr(sinkio, "LOCAL_FILE_SYSTEMS", frozenset())
+    writing._is_local.cache_clear()
+    monkeypatch.setattr(writing, "LOCAL_FILE_SYSTEMS", frozenset())
     yield
-    sinkio._is_local.cache_clear()
+    writing._is_local.cache_clear()
 
 
 def job(source: Path, *more: object, compression: str = "none") -> tuple[object, ...]:
     """Chunks of one size, so that the places of a file hold one as well as another."""
-    chunks = ("--chunks", "16,32,100", "--compression", compression, *MEMORY, "--engine", "threads", "--threads", 4)
+    chunks = (
+        "--chunks",
+        "16,32,100",
+        "--compression",
+        compression,
+        *MEMORY,
+        "--engine",
+        "threads",
+        "--threads",
+        4,
+    )
     return ("convert", source, source.parent / "out" / "new.h5", *chunks, "-q", *more)
 
 
@@ -75,10 +87,12 @@ def test_another_home_holds_nothing_of_the_one_that_is_gone(source: Path, out: P
     assert call("verify", out / "new.h5").code == 0
 
 
-def test_a_home_that_goes_while_tasks_write(source: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, done = sinkio.write_region, []
+def test_a_home_that_goes_while_tasks_write(
+    source: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, done = writing.write_region, []
 
-    def write_region(*given: Any) -> sinkio.Written:
+    def write_region(*given: Any) -> writing.Written:
         written = plain(*given)
         done.append(written)
         if len(done) == 3:
@@ -86,7 +100,7 @@ def test_a_home_that_goes_while_tasks_write(source: Path, out: Path, monkeypatch
         return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperslab.task.sinkio.write_region", write_region)
+        patch.setattr("hyperslab.plan.task.writing.write_region", write_region)
         said = call(*job(source))
     assert (said.code, said.err.count("\n")) == (1, 1), said
     assert "what was written to it is gone with it; run again with --resume" in said.err
@@ -112,7 +126,8 @@ def test_copying_that_has_no_room_takes_no_more_each_time(source: Path, out: Pat
     try:
         for more in ((), ("--resume",), ("--resume",)):
             done = before_commit(
-                lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, most)), *job(source, *more, compression="gzip")
+                lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, most)),
+                *job(source, *more, compression="gzip"),
             )
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, most))
             assert done.code == 1
@@ -131,14 +146,14 @@ def test_copying_that_has_no_room_takes_no_more_each_time(source: Path, out: Pat
 def test_a_worker_that_comes_late_harms_nothing(source: Path, out: Path) -> None:
     """Its chunks go behind the index, or between the chunks, but into nobody's place."""
     first: list[tuple[Any, ...]] = []
-    plain = sinkio.write_region
+    plain = writing.write_region
 
-    def write_region(*given: Any) -> sinkio.Written:
+    def write_region(*given: Any) -> writing.Written:
         first.append(given)
         return plain(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hyperslab.task.sinkio.write_region", write_region)
+        patch.setattr("hyperslab.plan.task.writing.write_region", write_region)
         done = before_commit(lambda: plain(*first[0]), *job(source, compression="gzip"))
     assert done.code == 0, done
     assert (content(out / "new.h5") == conversions.values()).all()

@@ -1,4 +1,6 @@
-"""No worker needs more memory than planned, on volumes several times larger than what the run may use."""
+"""No worker needs more memory than planned, on volumes several times larger than what the run may
+use.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,13 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab import driver, workloads
-from hyperslab.admission import WORKER_BASE_BYTES
+from hyperslab import workloads
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver import run
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.errors import DoesNotFit
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.prepared import Options, prepare
+from hyperslab.machine.host import WORKER_BASE_BYTES
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
 
 MIB = 2**20
@@ -64,22 +67,25 @@ def base_nbytes(tmp_path_factory: pytest.TempPathFactory) -> int:
     folder = tmp_path_factory.mktemp("base")
     path = make(folder / "little.nii", MIB)
     pipeline = workloads.build("smooth", Pipeline(str(path)), {"sigma": 0.5})
-    result = driver.run(pipeline.write(folder / "out"), workers=1, rule=Rule("bytes", (2**16,)))
+    result = run.run(pipeline.write(folder / "out"), workers=1, rule=Rule("bytes", (2**16,)))
     return int(max(result.trace.meta["max_rss"].values()))
 
 
-def check(pipeline: Pipeline, out: Path, base: int, rule: Rule | None = None, threads: int = 1) -> None:
+def check(
+    pipeline: Pipeline, out: Path, base: int, rule: Rule | None = None, threads: int = 1
+) -> None:
     """Run it within MEMORY, and compare the memory that each worker came to use with the plan."""
     options = Options(workers=WORKERS, threads=threads, memory_bytes=MEMORY, rule=rule or Rule())
     needs = prepare(pipeline, options, out).needs
     assert needs.bytes_peak * WORKERS * threads <= MEMORY
-    result = driver.run(pipeline, options, out=out)
+    result = run.run(pipeline, options, out=out)
     shutil.rmtree(out)
     assert result.ok, result.failures
     used = result.trace.meta["max_rss"]
     print(
-        f"planned {needs.bytes_peak / MIB:.1f} MiB a task, {threads} at a time; workers used "
-        f"{', '.join(f'{n / MIB:.1f}' for n in used.values())} MiB, {base / MIB:.1f} MiB of it without tasks"
+        f"planned {needs.bytes_peak / MIB:.1f} MiB a task, {threads} at a time; workers used"
+        f" {', '.join(f'{n / MIB:.1f}' for n in used.values())} MiB, {base / MIB:.1f} MiB of it"
+        " without tasks"
     )
     assert len(used) == WORKERS
     planned = threads * needs.bytes_peak
@@ -89,26 +95,43 @@ def check(pipeline: Pipeline, out: Path, base: int, rule: Rule | None = None, th
 
 
 def test_a_map(volume: str, base_nbytes: int, tmp_path: Path) -> None:
-    check(workloads.build("increment", Pipeline(volume), {}).write(tmp_path / "out"), tmp_path / "out", base_nbytes)
+    check(
+        workloads.build("increment", Pipeline(volume), {}).write(tmp_path / "out"),
+        tmp_path / "out",
+        base_nbytes,
+    )
 
 
-def test_a_map_into_a_volume_on_threads_of_workers(volume: str, base_nbytes: int, tmp_path: Path) -> None:
+def test_a_map_into_a_volume_on_threads_of_workers(
+    volume: str, base_nbytes: int, tmp_path: Path
+) -> None:
     pipeline = Pipeline(volume).map(functions.add).write(tmp_path / "out", keep="volume")
     check(pipeline, tmp_path / "out", base_nbytes, threads=2)
 
 
 def test_real_values(scaled: str, base_nbytes: int, tmp_path: Path) -> None:
-    check(Pipeline(scaled).map(functions.add).write(tmp_path / "out"), tmp_path / "out", base_nbytes)
+    check(
+        Pipeline(scaled).map(functions.add).write(tmp_path / "out"), tmp_path / "out", base_nbytes
+    )
 
 
 def test_a_halo(scaled: str, base_nbytes: int, tmp_path: Path) -> None:
-    pipeline = workloads.build("smooth", Pipeline(scaled, values="stored"), {"sigma": 0.5, "truncate": 2.0})
+    pipeline = workloads.build(
+        "smooth", Pipeline(scaled, values="stored"), {"sigma": 0.5, "truncate": 2.0}
+    )
     check(pipeline.write(tmp_path / "out"), tmp_path / "out", base_nbytes)
 
 
 def test_a_halo_around_all_axes(scaled: str, base_nbytes: int, tmp_path: Path) -> None:
-    pipeline = Pipeline(scaled, values="stored").map(functions.neighbourhood, dtype="int64", halo=1, temporaries=4)
-    check(pipeline.write(tmp_path / "out"), tmp_path / "out", base_nbytes, Rule("block-shape", (64, 512, 8)))
+    pipeline = Pipeline(scaled, values="stored").map(
+        functions.neighbourhood, dtype="int64", halo=1, temporaries=4
+    )
+    check(
+        pipeline.write(tmp_path / "out"),
+        tmp_path / "out",
+        base_nbytes,
+        Rule("block-shape", (64, 512, 8)),
+    )
 
 
 def test_a_reduction(volume: str, base_nbytes: int, tmp_path: Path) -> None:
@@ -117,6 +140,8 @@ def test_a_reduction(volume: str, base_nbytes: int, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused_with_the_number(volume: str, tmp_path: Path) -> None:
     options = Options(workers=WORKERS, memory_bytes=MEMORY, rule=Rule("blocks", (4,)))
-    with pytest.raises(DoesNotFit, match=r"a task needs \d+ MB of memory but its slot has 50.3 MB .* fewer"):
-        driver.run(Pipeline(volume).map(functions.add).write(tmp_path / "out"), options)
+    with pytest.raises(
+        DoesNotFit, match=r"a task needs \d+ MB of memory but its slot has 50.3 MB .* fewer"
+    ):
+        run.run(Pipeline(volume).map(functions.add).write(tmp_path / "out"), options)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,6 @@
-"""Functions that behave oddly: their task fails with a sentence, the rest of the run goes on, nothing hangs."""
+"""Functions that behave oddly: their task fails with a sentence, the rest of the run goes on,
+nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ def leaving_a_child(block: Block, pid_file: str) -> Block:
     os._exit(3)
 
 
-# In the main thread, where `serial` runs it, KeyboardInterrupt is Ctrl-C: tests/faults/test_driver.py sends that.
+# In the main thread, where `serial` runs it, KeyboardInterrupt is Ctrl-C:
+# tests/faults/test_driver.py sends that.
 ODD_EXCEPTIONS = [
     (engine, workers, function, said)
     for engine, workers in ENGINES
@@ -85,7 +88,9 @@ def test_an_odd_exception_fails_its_task_only(
 ) -> None:
     make_volume(tmp_path / "in.nii")
     pipeline = hs.Pipeline(str(tmp_path / "in.nii")).map(function).write(tmp_path / "out")
-    result = hs.run(pipeline, engine=engine, workers=workers, rule=hs.Rule("blocks", (4,)), retries=0)
+    result = hs.run(
+        pipeline, engine=engine, workers=workers, rule=hs.Rule("blocks", (4,)), retries=0
+    )
     assert result.state == "failed"
     assert len(result.outputs) == 3
     assert [said in failed.failure.message for failed in result.failures] == [True]
@@ -94,23 +99,37 @@ def test_an_odd_exception_fails_its_task_only(
 
 def test_a_masked_array_is_refused(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
-    result = hs.run(hs.Pipeline(str(tmp_path / "in.nii")).map(masked).write(tmp_path / "out"), engine="serial")
+    result = hs.run(
+        hs.Pipeline(str(tmp_path / "in.nii")).map(masked).write(tmp_path / "out"), engine="serial"
+    )
     assert [".filled(value)" in failed.failure.message for failed in result.failures] == [True]
 
 
 def test_a_callable_that_cannot_be_hashed(tmp_path: Path) -> None:
     values = make_volume(tmp_path / "in.nii")
-    result = hs.run(hs.Pipeline(str(tmp_path / "in.nii")).map(Gain(3)).write(tmp_path / "out"), workers=2)
+    result = hs.run(
+        hs.Pipeline(str(tmp_path / "in.nii")).map(Gain(3)).write(tmp_path / "out"), workers=2
+    )
     assert result.ok, result.failures
     assert np.array_equal(hs.open(str(result.outputs[0]))[...], values * np.uint16(3))
 
 
 def test_a_dtype_that_no_file_can_hold_is_refused_before_anything_runs(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
-    refused = hyperslab("run", "increment", tmp_path / "in.nii", "-o", tmp_path / "out", "--format", "nope")
+    refused = hyperslab(
+        "run", "increment", tmp_path / "in.nii", "-o", tmp_path / "out", "--format", "nope"
+    )
     assert refused.returncode == 2
     (tmp_path / "mine.py").write_text("def f(block):\n    return block > 3\n")
-    refused = hyperslab("run", f"{tmp_path}/mine.py:f", tmp_path / "in.nii", "-o", tmp_path / "out", "--dtype", "bool")
+    refused = hyperslab(
+        "run",
+        f"{tmp_path}/mine.py:f",
+        tmp_path / "in.nii",
+        "-o",
+        tmp_path / "out",
+        "--dtype",
+        "bool",
+    )
     assert refused.returncode == 2
     assert "bool" in refused.stderr
     assert not (tmp_path / "out").exists()
@@ -126,13 +145,17 @@ def test_a_fold_whose_module_a_worker_cannot_load_fails_with_the_reason(
     fold = hs.Fold(lift=np.sum, merge=module.merge)
     result = hs.run(hs.Pipeline(np.zeros((4, 4))).reduce(fold), out=tmp_path / "out", workers=2)
     assert (result.state, result.value) == ("failed", None)
-    assert all("No module named 'only_here'" in failed.failure.message for failed in result.failures)
+    assert all(
+        "No module named 'only_here'" in failed.failure.message for failed in result.failures
+    )
 
 
 def test_what_a_function_starts_ends_with_its_worker(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     params = {"pid_file": str(tmp_path / "pid")}
-    pipeline = hs.Pipeline(str(tmp_path / "in.nii")).map(leaving_a_child, params).write(tmp_path / "out")
+    pipeline = (
+        hs.Pipeline(str(tmp_path / "in.nii")).map(leaving_a_child, params).write(tmp_path / "out")
+    )
     result = hs.run(pipeline, workers=1, retries=0)
     assert ["code 3" in failed.failure.message for failed in result.failures] == [True]
     child, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 20

@@ -1,4 +1,6 @@
-"""A resumed run takes over what is still right: it repeats what a mended, edited or added file touches, no more."""
+"""A resumed run takes over what is still right: it repeats what a mended, edited or added file
+touches, no more.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ def wholes(tmp_path: Path) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint1
 
 
 def job(tmp_path: Path, function: str, *more: object) -> tuple[object, ...]:
-    where = (f"{FUNCTIONS}:{function}", tmp_path / "in", "-o", tmp_path / "out", "-p", f"folder={tmp_path}/runs")
+    where = (
+        f"{FUNCTIONS}:{function}",
+        tmp_path / "in",
+        "-o",
+        tmp_path / "out",
+        "-p",
+        f"folder={tmp_path}/runs",
+    )
     return ("run", *where, "--blocks", EACH, "--quiet", *more)
 
 
@@ -103,7 +112,12 @@ def test_a_file_that_is_gone_is_not_forgotten(tmp_path: Path, wholes: list[np.nd
 
 def test_another_parameter_is_another_run(tmp_path: Path, wholes: list[np.ndarray]) -> None:
     assert hyperslab(*job(tmp_path, "counted")).returncode == 0
-    for more in (("-p", "seconds=0.01"), ("--values", "stored"), ("--format", "h5"), ("--keep", "volume")):
+    for more in (
+        ("-p", "seconds=0.01"),
+        ("--values", "stored"),
+        ("--format", "h5"),
+        ("--keep", "volume"),
+    ):
         refused = hyperslab(*job(tmp_path, "counted", "--resume", *more))
         assert refused.returncode == 2, more
         assert "choose another output" in refused.stderr
@@ -111,9 +125,21 @@ def test_another_parameter_is_another_run(tmp_path: Path, wholes: list[np.ndarra
 
 
 def test_an_edited_function(tmp_path: Path, wholes: list[np.ndarray]) -> None:
-    code = "def f(block, slab):\n    assert slab.start[2] == 0 or block[0, 0, 0] % 2\n    return block\n"
+    code = (
+        "def f(block, slab):\n    assert slab.start[2] == 0 or block[0, 0, 0] % 2\n    return"
+        " block\n"
+    )
     (tmp_path / "mine.py").write_text(code)
-    arguments = ("run", f"{tmp_path}/mine.py:f", tmp_path / "in", "-o", tmp_path / "out", "--blocks", 8, "-q")
+    arguments = (
+        "run",
+        f"{tmp_path}/mine.py:f",
+        tmp_path / "in",
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        8,
+        "-q",
+    )
     assert hyperslab(*arguments).returncode == 1
     (tmp_path / "mine.py").write_text("def f(block):\n    return block\n")
     refused = hyperslab(*arguments, "--resume")

@@ -13,7 +13,15 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.faults.command import FUNCTIONS, SLABS, await_recorded, hyperslab, load, make_volume, running
+from tests.faults.command import (
+    FUNCTIONS,
+    SLABS,
+    await_recorded,
+    hyperslab,
+    load,
+    make_volume,
+    running,
+)
 
 BLOCKS = 4
 
@@ -42,7 +50,9 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize(("how", "function"), [*((how, "add") for how in BROKEN), ("truncated", "TOTAL")])
+@pytest.mark.parametrize(
+    ("how", "function"), [*((how, "add") for how in BROKEN), ("truncated", "TOTAL")]
+)
 def test_a_broken_block_among_good_ones(tmp_path: Path, how: str, function: str) -> None:
     damage, reason = BROKEN[how]
     wholes = [make_volume(tmp_path / "in" / f"b_{n}.nii", n) for n in range(BLOCKS)]
@@ -91,7 +101,15 @@ def test_a_corrupt_chunk(tmp_path: Path) -> None:
     with (tmp_path / "in.h5").open("r+b") as raw:
         raw.seek(chunk.byte_offset + chunk.size // 2)
         raw.write(bytes(20))
-    done = hyperslab("run", f"{FUNCTIONS}:add", tmp_path / "in.h5", "-o", tmp_path / "out", "--partition", "chunks")
+    done = hyperslab(
+        "run",
+        f"{FUNCTIONS}:add",
+        tmp_path / "in.h5",
+        "-o",
+        tmp_path / "out",
+        "--partition",
+        "chunks",
+    )
     assert done.returncode == 1
     assert f"failed: {tmp_path}/in.h5::/a[16:24, 0:32]: " in done.stderr
     assert "copy the file again" in done.stderr
@@ -120,7 +138,17 @@ def test_a_file_that_changes_under_way(tmp_path: Path, change: str) -> None:
     alter, reason = CHANGES[change]
     values, path, out = make_volume(tmp_path / "in.nii"), tmp_path / "in.nii", tmp_path / "out"
     shutil.copy2(path, tmp_path / "copy.nii")
-    arguments = ("run", f"{FUNCTIONS}:add", path, "-o", out, "--partition", "slabs", "-p", "seconds=0.1")
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:add",
+        path,
+        "-o",
+        out,
+        "--partition",
+        "slabs",
+        "-p",
+        "seconds=0.1",
+    )
     with running(*arguments) as run:
         await_recorded(run, out, 5)
         time.sleep(0.05)
@@ -130,7 +158,9 @@ def test_a_file_that_changes_under_way(tmp_path: Path, change: str) -> None:
     assert f"{path}: {reason}" in said
     assert "Traceback" not in said
     for block in out.glob("*.nii"):
-        assert np.array_equal(load(block)[:, :, 0], values[:, :, int(block.stem[-2:])] + np.uint16(1))
+        assert np.array_equal(
+            load(block)[:, :, 0], values[:, :, int(block.stem[-2:])] + np.uint16(1)
+        )
     shutil.copy2(tmp_path / "copy.nii", path)
     assert hyperslab(*arguments, "--resume", "-q").returncode == 0
     assert len(list(out.glob("*.nii"))) == SLABS
@@ -140,7 +170,15 @@ def test_a_function_that_is_edited_under_way(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     code = "import time\ndef f(block):\n    time.sleep(0.3)\n    return block\n"
     (tmp_path / "mine.py").write_text(code)
-    arguments = ("run", f"{tmp_path}/mine.py:f", tmp_path / "in.nii", "-o", tmp_path / "out", "--blocks", 8)
+    arguments = (
+        "run",
+        f"{tmp_path}/mine.py:f",
+        tmp_path / "in.nii",
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        8,
+    )
     with running(*arguments) as run:
         await_recorded(run, tmp_path / "out", 1)
         (tmp_path / "mine.py").write_text(code.replace("return block", "return block * 0"))

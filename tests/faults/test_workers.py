@@ -1,4 +1,6 @@
-"""Workers that die or hang, whoever is to blame: the result is exact, or the block at fault fails with the reason."""
+"""Workers that die or hang, whoever is to blame: the result is exact, or the block at fault fails
+with the reason.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ BY_DEED = {
 
 
 def kill_at_random(run: Running, seed: int) -> int:
-    """Kill a worker again and again, at random moments, until the run has ended; how many were hit."""
+    """Kill a worker again and again, at random moments, until the run has ended; how many were
+    hit.
+    """
     chance, killed = random.Random(seed), 0
     while not run.has_ended:
         time.sleep(chance.uniform(0.05, 0.4))
@@ -51,7 +55,17 @@ def kill_at_random(run: Running, seed: int) -> int:
 
 def test_killed_workers_of_a_map(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", out, "-p", "seconds=0.1", "--keep", "volume")
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:add",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "-p",
+        "seconds=0.1",
+        "--keep",
+        "volume",
+    )
     with running(*arguments, "--partition", "slabs", "--retries", 20, "--workers", 2) as run:
         killed = kill_at_random(run, seed=0)
         code, said = run.wait()
@@ -66,8 +80,27 @@ def test_killed_workers_of_a_map(tmp_path: Path) -> None:
 def test_killed_workers_of_a_reduction(tmp_path: Path, threads: int) -> None:
     values, out, runs = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "runs"
     runs.mkdir()
-    arguments = ("run", f"{FUNCTIONS}:COUNTED_TOTAL", tmp_path / "in.nii", "-o", out, "-p", f"folder={runs}")
-    options = ("-p", "seconds=0.1", "--partition", "slabs", "--retries", 20, "--workers", 2, "--threads", threads)
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:COUNTED_TOTAL",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "-p",
+        f"folder={runs}",
+    )
+    options = (
+        "-p",
+        "seconds=0.1",
+        "--partition",
+        "slabs",
+        "--retries",
+        20,
+        "--workers",
+        2,
+        "--threads",
+        threads,
+    )
     with running(*arguments, *options) as run:
         killed = kill_at_random(run, seed=threads)
         code, said = run.wait()
@@ -90,7 +123,9 @@ def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, deed: str) -> N
         "-p",
         "at=0,0,5",
     )
-    done = hyperslab(*arguments, "--partition", "slabs", "--retries", 0, "--task-timeout", 1, "--workers", 2)
+    done = hyperslab(
+        *arguments, "--partition", "slabs", "--retries", 0, "--task-timeout", 1, "--workers", 2
+    )
     assert done.returncode == 1
     assert_failed_alone(done, tmp_path / "in.nii", out, values, BY_DEED[deed])
 
@@ -117,7 +152,17 @@ def test_a_worker_that_dies_once_is_forgiven(tmp_path: Path) -> None:
 
 def test_workers_killed_as_they_start(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", out, "--keep", "volume", "--blocks", 4)
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:add",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "--keep",
+        "volume",
+        "--blocks",
+        4,
+    )
     with running(*arguments, "-p", "seconds=0.2") as run:
         for _ in range(3):
             while not run.workers() and not run.has_ended:
@@ -132,7 +177,17 @@ def test_workers_killed_as_they_start(tmp_path: Path) -> None:
 
 def test_all_workers_killed_at_once(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = ("run", f"{FUNCTIONS}:add", tmp_path / "in.nii", "-o", out, "-p", "seconds=0.1", "--keep", "volume")
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:add",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "-p",
+        "seconds=0.1",
+        "--keep",
+        "volume",
+    )
     with running(*arguments, "--partition", "slabs", "--retries", 1) as run:
         await_recorded(run, out, 4)
         for worker in run.workers():

@@ -1,7 +1,8 @@
-"""A process that reads damaged HDF5 files, one after the other, within limits of memory; its parent watches the time.
+"""A process that reads damaged HDF5 files, one after the other, within limits of memory; its parent
+watches the time.
 
-It answers each path on its input with a line of JSON: a list of [stage, what came of it]. Stages are named before they
-begin, so that the parent knows in which one a process died.
+It answers each path on its input with a line of JSON: a list of [stage, what came of it]. Stages
+are named before they begin, so that the parent knows in which one a process died.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array
+from hyperslab import formats
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.formats.groups import read_groups
-from hyperslab.formats.hdf5_storage import register_plugins
-from hyperslab.slab import Hyperslab
+from hyperslab.formats.hdf5.storage import register_plugins
 from tests.formats.files import ROOT
 
 MEMORY_NBYTES = 2 * 2**30
@@ -35,7 +37,9 @@ SOUND = ("FormatError", "UsageError", "SourceChanged")
 
 
 def make_lists(path: Path, **options: Any) -> None:
-    """Datasets whose elements and attributes lie in the global heap: text and lists of any length, scales, labels."""
+    """Datasets whose elements and attributes lie in the global heap: text and lists of any length,
+    scales, labels.
+    """
     with h5py.File(path, "w", **options) as file:
         file["words"] = ["one", "two", "three and more"] * 5
         file.create_dataset("lists", (4,), h5py.vlen_dtype("i2"))[0] = [1, 2, 3]
@@ -57,7 +61,9 @@ class Reading:
         self.process: subprocess.Popen[bytes] | None = None
 
     def __call__(self, path: Path, sound: Path, seconds: float = 20) -> list[tuple[str, str]]:
-        """What came of each stage of reading a file; ('end', 'died: SIGNAL' or 'hung') comes last if that happened."""
+        """What came of each stage of reading a file; ('end', 'died: SIGNAL' or 'hung') comes last
+        if that happened.
+        """
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -94,14 +100,17 @@ class Reading:
 def _lines(said: bytes) -> list[tuple[str, str]]:
     """The whole lines of what a process said; plugins of HDF5 print lines of their own."""
     lines = said.splitlines(keepends=True)
-    return [tuple(json.loads(line)) for line in lines if line.startswith(b'["') and line.endswith(b"\n")]
+    return [
+        tuple(json.loads(line)) for line in lines if line.startswith(b'["') and line.endswith(b"\n")
+    ]
 
 
 def stages(path: str, sound: str) -> Iterator[tuple[str, Any]]:
-    """What to do with a file: list it, open its arrays, read a part of each by hyperslab and by h5py, and compare.
+    """What to do with a file: list it, open its arrays, read a part of each by hyperslab and by
+    h5py, and compare.
 
-    `sound` is the file as it was. A part that hyperslab leaves to h5py is read in a stage 'library': what libhdf5 makes
-    of damaged data is its own affair, and can be different each time.
+    `sound` is the file as it was. A part that hyperslab leaves to h5py is read in a stage
+    'library': what libhdf5 makes of damaged data is its own affair, and can be different each time.
     """
     found: list[Any] = []
     yield "list", lambda: found.extend(formats.arrays(path))
@@ -118,13 +127,16 @@ def _of_array(path: str, name: str, sound: str) -> Iterator[tuple[str, Any]]:
     edge = max(1, int(LARGEST_REGION ** (1 / max(1, source.ndim))))
     slab = Hyperslab((0,) * source.ndim, tuple(min(n, edge) for n in source.shape))
     by_library = source.chunks is None
-    work = partial(blockio.read, source, slab, values="stored")
+    work = partial(reading.read, source, slab, values="stored")
     yield f"{'library' if by_library else 'read'} {name}", lambda: values.update(ours=work())
     if by_library or "ours" not in values:
         return
     yield f"h5py {name}", lambda: values.update(theirs=_by_h5py(path, name, slab))
     yield f"sound {name}", lambda: values.update(sound=_by_h5py(sound, name, slab))
-    yield f"compare {name}", lambda: _compared(values["ours"], values.get("theirs"), values.get("sound"), source.fill)
+    yield (
+        f"compare {name}",
+        lambda: _compared(values["ours"], values.get("theirs"), values.get("sound"), source.fill),
+    )
 
 
 def _by_h5py(path: str, name: str, slab: Hyperslab) -> Array:
@@ -136,11 +148,16 @@ def _by_h5py(path: str, name: str, slab: Hyperslab) -> Array:
 def _compared(ours: Array, theirs: Array | None, sound: Array | None, fill: Any) -> str:
     """'different' for elements that are neither h5py's nor those of the file before it was damaged.
 
-    A B-tree of version 1 has no checksum: with a damaged key, h5py no longer finds a chunk, whose place is still known.
+    A B-tree of version 1 has no checksum: with a damaged key, h5py no longer finds a chunk, whose
+    place is still known.
     """
     wrong = np.ones(ours.shape, bool)
     for other in (theirs, sound):
-        if other is not None and other.shape == ours.shape and other.dtype.newbyteorder("=") == ours.dtype:
+        if (
+            other is not None
+            and other.shape == ours.shape
+            and other.dtype.newbyteorder("=") == ours.dtype
+        ):
             wrong &= _bits(ours) != _bits(other.astype(ours.dtype))
     if theirs is not None and fill is not None:
         wrong &= _bits(theirs.astype(ours.dtype)) != _bits(np.full(ours.shape, fill, ours.dtype))
@@ -149,7 +166,11 @@ def _compared(ours: Array, theirs: Array | None, sound: Array | None, fill: Any)
 
 def _bits(values: Array) -> Array:
     """Elements that are equal only if their bytes are."""
-    return np.ascontiguousarray(values).view(np.dtype((np.void, values.dtype.itemsize))).reshape(values.shape)
+    return (
+        np.ascontiguousarray(values)
+        .view(np.dtype((np.void, values.dtype.itemsize)))
+        .reshape(values.shape)
+    )
 
 
 def _tried(work: Any) -> str:

@@ -14,10 +14,17 @@ import hdf5plugin
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t, h5z
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 NAME = "data"
-INDEXES = {0: "v1 B-tree", 1: "single chunk", 2: "implicit", 3: "fixed array", 4: "extensible array", 5: "v2 B-tree"}
+INDEXES = {
+    0: "v1 B-tree",
+    1: "single chunk",
+    2: "implicit",
+    3: "fixed array",
+    4: "extensible array",
+    5: "v2 B-tree",
+}
 "H5D_chunk_index_t of H5Dpublic.h."
 REGISTERED = {"lzf": (32000, ()), "lz4": (32004, (0,)), "zstd": (32015, (3,)), "nbit": (5, ())}
 DONT_FILTER_PARTIAL_CHUNKS = 2
@@ -48,7 +55,9 @@ def file_type(kind: Any) -> Any:
 
 
 def random_values(shape: Sequence[int], dtype: Any, noise: float = 0.5, seed: int = 1) -> Array:
-    """Elements of random bytes, with a part of zeros: floats are also NaN, infinite and denormal."""
+    """Elements of random bytes, with a part of zeros: floats are also NaN, infinite and
+    denormal.
+    """
     dtype = np.dtype(dtype)
     rng, size = np.random.default_rng(seed), math.prod(shape)
     raw = rng.integers(0, 256, size * dtype.itemsize, dtype="u1")
@@ -58,8 +67,12 @@ def random_values(shape: Sequence[int], dtype: Any, noise: float = 0.5, seed: in
     return np.frombuffer(raw.tobytes(), dtype=dtype).reshape(shape)
 
 
-def creation_list(chunks: Sequence[int] | None, filters: Sequence[str], fill: Any, kind: Any, **rare: Any) -> Any:
-    """A list of creation properties. `rare`: layout, alloc_time, fill_time, chunk_opts, undefined_fill."""
+def creation_list(
+    chunks: Sequence[int] | None, filters: Sequence[str], fill: Any, kind: Any, **rare: Any
+) -> Any:
+    """A list of creation properties. `rare`: layout, alloc_time, fill_time, chunk_opts,
+    undefined_fill, add.
+    """
     creation = h5p.create(h5p.DATASET_CREATE)
     if chunks is not None:
         creation.set_chunk(tuple(chunks))
@@ -73,6 +86,8 @@ def creation_list(chunks: Sequence[int] | None, filters: Sequence[str], fill: An
         assert library().H5Pset_chunk_opts(creation.id, rare["chunk_opts"]) == 0
     if "undefined_fill" in rare:
         assert library().H5Pset_fill_value(creation.id, file_type(kind).id, None) == 0
+    if "add" in rare:
+        rare["add"](creation)
     return creation
 
 
@@ -84,32 +99,61 @@ def add_filter(creation: Any, name: str) -> None:
         "scaleoffset": lambda: creation.set_scaleoffset(h5z.SO_INT, 0),
         "szip": lambda: creation.set_szip(h5z.SZIP_NN_OPTION_MASK, 8),
     }
-    plugins = {"blosc": hdf5plugin.Blosc(), "bitshuffle": hdf5plugin.Bitshuffle(), "bzip2": hdf5plugin.BZip2()}
+    plugins = {
+        "blosc": hdf5plugin.Blosc(),
+        "bitshuffle": hdf5plugin.Bitshuffle(),
+        "bzip2": hdf5plugin.BZip2(),
+    }
     if name in plain:
         plain[name]()
     elif name in plugins:
-        creation.set_filter(plugins[name].filter_id, h5z.FLAG_OPTIONAL, tuple(plugins[name].filter_options))
+        creation.set_filter(
+            plugins[name].filter_id, h5z.FLAG_OPTIONAL, tuple(plugins[name].filter_options)
+        )
     else:
         code, options = REGISTERED[name]
         creation.set_filter(code, h5z.FLAG_OPTIONAL, options)
 
 
 def create(
-    file: Any, shape: Sequence[int], kind: Any, *, chunks: Sequence[int] | None = None, filters: Sequence[str] = (),
-    maxshape: Sequence[int | None] | None = None, fill: Any = None, **rare: Any,
-) -> Any:  # fmt: skip
+    file: Any,
+    shape: Sequence[int],
+    kind: Any,
+    *,
+    chunks: Sequence[int] | None = None,
+    filters: Sequence[str] = (),
+    maxshape: Sequence[int | None] | None = None,
+    fill: Any = None,
+    **rare: Any,
+) -> Any:
     """Make the dataset; nothing is written to it."""
     most = tuple(h5s.UNLIMITED if n is None else n for n in maxshape or shape)
     space = h5s.create_simple(tuple(shape), most) if shape else h5s.create(h5s.SCALAR)
-    h5d.create(file.id, NAME.encode(), file_type(kind), space, creation_list(chunks, filters, fill, kind, **rare))
+    h5d.create(
+        file.id,
+        NAME.encode(),
+        file_type(kind),
+        space,
+        creation_list(chunks, filters, fill, kind, **rare),
+    )
     return file[NAME]
 
 
 def make(
-    path: Path, shape: Sequence[int] = (12, 10), kind: Any = "<i4", *, libver: str = "earliest", user_block: int = 0,
-    parts: Sequence[Any] = (...,), noise: float = 0.5, values: Array | None = None, **options: Any,
-) -> None:  # fmt: skip
-    """A file with one dataset, of which `parts` are written with random values, or with those given."""
+    path: Path,
+    shape: Sequence[int] = (12, 10),
+    kind: Any = "<i4",
+    *,
+    libver: str = "earliest",
+    user_block: int = 0,
+    parts: Sequence[Any] = (...,),
+    noise: float = 0.5,
+    values: Array | None = None,
+    **options: Any,
+) -> None:
+    """A file with one dataset, of which `parts` are written with random values, or with those
+    given.
+    """
     with h5py.File(path, "w", libver=libver, userblock_size=user_block) as file:
         dataset = create(file, shape, kind, **options)
         if parts and math.prod(shape):
@@ -128,7 +172,9 @@ def make_masked(path: Path, filters: Sequence[str], masks: Sequence[int]) -> Non
 
 
 def masked_chunk(values: Array, filters: Sequence[str], mask: int) -> bytes:
-    """What HDF5 stores of a chunk without the filters of a mask: made in memory, by the other filters alone."""
+    """What HDF5 stores of a chunk without the filters of a mask: made in memory, by the other
+    filters alone.
+    """
     kept = [name for number, name in enumerate(filters) if not mask >> number & 1]
     with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
         dataset = create(file, values.shape, values.dtype, chunks=values.shape, filters=kept)

@@ -1,7 +1,8 @@
-"""What the feature matrices of all formats share: rows, the ways by which datasets are read, and what to compare with.
+"""What the feature matrices of all formats share: rows, the ways by which datasets are read, and
+what to compare with.
 
-A row is a kind of dataset, how to make one, and how it is read. `test_matrix` tests every row of every format, and
-`page` writes docs/formats.md from them.
+A row is a kind of dataset, how to make one, and how it is read. `test_matrix` tests every row of
+every format, and `page` writes docs/formats.md from them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hyperslab import formats, gzipindex
-from hyperslab.array import Array, ArraySource, Values
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.blocks.reading import gzipindex
 
 Way = Literal["chunk table", "index", "spans", "h5py", "nibabel", "zarr", "refused"]
 WAYS: dict[Way, str] = {
-    "chunk table": "tasks read and decode the stored bytes themselves, by a table of where they lie",
-    "index": "tasks enter a gzip file at the nearest of many points, which one pass over the file has found",
+    "chunk table": (
+        "tasks read and decode the stored bytes themselves, by a table of where they lie"
+    ),
+    "index": (
+        "tasks enter a gzip file at the nearest of many points, which one pass over the file has"
+        " found"
+    ),
     "spans": "tasks read whole spans of a file, in which the values lie among others",
     "h5py": "tasks read through h5py, for the reason given",
     "nibabel": "tasks inflate the whole of a gzip file, through nibabel, for the reason given",
@@ -52,7 +59,9 @@ class Row:
     suffix: str = ""
     "Of the file; '' for the one that the format's rows have."
     expected: Expected | None = None
-    "Where the format's library is not what ours has to equal: the reason is in the name or in `real`."
+    """Where the format's library is not what ours has to equal: the reason is in the name or in
+    `real`.
+    """
     shown: str = ""
     "Name in the table where that is one for several rows."
 

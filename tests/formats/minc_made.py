@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 
@@ -16,7 +18,11 @@ SPACE = ["zspace", "yspace", "xspace"]
 
 
 def dimension(said: dict[str, Any], name: str) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"spacing": "regular__", "step": said.get("steps", {}).get(name, 1.0), "start": -7.25}
+    attributes: dict[str, Any] = {
+        "spacing": "regular__",
+        "step": said.get("steps", {}).get(name, 1.0),
+        "start": -7.25,
+    }
     if said.get("tilt") and name in SPACE:
         attributes["direction_cosines"] = np.roll([0.96, 0.28, 0.0], SPACE.index(name))
     return {**attributes, **said.get("dimensions", {}).get(name, {})}
@@ -28,9 +34,16 @@ def write_minc2(path: Path, said: dict[str, Any]) -> None:
             if name in said.get("without", ()):
                 continue
             file[f"minc-2.0/dimensions/{name}"] = 0
-            encoded = {k: np.bytes_(v) if isinstance(v, str) else v for k, v in dimension(said, name).items()}
+            encoded = {
+                k: np.bytes_(v) if isinstance(v, str) else v
+                for k, v in dimension(said, name).items()
+            }
             file[f"minc-2.0/dimensions/{name}"].attrs.update(encoded)
-        for name, values in (("image", said["values"]), ("image-min", said["low"]), ("image-max", said["high"])):
+        for name, values in (
+            ("image", said["values"]),
+            ("image-min", said["low"]),
+            ("image-max", said["high"]),
+        ):
             if values is None:
                 continue
             options = said.get("storage", {}) if name == "image" else {}
@@ -44,7 +57,10 @@ def write_minc2(path: Path, said: dict[str, Any]) -> None:
 
 def write_minc1(path: Path, said: dict[str, Any]) -> None:
     dtype = said["dtype"]
-    with warnings.catch_warnings(), netCDF4.Dataset(path, "w", format=said.get("kind", "NETCDF3_CLASSIC")) as file:
+    with (
+        warnings.catch_warnings(),
+        netCDF4.Dataset(path, "w", format=said.get("kind", "NETCDF3_CLASSIC")) as file,
+    ):
         warnings.simplefilter("ignore")
         for name, extent in zip(said["dims"], said["values"].shape, strict=True):
             file.createDimension(name, None if name == said.get("unlimited") else extent)

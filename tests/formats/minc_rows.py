@@ -11,14 +11,17 @@ import h5py
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import Array, Values
+from hyperslab.arrays.array import Array, Values
 from tests.formats.matrix import Matrix, Row
 from tests.formats.minc_made import IMAGE, SPACE, write_minc1, write_minc2
 from tests.formats.reference import minc_affine, minc_image, minc_stored
 
 SIZES = {"zspace": 4, "yspace": 5, "xspace": 3, "time": 2, "vector_dimension": 3}
 TYPES = ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"]
-WRITERS: dict[str, Callable[[Path, dict[str, Any]], None]] = {"MINC1": write_minc1, "MINC2": write_minc2}
+WRITERS: dict[str, Callable[[Path, dict[str, Any]], None]] = {
+    "MINC1": write_minc1,
+    "MINC2": write_minc2,
+}
 SLICES = "float64, by image-min and image-max of each slice"
 
 
@@ -28,18 +31,35 @@ def rows() -> list[Row]:
 
 
 def volume(
-    dtype: str = "i2", ranges: int | None = 1, dims: list[str] = SPACE, valid: tuple[float, float] | None = None,
+    dtype: str = "i2",
+    ranges: int | None = 1,
+    dims: list[str] = SPACE,
+    valid: tuple[float, float] | None = None,
     **said: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """What a file says of an image; image-min and image-max are those of its first `ranges` axes."""
-    rng, shape, kind = np.random.default_rng(7), tuple(SIZES[name] for name in dims), np.dtype(dtype)
+) -> dict[str, Any]:
+    """What a file says of an image; image-min and image-max are those of its first `ranges`
+    axes.
+    """
+    rng, shape, kind = (
+        np.random.default_rng(7),
+        tuple(SIZES[name] for name in dims),
+        np.dtype(dtype),
+    )
     stored = rng.normal(size=shape).astype(kind)
     if kind.kind != "f":
         info: Any = np.iinfo(kind)
         stored = rng.integers(info.min, info.max, shape, kind, endpoint=True)
     low = None if ranges is None else rng.normal(size=shape[:ranges])
     high = None if low is None else low + rng.uniform(1, 3, shape[:ranges])
-    return {"dims": dims, "dtype": kind, "values": stored, "low": low, "high": high, "range": valid, **said}
+    return {
+        "dims": dims,
+        "dtype": kind,
+        "values": stored,
+        "low": low,
+        "high": high,
+        "range": valid,
+        **said,
+    }
 
 
 def both(group: str, name: str, said: dict[str, Any], **row: Any) -> Iterator[Row]:
@@ -48,7 +68,9 @@ def both(group: str, name: str, said: dict[str, Any], **row: Any) -> Iterator[Ro
         yield Row(group, f"{name}, {version}", partial(_written, write, said), shown=name, **row)
 
 
-def _written(write: Callable[[Path, dict[str, Any]], None], said: dict[str, Any], path: Path) -> None:
+def _written(
+    write: Callable[[Path, dict[str, Any]], None], said: dict[str, Any], path: Path
+) -> None:
     write(path, said)
 
 
@@ -59,11 +81,22 @@ def values() -> Iterator[Row]:
         yield from both(group, name, volume(dtype), real="" if dtype[0] == "f" else SLICES)
     one = "float64, by one image-min and image-max"
     yield from both(group, "one range for the volume", volume(ranges=0), real=one)
-    yield from both(group, "a range per row", volume(ranges=2), real="float64, by image-min and image-max of each row")
+    yield from both(
+        group,
+        "a range per row",
+        volume(ranges=2),
+        real="float64, by image-min and image-max of each row",
+    )
     clipped = f"{SLICES}, clipped to the valid range"
-    yield from both(group, "valid_range within the type's", volume(valid=(-100, 1000)), real=clipped)
-    yield from both(group, "valid_range of the whole type", volume("u1", valid=(0, 255)), real=SLICES)
-    yield from both(group, "valid_range, one range for the volume", volume("u2", 0, valid=(1, 9999)), real=one)
+    yield from both(
+        group, "valid_range within the type's", volume(valid=(-100, 1000)), real=clipped
+    )
+    yield from both(
+        group, "valid_range of the whole type", volume("u1", valid=(0, 255)), real=SLICES
+    )
+    yield from both(
+        group, "valid_range, one range for the volume", volume("u2", 0, valid=(1, 9999)), real=one
+    )
     yield from both(group, "floating, valid_range", volume("f4", valid=(0, 1)))
     ends = {"valid_min": np.int16(-100), "valid_max": np.int16(1000)}
     two = partial(write_minc1, said=volume(attributes=ends))
@@ -84,27 +117,38 @@ def axes() -> Iterator[Row]:
     yield from both(group, "negative steps", volume(steps=steps), real=SLICES)
     yield from both(group, "direction cosines", volume(tilt=True, steps=steps), real=SLICES)
     yield from both(group, "time first", volume(dims=["time", *SPACE], tilt=True), real=SLICES)
-    yield from both(group, "time first, a range per slice", volume(dims=["time", *SPACE], ranges=2), real=SLICES)
+    yield from both(
+        group, "time first, a range per slice", volume(dims=["time", *SPACE], ranges=2), real=SLICES
+    )
     grows = partial(write_minc1, said=volume(dims=["time", *SPACE], unlimited="time"))
     yield Row(group, "unlimited time, MINC1", grows, real=SLICES)
     wide = volume(kind="NETCDF3_64BIT_OFFSET")
     yield Row(
-        group, "64-bit offsets, MINC1", partial(write_minc1, said=wide), real=f"{SLICES} (nibabel refuses)",
+        group,
+        "64-bit offsets, MINC1",
+        partial(write_minc1, said=wide),
+        real=f"{SLICES} (nibabel refuses)",
         expected=partial(by_formula, wide),
-    )  # fmt: skip
+    )
     yield from both(group, "time last", volume(dims=[*SPACE, "time"]), real=SLICES)
     vector = volume("u1", dims=[*SPACE, "vector_dimension"])
     yield from both(group, "vector_dimension", vector, real=SLICES)
     alone = {**vector, "without": ("vector_dimension",)}
     yield from both(
-        group, "vector_dimension without a variable", alone, real=f"{SLICES} (nibabel refuses)",
+        group,
+        "vector_dimension without a variable",
+        alone,
+        real=f"{SLICES} (nibabel refuses)",
         expected=partial(by_formula, vector),
-    )  # fmt: skip
+    )
     three = volume(ranges=3, dims=["time", *SPACE])
     yield from both(
-        group, "ranges of three axes", three, real="float64, by image-min and image-max of each row (nibabel refuses)",
+        group,
+        "ranges of three axes",
+        three,
+        real="float64, by image-min and image-max of each row (nibabel refuses)",
         expected=partial(by_formula, three),
-    )  # fmt: skip
+    )
 
 
 def storage() -> Iterator[Row]:
@@ -113,9 +157,12 @@ def storage() -> Iterator[Row]:
         "chunked": {"chunks": (2, 5, 3)},
         "deflate": {"chunks": (2, 5, 3), "compression": "gzip"},
         "shuffle, deflate and fletcher32": {
-            "chunks": (2, 5, 3), "compression": "gzip", "shuffle": True, "fletcher32": True,
+            "chunks": (2, 5, 3),
+            "compression": "gzip",
+            "shuffle": True,
+            "fletcher32": True,
         },
-    }.items():  # fmt: skip
+    }.items():
         made = partial(write_minc2, said=volume(storage=options))
         yield Row(group, name, made, real=SLICES)
     swapped = volume()
@@ -124,7 +171,14 @@ def storage() -> Iterator[Row]:
     lower = ("/minc-2.0/image/1/image",)
     yield Row(group, "image beside lower resolutions", partial(_changed, _reduced), real=SLICES)
     reduced, why = partial(_changed, _reduced), "it is an image of lower resolution"
-    yield Row(group, "image of lower resolution", reduced, unscalable=why, arrays=lower, expected=stored_only)
+    yield Row(
+        group,
+        "image of lower resolution",
+        reduced,
+        unscalable=why,
+        arrays=lower,
+        expected=stored_only,
+    )
 
 
 def not_understood() -> Iterator[Row]:
@@ -133,7 +187,9 @@ def not_understood() -> Iterator[Row]:
     for word in ("irregular", "irregular_"):
         bent = volume(dimensions={"yspace": {"spacing": word}})
         made = partial(write_minc2, said=bent)
-        yield Row(group, f"spacing {word}, MINC2", made, unscalable="spacing along yspace is irregular")
+        yield Row(
+            group, f"spacing {word}, MINC2", made, unscalable="spacing along yspace is irregular"
+        )
     bent = volume(dimensions={"yspace": {"spacing": "irregular"}})
     bare = "the spacing along yspace is not said to be regular"
     yield Row(group, "spacing irregular, MINC1", partial(write_minc1, said=bent), unscalable=bare)
@@ -146,10 +202,14 @@ def not_understood() -> Iterator[Row]:
         "valid_range beyond the type's": (volume(valid=(-40000, 10)), "is not one of int16"),
         "text for a step": (volume(dimensions={"yspace": {"step": "one"}}), "step is not 1"),
         "two direction cosines": (
-            volume(dimensions={"yspace": {"direction_cosines": [1.0, 0.0]}}), "direction_cosines is not 3",
+            volume(dimensions={"yspace": {"direction_cosines": [1.0, 0.0]}}),
+            "direction_cosines is not 3",
         ),
-        "an axis of space without a variable": (volume(without=("yspace",)), "yspace has no variable"),
-    }.items():  # fmt: skip
+        "an axis of space without a variable": (
+            volume(without=("yspace",)),
+            "yspace has no variable",
+        ),
+    }.items():
         yield from both(group, name, said, unscalable=why)
     for name, (change, why) in CHANGES.items():
         yield Row(group, f"{name}, MINC2", partial(_changed, change), unscalable=why, shown=name)
@@ -173,16 +233,19 @@ def _short_ranges(minc: Any) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "wrong dimorder": (
-        lambda minc: minc["image/0/image"].attrs.create("dimorder", np.bytes_("zspace,yspace")), "dimorder is wrong",
+        lambda minc: minc["image/0/image"].attrs.create("dimorder", np.bytes_("zspace,yspace")),
+        "dimorder is wrong",
     ),
     "ranges of a wrong size": (_short_ranges, "no image-min and image-max of its first axes"),
     "ranges of a later axis": (
-        lambda minc: minc["image/0/image-max"].attrs.create("dimorder", np.bytes_("yspace")), "one number per slice",
+        lambda minc: minc["image/0/image-max"].attrs.create("dimorder", np.bytes_("yspace")),
+        "one number per slice",
     ),
     "three numbers of valid_range": (
-        lambda minc: minc["image/0/image"].attrs.create("valid_range", [1.0, 2.0, 3.0]), "valid_range is not 2",
+        lambda minc: minc["image/0/image"].attrs.create("valid_range", [1.0, 2.0, 3.0]),
+        "valid_range is not 2",
     ),
-}  # fmt: skip
+}
 
 
 def by_nibabel(url: str, values: Values) -> Array:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 KINDS: dict[str, Any] = {
     "netCDF-4": "NETCDF4",
@@ -43,20 +44,30 @@ class Variable:
 
 
 def typical(dtype: Any, shape: Sequence[int]) -> Array:
-    """Small numbers, extremes and netCDF's default fill value by turns; of floats also NaN and infinity."""
+    """Small numbers, extremes and netCDF's default fill value by turns; of floats also NaN and
+    infinity.
+    """
     kind = np.dtype(dtype)
     if kind.kind == "S":
         return np.resize(np.array([b"a", b"\0", b"\xff", b" "], "S1"), shape)
     near = list(range(0 if kind.kind == "u" else -3, 8))
-    ends = [0.1, 1e20, np.nan, np.inf, -0.0] if kind.kind == "f" else [np.iinfo(kind).min, np.iinfo(kind).max]
+    ends = (
+        [0.1, 1e20, np.nan, np.inf, -0.0]
+        if kind.kind == "f"
+        else [np.iinfo(kind).min, np.iinfo(kind).max]
+    )
     pool = np.array([*near, *ends, netCDF4.default_fillvals[kind.str[1:]]], kind)
     return np.resize(pool, shape) if math.prod(shape) else np.empty(shape, kind)
 
 
 def make(
-    variables: Iterable[Variable], path: Path, *, kind: str = "netCDF-4", sizes: Mapping[str, int | None] = SIZES,
+    variables: Iterable[Variable],
+    path: Path,
+    *,
+    kind: str = "netCDF-4",
+    sizes: Mapping[str, int | None] = SIZES,
     fill: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """A file with these variables over dimensions of these sizes; None is an unlimited one."""
     with warnings.catch_warnings(), netCDF4.Dataset(path, "w", format=KINDS[kind]) as file:
         warnings.simplefilter("ignore")

@@ -1,4 +1,6 @@
-"""The feature matrix of netCDF: netCDF-4 and classic files of every kind. docs/formats.md shows it."""
+"""The feature matrix of netCDF: netCDF-4 and classic files of every kind. docs/formats.md shows
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import Array, Values
+from hyperslab.arrays.array import Array, Values
 from tests.formats.hdf5_rows import by_h5py
 from tests.formats.matrix import Matrix, Row
-from tests.formats.netcdf_made import RECORDS, SMALL_TYPES, TYPES, Variable, add, make, typical, write
+from tests.formats.netcdf_made import (
+    RECORDS,
+    SMALL_TYPES,
+    TYPES,
+    Variable,
+    add,
+    make,
+    typical,
+    write,
+)
 from tests.formats.packing_rows import combined, special
 from tests.formats.reference import netcdf_dims, netcdf_whole
 
@@ -26,7 +38,14 @@ FILLED = "default fill values are NaN"
 def rows() -> list[Row]:
     """Every row; those of a group follow one another."""
     netcdf4 = [*dimensions(), *storage(), *elements(), *groups()]
-    return [*combined(), *special(), *netcdf4, *classic_types(), *classic_records(), *classic_files()]
+    return [
+        *combined(),
+        *special(),
+        *netcdf4,
+        *classic_types(),
+        *classic_records(),
+        *classic_files(),
+    ]
 
 
 def one(kind: str = "netCDF-4", **options: Any) -> Callable[[Path], None]:
@@ -42,11 +61,23 @@ def dimensions() -> Iterator[Row]:
     with_one = partial(make, [Variable("v", "f4"), coordinate, Variable("y", "i4", ("y",))])
     yield Row(group, "variable with coordinates", with_one, real=FILLED, arrays=("v", "x"))
     other = partial(make, [Variable("x", "f4", ("t",)), Variable("v", "f4", ("t", "x"))])
-    yield Row(group, "variable named as a dimension that it does not have", other, real=FILLED, arrays=("x", "v"))
+    yield Row(
+        group,
+        "variable named as a dimension that it does not have",
+        other,
+        real=FILLED,
+        arrays=("x", "v"),
+    )
     flat = partial(make, [Variable("y", "f4", ("y", "x")), Variable("v", "f4")])
     yield Row(group, "coordinate variable of two dimensions", flat, real=FILLED, arrays=("y", "v"))
     late = partial(make, [Variable("v", "f4"), Variable("y", "f4", ("y", "x"))])
-    yield Row(group, "coordinate variable of two dimensions, made last", late, real=FILLED, arrays=("y", "v"))
+    yield Row(
+        group,
+        "coordinate variable of two dimensions, made last",
+        late,
+        real=FILLED,
+        arrays=("y", "v"),
+    )
     yield Row(group, "one dimension twice", one(dims=("x", "x")))
     yield Row(group, "unlimited dimension", one(dims=("t", "y", "x"), **floats), real=FILLED)
     for dims in (("t", "u"), ("t", "u", "x")):
@@ -54,15 +85,31 @@ def dimensions() -> Iterator[Row]:
         yield Row(group, f"several unlimited dimensions of {len(dims)}", several, real=FILLED)
     both = partial(make, [Variable("v", "f4", ("x", "t"))])
     yield Row(group, "unlimited dimension that is not the first", both, real=FILLED)
-    yield Row(group, "unlimited dimension without records", one(dims=("t", "x"), records=0, **floats), real=FILLED)
+    yield Row(
+        group,
+        "unlimited dimension without records",
+        one(dims=("t", "x"), records=0, **floats),
+        real=FILLED,
+    )
     shorter = [Variable("v", "f4", ("t", "x"), records=2), Variable("w", "i2", ("t",), records=5)]
     own = "its own records only (netCDF4-python adds fill values); " + FILLED
-    yield Row(group, "fewer records than others have", partial(make, shorter), real=own, expected=partial(first, 2))
+    yield Row(
+        group,
+        "fewer records than others have",
+        partial(make, shorter),
+        real=own,
+        expected=partial(first, 2),
+    )
     yield Row(group, "a single value", one(dims=()), "h5py", "it is a single value")
     model = one("netCDF-4 classic", dims=("t", "x"), options={"zlib": True})
     yield Row(group, "netCDF-4 classic model", model)
     nine = {f"d{axis}": 2 + axis % 2 for axis in range(9)}
-    yield Row(group, "nine dimensions", partial(make, [Variable("v", "f4", tuple(nine))], sizes=nine), real=FILLED)
+    yield Row(
+        group,
+        "nine dimensions",
+        partial(make, [Variable("v", "f4", tuple(nine))], sizes=nine),
+        real=FILLED,
+    )
 
 
 def by_netcdf4(url: str, values: Values) -> Array:
@@ -94,8 +141,12 @@ def storage() -> Iterator[Row]:
         "one chunk": {"compression": "zlib", "chunksizes": (6, 5, 7)},
     }.items():
         yield Row(group, name, one(**block, options=options), real=FILLED)
-        yield Row(group, f"{name}, never written", one(**block, values=(), options=options), real=FILLED)
-    yield Row(group, "bzip2", one(**block, options={"compression": "bzip2"}), "h5py", opaque, real=FILLED)
+        yield Row(
+            group, f"{name}, never written", one(**block, values=(), options=options), real=FILLED
+        )
+    yield Row(
+        group, "bzip2", one(**block, options={"compression": "bzip2"}), "h5py", opaque, real=FILLED
+    )
     for codec in ("blosc_lz", "blosc_lz4", "blosc_lz4hc", "blosc_zlib", "blosc_zstd"):
         large: dict[str, Any] = {
             "dims": ("t", "x"),
@@ -104,25 +155,48 @@ def storage() -> Iterator[Row]:
         }
         yield Row(group, codec, one(dtype="f4", **large), real=FILLED)
     for coding in ("nn", "ec"):
-        packed: dict[str, Any] = {"compression": "szip", "szip_coding": coding, "szip_pixels_per_block": 4, **chunks}
-        yield Row(group, f"szip ({coding})", one(dtype="i2", dims=block["dims"], options=packed), "h5py", opaque)
+        packed: dict[str, Any] = {
+            "compression": "szip",
+            "szip_coding": coding,
+            "szip_pixels_per_block": 4,
+            **chunks,
+        }
+        yield Row(
+            group,
+            f"szip ({coding})",
+            one(dtype="i2", dims=block["dims"], options=packed),
+            "h5py",
+            opaque,
+        )
     for mode in ("BitGroom", "BitRound", "GranularBitRound"):
         rounded = {"compression": "zlib", "significant_digits": 3, "quantize_mode": mode, **chunks}
-        yield Row(group, f"quantize ({mode}) and deflate", one(**block, options=rounded), real=FILLED)
+        yield Row(
+            group, f"quantize ({mode}) and deflate", one(**block, options=rounded), real=FILLED
+        )
     yield Row(group, "compact", _compact, "h5py", "its values lie in the metadata")
     yield Row(group, "partly written", _partly, real=FILLED)
     yield Row(group, "fill mode off", partial(make, [Variable("v", "f4")], fill=False), real=FILLED)
     unwritten = partial(make, [Variable("v", values=(), options=chunks, **block)], fill=False)
     undefined = "undefined (here zeros, in netCDF4-python what was in memory)"
     off = "fill mode off, never written"
-    yield Row(group, off, unwritten, "h5py", "its fill value is not used", real=undefined, expected=by_h5py)
+    yield Row(
+        group,
+        off,
+        unwritten,
+        "h5py",
+        "its fill value is not used",
+        real=undefined,
+        expected=by_h5py,
+    )
     yield Row(group, "cut short", _cut_short, "refused", "truncated file")
 
 
 def elements() -> Iterator[Row]:
     group = "netCDF-4: elements"
     for dtype in TYPES:
-        yield Row(group, np.dtype(dtype).name, one(dtype=dtype), real=FILLED if dtype[0] == "f" else "")
+        yield Row(
+            group, np.dtype(dtype).name, one(dtype=dtype), real=FILLED if dtype[0] == "f" else ""
+        )
         grown = one(dtype=dtype, dims=("t", "x"), options={"endian": "big", "zlib": True})
         name = f"{np.dtype(dtype).name}, big-endian, in records"
         yield Row(group, name, grown, real=FILLED if dtype[0] == "f" else "")
@@ -134,7 +208,12 @@ def elements() -> Iterator[Row]:
     for base in ("i1", "u2", "i8"):
         yield Row(group, f"enumeration of {np.dtype(base).name}", partial(_enum, base))
     packed = partial(_enum, "i2", said={"scale_factor": 0.5})
-    yield Row(group, "enumeration with a scale_factor", packed, unscalable="its elements are names of an enumeration")
+    yield Row(
+        group,
+        "enumeration with a scale_factor",
+        packed,
+        unscalable="its elements are names of an enumeration",
+    )
 
 
 def groups() -> Iterator[Row]:
@@ -151,15 +230,25 @@ def classic_types() -> Iterator[Row]:
         for dtype in (*types, "S1"):
             said: dict[str, Any] = {"real": FILLED if dtype[0] == "f" else ""}
             name = "characters" if dtype == "S1" else np.dtype(dtype).name
-            shown = f"{name} ({'CDF-1, CDF-2, CDF-5' if dtype in (*SMALL_TYPES, 'S1') else 'CDF-5'})"
+            shown = (
+                f"{name} ({'CDF-1, CDF-2, CDF-5' if dtype in (*SMALL_TYPES, 'S1') else 'CDF-5'})"
+            )
             yield Row(group, f"{name}, {kind}", one(kind, dtype=dtype), **said, shown=shown)
-            grown = partial(make, [Variable("v", dtype, ("t", "x")), Variable("w", "i1", ("t",))], kind=kind)
-            yield Row(group, f"{name}, {kind}, in records", grown, **said, shown=f"{shown}, in records")
+            grown = partial(
+                make, [Variable("v", dtype, ("t", "x")), Variable("w", "i1", ("t",))], kind=kind
+            )
+            yield Row(
+                group, f"{name}, {kind}, in records", grown, **said, shown=f"{shown}, in records"
+            )
 
 
 def classic_records() -> Iterator[Row]:
     group = "netCDF classic: records"
-    odd = [Variable("a", "i1", ("t", "y")), Variable("b", "i2", ("t", "x")), Variable("c", "f8", ("t",))]
+    odd = [
+        Variable("a", "i1", ("t", "y")),
+        Variable("b", "i2", ("t", "x")),
+        Variable("c", "f8", ("t",)),
+    ]
     odd += [Variable("d", "i1", ("t",)), Variable("e", "i4"), Variable("f", "S1", ("t", "z"))]
     lone = "one variable of an odd size alone: no padding"
     for kind in ("CDF-1", "CDF-2", "CDF-5"):
@@ -172,7 +261,13 @@ def classic_records() -> Iterator[Row]:
             alone = one(kind, dtype=dtype, dims=("t", "y"))
             yield Row(group, f"{lone}, {kind}, {dtype}", alone, shown=lone)
         single = partial(make, [Variable("v", "i1", ("t", "y")), Variable("w", "i4")], kind=kind)
-        yield Row(group, f"alone beside fixed ones, {kind}", single, shown="alone beside fixed ones", arrays=("v", "w"))
+        yield Row(
+            group,
+            f"alone beside fixed ones, {kind}",
+            single,
+            shown="alone beside fixed ones",
+            arrays=("v", "w"),
+        )
         none = partial(make, [_with_records(variable, 0) for variable in odd], kind=kind)
         yield Row(group, f"no records, {kind}", none, shown="no records", **shared)
         for values in ((), None):
@@ -180,11 +275,24 @@ def classic_records() -> Iterator[Row]:
             made = partial(make, [Variable("v", "f4", ("t", "x"), values=values), *odd], kind=kind)
             yield Row(group, f"{written}, {kind}", made, shown=written, real=FILLED)
         many = partial(make, [Variable("v", "i1", ("t", "z"), records=70_000), odd[3]], kind=kind)
-        yield Row(group, f"70,000 records, {kind}", many, "spans", "70000 short records", shown="70,000 records")
+        yield Row(
+            group,
+            f"70,000 records, {kind}",
+            many,
+            "spans",
+            "70000 short records",
+            shown="70,000 records",
+        )
         streamed = partial(_streamed, kind)
         uncounted = "records whose number was never written"
         yield Row(
-            group, f"{uncounted}, {kind}", streamed, shown=uncounted, real=FILLED, arrays=tuple("abcd"), expected=known
+            group,
+            f"{uncounted}, {kind}",
+            streamed,
+            shown=uncounted,
+            real=FILLED,
+            arrays=tuple("abcd"),
+            expected=known,
         )
 
 
@@ -196,15 +304,26 @@ def known(url: str, values: Values) -> Array:
 
 def classic_files() -> Iterator[Row]:
     group = "netCDF classic: other"
-    names = [Variable("größe", "f4", ("x",)), Variable("x", "i4", ("x",), said={"units": "µm", "n": np.arange(3)})]
+    names = [
+        Variable("größe", "f4", ("x",)),
+        Variable("x", "i4", ("x",), said={"units": "µm", "n": np.arange(3)}),
+    ]
     for kind in ("CDF-1", "CDF-2", "CDF-5"):
         scalar = partial(make, [Variable("v", "f4", ())], kind=kind)
         yield Row(
-            group, f"a single value, {kind}", scalar, "spans", "single value", shown="a single value", real=FILLED
+            group,
+            f"a single value, {kind}",
+            scalar,
+            "spans",
+            "single value",
+            shown="a single value",
+            real=FILLED,
         )
         unicode = partial(make, names, kind=kind)
         shown = "names in Unicode"
-        yield Row(group, f"{shown}, {kind}", unicode, real=FILLED, arrays=("größe", "x"), shown=shown)
+        yield Row(
+            group, f"{shown}, {kind}", unicode, real=FILLED, arrays=("größe", "x"), shown=shown
+        )
         off = partial(make, [Variable("v", "f4")], kind=kind, fill=False)
         yield Row(group, f"fill mode off, {kind}", off, shown="fill mode off", real=FILLED)
         for nbytes, place in ((2, "its values"), (150, "its header")):
@@ -240,7 +359,10 @@ def _compact(path: Path) -> None:
 
 
 def _partly(path: Path) -> None:
-    make([Variable("v", "f4", ("t", "x"), values=(), options={"chunksizes": (2, 7), "zlib": True})], path)
+    make(
+        [Variable("v", "f4", ("t", "x"), values=(), options={"chunksizes": (2, 7), "zlib": True})],
+        path,
+    )
     with netCDF4.Dataset(path, "a") as file:
         file["v"][5, 2:4] = [1, 2]
 
@@ -285,7 +407,9 @@ def _nested(path: Path) -> None:
         file.createDimension("y", 5)
         plain = [Variable("v", "f4"), Variable("v", "f4", ("x",)), Variable("v", "f4")]
         hidden = [Variable("outer"), Variable("hidden", dims=("x",))]
-        for group, variable in zip((file, outer, inner, outer, inner), (*plain, *hidden), strict=True):
+        for group, variable in zip(
+            (file, outer, inner, outer, inner), (*plain, *hidden), strict=True
+        ):
             write(variable, add(group, variable))
 
 
@@ -306,7 +430,9 @@ def _cut(kind: str, nbytes: int, path: Path) -> None:
 
 
 def _far(kind: str, path: Path) -> None:
-    """The place of the values is the last number of the header; before them is a hole, which takes no space."""
+    """The place of the values is the last number of the header; before them is a hole, which takes
+    no space.
+    """
     make([Variable("v", "i2")], path, kind=kind)
     raw, nbytes, far = path.read_bytes(), 5 * 7 * 2, 5 * 2**30
     begin = len(raw) - nbytes - 2

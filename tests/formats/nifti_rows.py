@@ -1,4 +1,6 @@
-"""The feature matrix of NIfTI: images of every kind, plain and compressed. docs/formats.md shows it."""
+"""The feature matrix of NIfTI: images of every kind, plain and compressed. docs/formats.md shows
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab.array import Array, Values
+from hyperslab.arrays.array import Array, Values
 from tests.formats.matrix import Matrix, Row
-from tests.formats.nifti_made import RGB, RGBA, image_bytes, member, nib, random_values, save, smooth_values
+from tests.formats.nifti_made import (
+    RGB,
+    RGBA,
+    image_bytes,
+    member,
+    nib,
+    random_values,
+    save,
+    smooth_values,
+)
 
 SHAPE = (5, 4, 3)
 LARGE = (128, 130, 130)
@@ -30,20 +41,36 @@ def rows() -> list[Row]:
 
 
 def written(
-    dtype: Any = "i2", shape: tuple[int, ...] = SHAPE, version: int = 1, order: str = "<", **options: Any
+    dtype: Any = "i2",
+    shape: tuple[int, ...] = SHAPE,
+    version: int = 1,
+    order: str = "<",
+    **options: Any,
 ) -> Callable[[Path], None]:
     return partial(_write, np.dtype(dtype), shape, version, order, options)
 
 
 def _write(
-    dtype: np.dtype[Any], shape: tuple[int, ...], version: int, order: str, options: dict[str, Any], path: Path
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    version: int,
+    order: str,
+    options: dict[str, Any],
+    path: Path,
 ) -> None:
-    plain = random_values(shape, np.dtype(f"V{dtype.itemsize}")) if dtype.names else random_values(shape, dtype)
+    plain = (
+        random_values(shape, np.dtype(f"V{dtype.itemsize}"))
+        if dtype.names
+        else random_values(shape, dtype)
+    )
     save(path, plain.view(dtype) if dtype.names else plain, version, order, **options)
 
 
 def elements() -> Iterator[Row]:
-    group, kinds = "Elements", {**{np.dtype(kind).name: np.dtype(kind) for kind in TYPES}, **COLOURS}
+    group, kinds = (
+        "Elements",
+        {**{np.dtype(kind).name: np.dtype(kind) for kind in TYPES}, **COLOURS},
+    )
     for name, dtype in kinds.items():
         for version in (1, 2):
             for order, word in (("<", "little-endian"), (">", "big-endian")):
@@ -72,18 +99,28 @@ def scalings() -> Iterator[Row]:
             shown: dict[str, Any] = {"real": real, "suffix": suffix, "way": way, "reason": reason}
             yield Row(group, f"{name}, {suffix}", makes, shown=f"{name} ({suffix})", **shown)
     for name, slope, inter, real in (
-        ("slope alone", 2.0, 0.0, plain), ("intercept alone", 1.0, 0.5, plain), ("negative slope", -1e-3, 3.0, plain),
-        ("slope 1 and intercept 0", 1.0, 0.0, ""), ("slope 0: none is meant", 0.0, 3.0, ""),
+        ("slope alone", 2.0, 0.0, plain),
+        ("intercept alone", 1.0, 0.5, plain),
+        ("negative slope", -1e-3, 3.0, plain),
+        ("slope 1 and intercept 0", 1.0, 0.0, ""),
+        ("slope 0: none is meant", 0.0, 3.0, ""),
         ("slope NaN: none is meant", np.nan, 3.0, ""),
-    ):  # fmt: skip
+    ):
         for version in (1, 2):
             makes = written(version=version, slope=slope, inter=inter)
             yield Row(group, f"{name}, NIfTI-{version}", makes, real=real, shown=name)
     wide = written("i8", version=2, slope=1e300)
-    yield Row(group, "int64, beyond float64", wide, real="floating, as wide as the machine has (longdouble)")
+    yield Row(
+        group,
+        "int64, beyond float64",
+        wide,
+        real="floating, as wide as the machine has (longdouble)",
+    )
     colours = written(RGB, slope=2.0)
     yield Row(group, "RGB with a slope", colours, unscalable="it has colours and a slope")
-    yield Row(group, "intercept NaN", written(slope=2.0, inter=np.nan), "refused", "invalid intercept nan")
+    yield Row(
+        group, "intercept NaN", written(slope=2.0, inter=np.nan), "refused", "invalid intercept nan"
+    )
 
 
 def axes() -> Iterator[Row]:
@@ -91,7 +128,12 @@ def axes() -> Iterator[Row]:
     for ndim in range(1, 8):
         shape = (4, 3, 2, 3, 2, 3, 2)[:ndim]
         for suffix, way, reason in ((".nii", "chunk table", ""), (".nii.gz", "nibabel", SMALL)):
-            row: dict[str, Any] = {"way": way, "reason": reason, "suffix": suffix, "shown": f"1 to 7 axes ({suffix})"}
+            row: dict[str, Any] = {
+                "way": way,
+                "reason": reason,
+                "suffix": suffix,
+                "shown": f"1 to 7 axes ({suffix})",
+            }
             yield Row(group, f"{ndim} axes, {suffix}", written("i4", shape), **row)
     yield Row(group, "axes of one element", written(shape=(1, 5, 1, 1, 3)))
     yield Row(group, "axis of more than 32767 elements (NIfTI-2)", written("u1", (40_000, 2), 2))
@@ -110,10 +152,17 @@ def headers() -> Iterator[Row]:
                 "srow_z": [0, 0, 3, 1.25],
             }
             shown = f"sform code {sform}, qform code {qform}"
-            yield Row(group, f"{shown}, NIfTI-{version}", written(version=version, fields=fields), shown=shown)
+            yield Row(
+                group,
+                f"{shown}, NIfTI-{version}",
+                written(version=version, fields=fields),
+                shown=shown,
+            )
     for order in "<>":
         for version in (1, 2):
-            comments = written(version=version, order=order, comments=[b"first", b"a second, longer comment" * 9])
+            comments = written(
+                version=version, order=order, comments=[b"first", b"a second, longer comment" * 9]
+            )
             yield Row(group, f"extensions, {order}, NIfTI-{version}", comments, shown="extensions")
             shown = "values begin later (vox_offset)"
             later = written(version=version, order=order, gap=16 * 400)
@@ -125,21 +174,32 @@ def headers() -> Iterator[Row]:
 
 
 _PLACE = {
-    "pixdim": [-1, 2, 2.5, 3, 1, 1, 1, 1], "quatern_b": 0.1, "quatern_c": 0.2, "quatern_d": 0.3,
-    "qoffset_x": -20, "qoffset_y": 5, "qoffset_z": 11,
-}  # fmt: skip
+    "pixdim": [-1, 2, 2.5, 3, 1, 1, 1, 1],
+    "quatern_b": 0.1,
+    "quatern_c": 0.2,
+    "quatern_d": 0.3,
+    "qoffset_x": -20,
+    "qoffset_y": 5,
+    "qoffset_z": 11,
+}
 
 
 def gzips() -> Iterator[Row]:
     group = "Compressed"
-    entered: dict[str, Any] = {"way": "index", "reason": "indexed: a task enters it", "suffix": ".nii.gz"}
+    entered: dict[str, Any] = {
+        "way": "index",
+        "reason": "indexed: a task enters it",
+        "suffix": ".nii.gz",
+    }
     small: dict[str, Any] = {"way": "nibabel", "reason": SMALL, "suffix": ".nii.gz"}
     kinds: dict[str, Callable[[bytes], bytes]] = {
         "one member": lambda data: member(data, 6),
         "stored blocks": lambda data: member(data, 0),
         "fixed codes": lambda data: member(data, 6, zlib.Z_FIXED),
         "several members": lambda data: b"".join(map(member, _parts(data, 5))),
-        "members with names": lambda data: b"".join(member(part, 1, 0, b"image.nii") for part in _parts(data, 3)),
+        "members with names": lambda data: b"".join(
+            member(part, 1, 0, b"image.nii") for part in _parts(data, 3)
+        ),
         "zeros behind it": lambda data: member(data, 1) + bytes(513),
     }
     for name, pack in kinds.items():
@@ -157,34 +217,79 @@ def refused() -> Iterator[Row]:
     for version in (1, 2):
         pair = partial(_pair, version)
         yield Row(
-            group, f"header of a pair (.hdr, .img), NIfTI-{version}", pair, "refused", ".hdr/.img pair", suffix=".hdr"
+            group,
+            f"header of a pair (.hdr, .img), NIfTI-{version}",
+            pair,
+            "refused",
+            ".hdr/.img pair",
+            suffix=".hdr",
         )
     for keep, why in (
         (100, "is not a NIfTI file although its name says so"),
         (351, "truncated: 121 bytes"),
         (400, "truncated: 72 bytes"),
     ):
-        yield Row(group, f"cut short after {keep} of 472 bytes", partial(_kept, keep), "refused", why)
+        yield Row(
+            group, f"cut short after {keep} of 472 bytes", partial(_kept, keep), "refused", why
+        )
     for name, shape in (("small", SHAPE), ("large", LARGE)):
         short = _packed(lambda data: member(data)[: -(len(member(data)) // 3)], shape, "i2")
-        yield Row(group, f"compressed, cut short ({name})", short, "refused", "end too early", suffix=".nii.gz")
+        yield Row(
+            group,
+            f"compressed, cut short ({name})",
+            short,
+            "refused",
+            "end too early",
+            suffix=".nii.gz",
+        )
         wrong = _packed(lambda data: member(data)[:-8] + bytes(8), shape, "i2")
-        yield Row(group, f"compressed, wrong checksum ({name})", wrong, "refused", "corrupt", suffix=".nii.gz")
+        yield Row(
+            group,
+            f"compressed, wrong checksum ({name})",
+            wrong,
+            "refused",
+            "corrupt",
+            suffix=".nii.gz",
+        )
     half = _packed(lambda data: member(data[:-10]), SHAPE, "i2")
     yield Row(
-        group, "compressed, fewer values than the header says", half, "refused", "end too early", suffix=".nii.gz"
+        group,
+        "compressed, fewer values than the header says",
+        half,
+        "refused",
+        "end too early",
+        suffix=".nii.gz",
     )
     other = _packed(lambda data: member(b"no image" * 100), SHAPE, "i2")
-    yield Row(group, "compressed, but not NIfTI", other, "refused", "is compressed, but not NIfTI", suffix=".nii.gz")
+    yield Row(
+        group,
+        "compressed, but not NIfTI",
+        other,
+        "refused",
+        "is compressed, but not NIfTI",
+        suffix=".nii.gz",
+    )
     far = partial(_with_field, "vox_offset", 1e9)
-    yield Row(group, "values beyond the end of the file", far, "refused", "its data would begin at byte 1000000000")
+    yield Row(
+        group,
+        "values beyond the end of the file",
+        far,
+        "refused",
+        "its data would begin at byte 1000000000",
+    )
 
 
 def _packed(
-    pack: Callable[[bytes], bytes], shape: tuple[int, ...] = SHAPE, dtype: str = "i2", **options: Any
+    pack: Callable[[bytes], bytes],
+    shape: tuple[int, ...] = SHAPE,
+    dtype: str = "i2",
+    **options: Any,
 ) -> Callable[[Path], None]:
     def make(path: Path) -> None:
-        values, order = smooth_values(shape, np.dtype(dtype).newbyteorder("=")), ">" if dtype[0] == ">" else "<"
+        values, order = (
+            smooth_values(shape, np.dtype(dtype).newbyteorder("=")),
+            ">" if dtype[0] == ">" else "<",
+        )
         path.write_bytes(pack(image_bytes(values, 1, order, **options)))
 
     return make

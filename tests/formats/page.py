@@ -1,4 +1,6 @@
-"""The feature matrices as a page: `python -m tests.formats.page` writes their parts of docs/formats.md."""
+"""The feature matrices as a page: `python -m tests.formats.page` writes their parts of
+docs/formats.md.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ COMMAND = "python -m tests.formats.page"
 
 
 def replaced(page: str) -> str:
-    """A page with its ways and matrices as they are now. Raises ValueError where one has no place in it."""
+    """A page with its ways and matrices as they are now. Raises ValueError where one has no place
+    in it.
+    """
     parts = {"ways": [f"- **{way}**: {meaning}" for way, meaning in WAYS.items()]}
     parts |= {f"matrix of {matrix.title}": list(_tables(matrix)) for matrix in MATRICES}
     for name, lines in parts.items():
@@ -27,17 +31,26 @@ def replaced(page: str) -> str:
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise ValueError(f"{PAGE}: lacks the lines '{begin}' and '{end}', between which the {name} stand")
+            raise ValueError(
+                f"{PAGE}: lacks the lines '{begin}' and '{end}', between which the {name} stand"
+            )
         page = "\n".join([before + begin, "", *lines, "", end + after])
     return page
 
 
 def _tables(matrix: Matrix) -> Iterator[str]:
     """A table per group."""
-    for number, (group, found) in enumerate(itertools.groupby(matrix.rows(), key=lambda row: row.group)):
+    for number, (group, found) in enumerate(
+        itertools.groupby(matrix.rows(), key=lambda row: row.group)
+    ):
         rows = list(found)
         meant = any(row.real or row.unscalable for row in rows)
-        titles = ["dataset", "read by", "why not by the chunk table", *["real values"][: 1 if meant else 0]]
+        titles = [
+            "dataset",
+            "read by",
+            "why not by the chunk table",
+            *["real values"][: 1 if meant else 0],
+        ]
         yield from ([""] if number else [])
         yield from (f"### {group}", "", _line(titles), "|" + "---|" * len(titles))
         yield from dict.fromkeys(_line(_cells(row)[: len(titles)]) for row in rows)

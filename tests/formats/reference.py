@@ -7,20 +7,24 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import nibabel
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import Array, Values
+from hyperslab.arrays.array import Array, Values
 
 MASKING = {"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"}
 
 
 @lru_cache(maxsize=4)
 def netcdf_file(path: str) -> Any:
-    """A file as netCDF4-python opens it, which takes long where there are thousands of variables."""
+    """A file as netCDF4-python opens it, which takes long where there are thousands of
+    variables.
+    """
     return netCDF4.Dataset(path)
 
 
@@ -35,7 +39,9 @@ def netcdf_whole(url: str, values: Values) -> Array:
             variable.set_auto_chartostring(False)
         variable.set_auto_maskandscale(values == "real")
         found = as_meant(variable, variable[...]) if values == "real" else np.asarray(variable[...])
-        return found.astype("S1") if found.dtype.kind == "S" else found  # the empty text that \0 is has no length
+        return (
+            found.astype("S1") if found.dtype.kind == "S" else found
+        )  # the empty text that \0 is has no length
 
 
 def netcdf_masked(url: str) -> Array:
@@ -54,7 +60,9 @@ def netcdf_dims(url: str) -> tuple[str, ...]:
 
 
 def as_meant(variable: Any, found: Any) -> Array:
-    """A masked array of netCDF4-python as we define it: whole numbers have NaN only if masking is declared."""
+    """A masked array of netCDF4-python as we define it: whole numbers have NaN only if masking is
+    declared.
+    """
     if found is np.ma.masked:  # a single value, which has lost its dtype
         variable.set_auto_mask(False)
         found = np.ma.masked_array(variable[...], True)
@@ -72,13 +80,17 @@ def as_meant(variable: Any, found: Any) -> Array:
 
 def effective(variable: Any) -> bool:
     """Whether an attribute of masking is there that the variable's type can hold."""
-    said = {name: np.asarray(variable.getncattr(name)) for name in MASKING & set(variable.ncattrs())}
+    said = {
+        name: np.asarray(variable.getncattr(name)) for name in MASKING & set(variable.ncattrs())
+    }
     with np.errstate(all="ignore"):
         return any((value.astype(variable.dtype) == value).all() for value in said.values())
 
 
 class MincImage(NamedTuple):
-    """What nibabel says of a MINC file; the file is closed again, which HDF5 wants before it is opened otherwise."""
+    """What nibabel says of a MINC file; the file is closed again, which HDF5 wants before it is
+    opened otherwise.
+    """
 
     shape: tuple[int, ...]
     affine: Array
@@ -99,7 +111,9 @@ def minc_affine(path: str) -> Array:
 
 
 def minc_stored(path: str, name: str) -> Array:
-    """An image as it lies in the file, with the sign that MINC1 gives it; `name` is that of a MINC2 file."""
+    """An image as it lies in the file, with the sign that MINC1 gives it; `name` is that of a MINC2
+    file.
+    """
     if formats.detect(path) == "hdf5":
         with h5py.File(path, "r", locking=False) as file:
             return np.asarray(file[name][()])

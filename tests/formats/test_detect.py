@@ -1,4 +1,6 @@
-"""Files are told apart by what they hold, and bad ones get a sentence; corrupt HDF5 is a typed error, soon."""
+"""Files are told apart by what they hold, and bad ones get a sentence; corrupt HDF5 is a typed
+error, soon.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats, gzipindex
+from hyperslab import formats
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, HyperslabError, UsageError
 from hyperslab.formats import memory
-from hyperslab.slab import Hyperslab
 from tests.formats.files import DATA, EXAMPLES
 from tests.formats.nifti_made import save
 
@@ -40,7 +44,7 @@ def test_corrupt_hdf5_is_a_format_error(path: Path) -> None:
 def read_all(path: Path) -> None:
     for info in formats.arrays(str(path)):
         source = formats.open_source(f"{path}::{info.name}")
-        blockio.read(source, Hyperslab.full(source.shape))
+        reading.read(source, Hyperslab.full(source.shape))
 
 
 def test_corrupt_attributes_raise_nothing_but_our_errors(tmp_path: Path) -> None:
@@ -109,8 +113,10 @@ def test_a_compressed_image_may_begin_with_small_members(tmp_path: Path, nbytes:
     path.write_bytes(bytes(3).join(gzip.compress(part) for part in parts))
     assert formats.detect(str(path)) == "nifti"
     source, slab = formats.open_source(str(path)), Hyperslab((2, 0, 1), (1, 4, 3))
-    np.testing.assert_array_equal(blockio.read(source, slab), values[slab.slices()])
-    np.testing.assert_array_equal(blockio.read(gzipindex.index(source), slab), values[slab.slices()])
+    np.testing.assert_array_equal(reading.read(source, slab), values[slab.slices()])
+    np.testing.assert_array_equal(
+        reading.read(gzipindex.index(source), slab), values[slab.slices()]
+    )
 
 
 def test_members_that_hold_no_image_get_a_sentence(tmp_path: Path) -> None:
@@ -123,7 +129,10 @@ def test_members_that_hold_no_image_get_a_sentence(tmp_path: Path) -> None:
         (first + gzip.compress(head[100:])[:-1], "end too early"),
         (first + b"words", "corrupt"),
         (first[:-5] + b"\xff" + first[-4:] + empty, "corrupt"),
-        (empty * 5000 + gzip.compress(head), "its first 64 KiB inflate to no NIfTI header; unpack it"),
+        (
+            empty * 5000 + gzip.compress(head),
+            "its first 64 KiB inflate to no NIfTI header; unpack it",
+        ),
     ):
         path = tmp_path / "image.nii.gz"
         path.write_bytes(stored)
@@ -162,8 +171,24 @@ def test_urls_split_at_the_dataset(tmp_path: Path) -> None:
 
 
 def test_suffixes_choose_the_array_files_of_a_directory() -> None:
-    names = ["a.nii", "b.NII.GZ", "c.h5", "d.hdf5", ".a.nii.0f.part", ".hidden.nii", "e.json", "f.gz", "g.mnc"]
-    assert [name for name in names if formats.is_array_file(name)] == ["a.nii", "b.NII.GZ", "c.h5", "d.hdf5", "g.mnc"]
+    names = [
+        "a.nii",
+        "b.NII.GZ",
+        "c.h5",
+        "d.hdf5",
+        ".a.nii.0f.part",
+        ".hidden.nii",
+        "e.json",
+        "f.gz",
+        "g.mnc",
+    ]
+    assert [name for name in names if formats.is_array_file(name)] == [
+        "a.nii",
+        "b.NII.GZ",
+        "c.h5",
+        "d.hdf5",
+        "g.mnc",
+    ]
     assert formats.format_of_name("x.nii.gz") == "nifti"
     with pytest.raises(UsageError, match="suffix"):
         formats.format_of_name("x.txt")
@@ -181,12 +206,16 @@ def test_a_nifti_file_has_no_datasets() -> None:
 def test_arrays_in_memory_are_sliced_and_never_shared(dtype: str, order: str) -> None:
     data = np.asarray(np.random.default_rng(1).integers(0, 2, (4, 5, 6)), dtype=dtype, order=order)  # type: ignore[call-overload]
     source, slab = formats.open_array(data), Hyperslab((3, 0, 5), (2, 5, 3), (-1, 1, -2))
-    block = blockio.read(source, slab)
+    block = reading.read(source, slab)
     np.testing.assert_array_equal(block, data[slab.slices()])
     assert block.dtype == source.dtype("real")
     block[...] = 9
     assert (data <= 1).all(), "changing a block changes nobody's array"
-    assert source.version == memory.open(np.array(data)).version != memory.open(data + data.dtype.type(1)).version
+    assert (
+        source.version
+        == memory.open(np.array(data)).version
+        != memory.open(data + data.dtype.type(1)).version
+    )
 
 
 def test_arrays_of_objects_are_refused() -> None:

@@ -1,4 +1,6 @@
-"""Gzip files entered through an index: the conformance suite, files of every kind of maker, damage, runs and views."""
+"""Gzip files entered through an index: the conformance suite, files of every kind of maker, damage,
+runs and views.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ from hypothesis import strategies as st
 
 import hyperslab
 import hyperslab.testing.formats as suite
-from hyperslab import blockio, formats, gzipindex, native
-from hyperslab.array import Array, ArraySource, Values
+from hyperslab import formats, native
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
-from hyperslab.slab import Hyperslab
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, count_calls, slabs
 from tests.clusters.required import required
@@ -48,12 +52,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestIndexedNifti(FormatTests):
-    @pytest.fixture(params=[p for p in real_files("nifti") if p.values[0].suffix == ".gz" or p.marks])
+    @pytest.fixture(
+        params=[p for p in real_files("nifti") if p.values[0].suffix == ".gz" or p.marks]
+    )
     def path(self, request: pytest.FixtureRequest) -> Path:
         return Path(request.param)
 
     @pytest.fixture(autouse=True, params=["in memory", "in a file"])
-    def _indexed(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def _indexed(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, folder: Path
+    ) -> None:
         """Every source that the suite opens has an index of many points."""
         plain, known = formats.open_source, dict[str, ArraySource]()
 
@@ -70,10 +78,16 @@ class TestIndexedNifti(FormatTests):
         block: Array = whole(url, values)[slab.slices()]
         return block
 
-    def test_a_region_takes_one_open(self, urls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_region_takes_one_open(
+        self, urls: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for source in map(formats.open_source, urls):
             calls = count_calls(monkeypatch, source.url)
-            blockio.read(source, Hyperslab((0,) * source.ndim, tuple(min(n, 9) for n in source.shape)), values="stored")
+            reading.read(
+                source,
+                Hyperslab((0,) * source.ndim, tuple(min(n, 9) for n in source.shape)),
+                values="stored",
+            )
             assert calls == ["open", "fstat"]
 
 
@@ -101,23 +115,37 @@ def volume(shape: tuple[int, ...] = SHAPE) -> Array:
 )
 @settings(max_examples=120, deadline=None)
 def test_any_file_reads_as_nibabel_reads_it(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shape: tuple[int, ...], dtype: str, order: str,
-    slope: float, spacing: int,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    shape: tuple[int, ...],
+    dtype: str,
+    order: str,
+    slope: float,
+    spacing: int,
+) -> None:
     values = random_values(shape, np.dtype(dtype))
     folder = tmp_path_factory.mktemp("image")
     plain = image_bytes(folder, values, order, slope)
     cuts = sorted(data.draw(st.lists(st.integers(348, len(plain)), max_size=6)))
     parts = [plain[a:b] for a, b in zip([0, *cuts], [*cuts, len(plain)], strict=True)]
     kinds = data.draw(
-        st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=len(parts), max_size=len(parts))
+        st.lists(
+            st.tuples(st.integers(0, 9), st.integers(0, 4)),
+            min_size=len(parts),
+            max_size=len(parts),
+        )
     )
     padding = data.draw(st.sampled_from([b"", b"\0", bytes(513)]))
-    stored = padding.join(member(part, *kind, b"n" * len(kinds)) for part, kind in zip(parts, kinds, strict=True))
+    stored = padding.join(
+        member(part, *kind, b"n" * len(kinds)) for part, kind in zip(parts, kinds, strict=True)
+    )
     source = open_at(folder / "image.nii.gz", stored + padding, spacing)
     image, slab = nib.load(source.url), data.draw(slabs(shape))
-    assert_same(blockio.read(source, slab, values="stored"), values[slab.slices()])
-    assert_same(blockio.read(source, slab, values="real", threads=2), np.asanyarray(image.dataobj)[slab.slices()])
+    assert_same(reading.read(source, slab, values="stored"), values[slab.slices()])
+    assert_same(
+        reading.read(source, slab, values="real", threads=2),
+        np.asanyarray(image.dataobj)[slab.slices()],
+    )
 
 
 @pytest.mark.parametrize("level", range(10))
@@ -126,18 +154,31 @@ def test_every_level_has_points(tmp_path: Path, level: int) -> None:
     source = open_at(tmp_path / "image.nii.gz", member(image_bytes(tmp_path, values), level))
     assert source.gzip is not None
     assert len(source.gzip) >= 5
-    assert_same(blockio.read(source, Hyperslab.full(values.shape)), values)
+    assert_same(reading.read(source, Hyperslab.full(values.shape)), values)
     for z in range(0, 200, 17):
         slab = Hyperslab((1, 2, z), (38, 9, 1), (1, 3, 1))
-        assert_same(blockio.read(source, slab), values[slab.slices()])
+        assert_same(reading.read(source, slab), values[slab.slices()])
 
 
 def test_what_follows_the_image_is_treated_as_the_gzip_module_does(tmp_path: Path) -> None:
     values, path = volume(), tmp_path / "image.nii.gz"
     stored = member(image_bytes(tmp_path, values))
-    for after in (b"", bytes(100), member(b""), member(b"more"), bytes(3) + member(bytes(10**7)) + bytes(9)):
-        assert_same(blockio.read(open_at(path, stored + after), Hyperslab.full(SHAPE)), values)
-    for after in (b"x", b"\x1f", b"\x1f\x8b", b"\0\x1f\x8b\x07", member(b"more")[:-1], member(bytes(10**7)) + b"x"):
+    for after in (
+        b"",
+        bytes(100),
+        member(b""),
+        member(b"more"),
+        bytes(3) + member(bytes(10**7)) + bytes(9),
+    ):
+        assert_same(reading.read(open_at(path, stored + after), Hyperslab.full(SHAPE)), values)
+    for after in (
+        b"x",
+        b"\x1f",
+        b"\x1f\x8b",
+        b"\0\x1f\x8b\x07",
+        member(b"more")[:-1],
+        member(bytes(10**7)) + b"x",
+    ):
         with pytest.raises((OSError, EOFError)):
             gzip.GzipFile(fileobj=io.BytesIO(stored + after)).read()
         with pytest.raises(FormatError, match=r"image\.nii\.gz"):
@@ -152,7 +193,7 @@ def test_an_index_in_a_file_is_loaded_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".part")] == []
     loaded = gzipindex.load(described, kept)
     assert loaded is not None
-    assert_same(blockio.read(pickle.loads(pickle.dumps(loaded)), Hyperslab.full(SHAPE)), values)
+    assert_same(reading.read(pickle.loads(pickle.dumps(loaded)), Hyperslab.full(SHAPE)), values)
     good = kept.read_bytes()
     for at in np.linspace(0, len(good) - 1, 200).astype(int):
         kept.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
@@ -162,7 +203,9 @@ def test_an_index_in_a_file_is_loaded_or_not_at_all(tmp_path: Path) -> None:
         assert gzipindex.load(described, kept) is None
     kept.write_bytes(good)
     os.utime(path, ns=(described.mtime_ns, described.mtime_ns + 1))
-    assert gzipindex.load(formats.open_source(str(path)), kept) is None, "the file was written to since"
+    assert gzipindex.load(formats.open_source(str(path)), kept) is None, (
+        "the file was written to since"
+    )
     kept.unlink()
     assert gzipindex.load(described, kept) is None
 
@@ -196,8 +239,8 @@ def test_without_the_core_nibabel_reads(tmp_path: Path, monkeypatch: pytest.Monk
     source = open_at(tmp_path / "image.nii.gz", member(image_bytes(tmp_path, values)))
     monkeypatch.setattr(native, "core", None)
     slab = Hyperslab((3, 2, 40), (9, 9, 9), (1, 1, 1))
-    assert_same(blockio.read(source, slab), values[slab.slices()])
-    assert blockio.read_nbytes(source, slab) > 0.9 * source.file_size
+    assert_same(reading.read(source, slab), values[slab.slices()])
+    assert reading.read_nbytes(source, slab) > 0.9 * source.file_size
     assert not gzipindex.can_be_indexed(formats.open_source(source.url))
 
 
@@ -207,8 +250,21 @@ def test_a_task_takes_few_system_calls(tmp_path: Path) -> None:
     source = gzipindex.index(formats.open_source(str(path)), tmp_path / "kept", spacing=SPACING)
     slab = Hyperslab((0, 0, 150), (40, 30, 20))
     (tmp_path / "task").write_bytes(pickle.dumps((source, slab)))
-    code = "import pickle, sys; from hyperslab import blockio; blockio.read(*pickle.load(open(sys.argv[1], 'rb')))"
-    command = ["strace", "-f", "-y", "-o", str(tmp_path / "calls"), sys.executable, "-c", code, str(tmp_path / "task")]
+    code = (
+        "import pickle, sys; from hyperslab.blocks import reading;"
+        " reading.read(*pickle.load(open(sys.argv[1], 'rb')))"
+    )
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-o",
+        str(tmp_path / "calls"),
+        sys.executable,
+        "-c",
+        code,
+        str(tmp_path / "task"),
+    ]
     subprocess.run(command, check=True, timeout=60)
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if path.name in line]
     names = [found[1] for line in calls if (found := re.match(r"\d+ +(\w+)\(", line))]
@@ -233,7 +289,9 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     plain = gzipindex.index
 
-    def watched(source: ArraySource, path: Path | None = None, watch: gzipindex.Watch = lambda _: None) -> ArraySource:
+    def watched(
+        source: ArraySource, path: Path | None = None, watch: gzipindex.Watch = lambda _: None
+    ) -> ArraySource:
         names.append(Path(source.url).name)
         return plain(source, path, watch, SPACING)
 
@@ -243,11 +301,15 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
-def test_a_run_indexes_what_several_tasks_read(tmp_path: Path, engine: str, indexed: list[str]) -> None:
+def test_a_run_indexes_what_several_tasks_read(
+    tmp_path: Path, engine: str, indexed: list[str]
+) -> None:
     values = volume((40, 30, 200))
     path = save(tmp_path / "image.nii.gz", values)
     pipeline = hyperslab.Pipeline(str(path)).write(tmp_path / "out")
-    result = hyperslab.run(pipeline, engine=engine, workers=2, rule=hyperslab.Rule("block-shape", (40, 30, 10)))
+    result = hyperslab.run(
+        pipeline, engine=engine, workers=2, rule=hyperslab.Rule("block-shape", (40, 30, 10))
+    )
     assert result.ok
     assert len(result.outputs) == result.tasks == 20
     for block in result.outputs:
@@ -256,7 +318,9 @@ def test_a_run_indexes_what_several_tasks_read(tmp_path: Path, engine: str, inde
     from_the_start = sum(path.stat().st_size * k / 20 for k in range(1, 21))
     assert result.summary.read_nbytes < from_the_start / 2
     assert indexed == ["image.nii.gz"]
-    assert not (tmp_path / "out" / ".hyperslab" / "gzip").exists(), "nobody will go on with this run"
+    assert not (tmp_path / "out" / ".hyperslab" / "gzip").exists(), (
+        "nobody will go on with this run"
+    )
 
 
 def test_what_one_task_reads_is_not_indexed(tmp_path: Path, indexed: list[str]) -> None:
@@ -264,7 +328,9 @@ def test_what_one_task_reads_is_not_indexed(tmp_path: Path, indexed: list[str]) 
         save(tmp_path / f"{name}.nii.gz", volume())
     fold = hyperslab.Fold(lift=_total, merge=_sum)
     rule = hyperslab.Rule("block-shape", SHAPE)
-    result = hyperslab.run(hyperslab.Pipeline(str(tmp_path)).reduce(fold), engine="serial", rule=rule)
+    result = hyperslab.run(
+        hyperslab.Pipeline(str(tmp_path)).reduce(fold), engine="serial", rule=rule
+    )
     assert (result.value, indexed) == (2 * _total(volume()), [])
 
 
@@ -275,11 +341,20 @@ def test_a_corrupt_file_fails_its_tasks_only_and_an_index_outlives_a_failed_run(
     good, bad = (save(tmp_path / f"{name}.nii.gz", values) for name in ("good", "bad"))
     right = bad.read_bytes()
     bad.write_bytes(right[:-8] + bytes(4) + right[-4:])
-    settings: dict[str, Any] = {"engine": "serial", "rule": hyperslab.Rule("block-shape", (40, 30, 10)), "retries": 0}
-    result = hyperslab.run(hyperslab.Pipeline([str(good), str(bad)]).write(tmp_path / "out"), **settings)
+    settings: dict[str, Any] = {
+        "engine": "serial",
+        "rule": hyperslab.Rule("block-shape", (40, 30, 10)),
+        "retries": 0,
+    }
+    result = hyperslab.run(
+        hyperslab.Pipeline([str(good), str(bad)]).write(tmp_path / "out"), **settings
+    )
     assert result.state == "failed"
     assert len(result.outputs) == len(result.failures) == 5
-    assert all("bad.nii.gz: has corrupt gzip data: the checksum" in f.failure.message for f in result.failures)
+    assert all(
+        "bad.nii.gz: has corrupt gzip data: the checksum" in f.failure.message
+        for f in result.failures
+    )
     assert len(list((tmp_path / "out" / ".hyperslab" / "gzip").iterdir())) == 1
     good_block = min(result.outputs)
     good_block.unlink()
@@ -321,14 +396,21 @@ def test_what_reading_will_cost_is_known_before_there_is_an_index(tmp_path: Path
         [Hyperslab((0, y, 0), (200, 1, 150)) for y in range(0, 200, 50)],
         [Hyperslab((9, 9, z), (1, 1, 1)) for z in range(0, 150, 10)],
     ):
-        estimate, truth = (sum(blockio.read_nbytes(s, slab) for slab in regions) for s in (expected, exact))
+        estimate, truth = (
+            sum(reading.read_nbytes(s, slab) for slab in regions) for s in (expected, exact)
+        )
         assert 0.7 * truth <= estimate <= 1.4 * truth
 
 
 def test_what_is_read_and_why_is_told(tmp_path: Path) -> None:
     described = formats.open_source(str(save(tmp_path / "image.nii.gz", volume())))
     assert described.reason.startswith("one gzip stream, small enough")
-    assert "indexed: a task enters it at the nearest of" in gzipindex.index(described, spacing=SPACING).reason
-    large = formats.open_source(str(save(tmp_path / "large.nii.gz", np.zeros((200, 200, 60), "i2"))))
+    assert (
+        "indexed: a task enters it at the nearest of"
+        in gzipindex.index(described, spacing=SPACING).reason
+    )
+    large = formats.open_source(
+        str(save(tmp_path / "large.nii.gz", np.zeros((200, 200, 60), "i2")))
+    )
     assert large.reason.startswith("one gzip stream: indexed once")
     assert (gzipindex.can_be_indexed(large), gzipindex.can_be_indexed(described)) == (True, False)

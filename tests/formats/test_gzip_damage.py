@@ -1,4 +1,6 @@
-"""Damaged gzip files: no value of one is returned, whoever reads it, and its index notices what happens to it."""
+"""Damaged gzip files: no value of one is returned, whoever reads it, and its index notices what
+happens to it.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,21 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import blockio, formats, gzipindex, native
-from hyperslab.array import ArraySource, GzipIndex
+from hyperslab import formats, native
+from hyperslab.arrays.array import ArraySource, GzipIndex
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError
-from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import assert_same
 from tests.formats.nifti_made import member, save
 from tests.formats.test_gzip import SHAPE, SPACING, image_bytes, nib, open_at, volume
 
 
 def silent_damage(stored: bytes, places: int) -> list[bytes]:
-    """A file of one member with one bit changed, at places spread over it, so that nothing but the checksum can tell:
-    it inflates to as many bytes, of which some are others."""
+    """A file of one member with one bit changed, at places spread over it, so that nothing but the
+    checksum can tell: it inflates to as many bytes, of which some are others.
+    """
     plain, found = zlib.decompress(stored, 31), []
     for at in np.linspace(400, len(stored) - 20, places).astype(int):
         for bit in range(8 * at, 8 * at + 64):
@@ -58,7 +63,10 @@ def damaged(request: pytest.FixtureRequest) -> tuple[tuple[int, ...], list[bytes
 
 @pytest.mark.parametrize("way", ["view", "task", "without the core", "cannot be entered"])
 def test_no_value_of_a_damaged_file_is_returned(
-    damaged: tuple[tuple[int, ...], list[bytes]], way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damaged: tuple[tuple[int, ...], list[bytes]],
+    way: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shape, files = damaged
     path, slabs = tmp_path / "image.nii.gz", regions(shape)
@@ -70,8 +78,14 @@ def test_no_value_of_a_damaged_file_is_returned(
         if way == "cannot be entered":
             source = replace(source, gzip=GzipIndex(np.empty((0, 8), np.int64), 352))
         for slab in slabs:
-            with pytest.raises(FormatError, match=r"image\.nii\.gz: .*corrupt.*; fetch or copy the file again"):
-                hyperslab.open(str(path)).read(slab) if way == "view" else blockio.read(source, slab)
+            with pytest.raises(
+                FormatError, match=r"image\.nii\.gz: .*corrupt.*; fetch or copy the file again"
+            ):
+                (
+                    hyperslab.open(str(path)).read(slab)
+                    if way == "view"
+                    else reading.read(source, slab)
+                )
 
 
 def regions(shape: tuple[int, ...]) -> list[Hyperslab]:
@@ -85,7 +99,9 @@ def regions(shape: tuple[int, ...]) -> list[Hyperslab]:
     ]
 
 
-def test_no_result_is_made_of_a_damaged_file(damaged: tuple[tuple[int, ...], list[bytes]], tmp_path: Path) -> None:
+def test_no_result_is_made_of_a_damaged_file(
+    damaged: tuple[tuple[int, ...], list[bytes]], tmp_path: Path
+) -> None:
     (shape, files), path = damaged, tmp_path / "image.nii.gz"
     path.write_bytes(files[-1])
     pipeline = hyperslab.Pipeline(str(path)).write(tmp_path / "out")
@@ -110,7 +126,10 @@ def test_damage_of_the_header_shows_before_a_value_is_returned(tmp_path: Path) -
             with contextlib.suppress(FormatError):
                 source = formats.open_source(str(path))
                 opened += source.size > 0
-                for way in (lambda s: blockio.read(s, Hyperslab((0,) * s.ndim, (1,) * s.ndim)), gzipindex.index):
+                for way in (
+                    lambda s: reading.read(s, Hyperslab((0,) * s.ndim, (1,) * s.ndim)),
+                    gzipindex.index,
+                ):
                     with pytest.raises(FormatError, match="; fetch or copy the file again"):
                         way(source)
     assert opened >= 3
@@ -135,7 +154,9 @@ def test_damage_is_noticed_when_a_file_is_indexed(tmp_path: Path) -> None:
         mutated = bytearray(stored)
         mutated[at] ^= 1 << at % 8
         _overwrite(path, mutated, described)
-        with pytest.raises(FormatError, match=r"image\.nii\.gz: .*; fetch or copy the file again") as raised:
+        with pytest.raises(
+            FormatError, match=r"image\.nii\.gz: .*; fetch or copy the file again"
+        ) as raised:
             gzipindex.index(described, spacing=SPACING)
         assert "call" not in str(raised.value), "what zlib-rs says of itself is not about the file"
 
@@ -150,17 +171,19 @@ def test_damage_after_that_is_noticed_by_who_reads_it(tmp_path: Path) -> None:
         mutated[at] ^= 1 << at % 8
         _overwrite(path, mutated, source)
         if (message := _refusal(source)) is None:
-            assert_same(blockio.read(source, full), values)
+            assert_same(reading.read(source, full), values)
         else:
             noticed += 1
-            assert re.search(r"image\.nii\.gz: the gzip data that begin at byte \d+ .*; fetch or copy", message)
+            assert re.search(
+                r"image\.nii\.gz: the gzip data that begin at byte \d+ .*; fetch or copy", message
+            )
     assert noticed >= 290, "all but the fields of the header that nobody reads, and the trailer"
 
 
 def _refusal(source: ArraySource) -> str | None:
     """What a read of everything says is wrong."""
     try:
-        blockio.read(source, Hyperslab.full(source.shape))
+        reading.read(source, Hyperslab.full(source.shape))
     except FormatError as error:
         return str(error)
     return None
@@ -175,14 +198,19 @@ def _overwrite(path: Path, data: bytes | bytearray, source: ArraySource) -> None
 def test_a_damaged_index_is_an_error_where_a_task_reads_through_it(tmp_path: Path) -> None:
     values, kept = volume(), tmp_path / "kept.gzipindex"
     path = save(tmp_path / "image.nii.gz", values)
-    source, full = gzipindex.index(formats.open_source(str(path)), kept, spacing=SPACING), Hyperslab.full(SHAPE)
+    source, full = (
+        gzipindex.index(formats.open_source(str(path)), kept, spacing=SPACING),
+        Hyperslab.full(SHAPE),
+    )
     assert source.gzip is not None
     good, windows_nbytes = kept.read_bytes(), int(source.gzip.points[:-1, 4].sum())
     assert windows_nbytes > 1000
     for at in np.linspace(0, windows_nbytes - 1, 50).astype(int):
         kept.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        with pytest.raises(FormatError, match=r"image\.nii\.gz: .* damaged gzip index; run again with --resume"):
-            blockio.read(source, full)
+        with pytest.raises(
+            FormatError, match=r"image\.nii\.gz: .* damaged gzip index; run again with --resume"
+        ):
+            reading.read(source, full)
     kept.unlink()
     with pytest.raises(FormatError, match=r"kept\.gzipindex is gone; run again with --resume"):
-        blockio.read(source, full)
+        reading.read(source, full)

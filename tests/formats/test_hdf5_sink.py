@@ -12,13 +12,15 @@ import netCDF4
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats, renaming, sinkio
-from hyperslab.array import Array, Header, Scaling
-from hyperslab.encoding import Encoding
+from hyperslab import formats
+from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.packing import DEFAULT_FILL
-from hyperslab.slab import Hyperslab
+from hyperslab.formats.netcdf.packing import DEFAULT_FILL
+from hyperslab.storage import renaming
 from hyperslab.testing.formats import assert_same
 from tests.formats.written import (
     NUMBERS,
@@ -71,7 +73,9 @@ def test_every_shape(tmp_path: Path, shape: tuple[int, ...], compression: str) -
     """Chunks of edge 2 and 3 leave parts at the far edges, and are longer than some axes."""
     values, path = values_of("u2", shape), tmp_path / "new.h5"
     for seed, chunks in enumerate(((), tuple(2 + axis % 2 for axis in range(len(shape))), shape)):
-        write_by_many(sink_of(path, values, Encoding(chunks=chunks, compression=compression)), values, seed)
+        write_by_many(
+            sink_of(path, values, Encoding(chunks=chunks, compression=compression)), values, seed
+        )
         assert_same(h5py_values(path), values)
         assert h5dump_values(path, values.dtype, shape).tobytes() == values.tobytes()
         assert_read_back(path, values)
@@ -82,7 +86,7 @@ def test_every_shape(tmp_path: Path, shape: tuple[int, ...], compression: str) -
 def test_arrays_of_one_element_or_none(tmp_path: Path, shape: tuple[int, ...], suffix: str) -> None:
     values, path = np.full(shape, 7, "i4"), tmp_path / f"new{suffix}"
     for encoding in (Encoding(), Encoding(compression="gzip")):
-        sinkio.write(sink_of(path, values, encoding), values)
+        writing.write(sink_of(path, values, encoding), values)
         assert_same(h5py_values(path), values)
         tool("h5dump", path)
         if suffix == ".nc":
@@ -92,18 +96,27 @@ def test_arrays_of_one_element_or_none(tmp_path: Path, shape: tuple[int, ...], s
 @pytest.mark.parametrize("level", range(1, 10))
 def test_levels_are_streams_that_libhdf5_inflates(tmp_path: Path, level: int) -> None:
     values, path = np.arange(60000, dtype="i4").reshape(100, 600) // 7, tmp_path / "new.h5"
-    write_by_many(sink_of(path, values, Encoding(chunks=(50, 300), compression="gzip", level=level)), values)
+    write_by_many(
+        sink_of(path, values, Encoding(chunks=(50, 300), compression="gzip", level=level)), values
+    )
     assert_same(h5py_values(path), values)
     with h5py.File(path) as file:
         dataset = file["data"]
-        assert (dataset.chunks, dataset.compression, dataset.compression_opts) == ((50, 300), "gzip", level)
+        assert (dataset.chunks, dataset.compression, dataset.compression_opts) == (
+            (50, 300),
+            "gzip",
+            level,
+        )
         assert dataset.shuffle
 
 
 def test_a_compressed_file_is_as_small_as_that_of_h5py(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     values = (rng.normal(size=(96, 96, 96)).cumsum(axis=2) * 40).astype("i2")
-    sinkio.write(sink_of(tmp_path / "new.h5", values, Encoding(chunks=(96, 96, 48), compression="gzip")), values)
+    writing.write(
+        sink_of(tmp_path / "new.h5", values, Encoding(chunks=(96, 96, 48), compression="gzip")),
+        values,
+    )
     with h5py.File(tmp_path / "theirs.h5", "w") as file:
         file.create_dataset("data", data=values, chunks=(96, 96, 48), compression=1, shuffle=True)
     assert (tmp_path / "new.h5").stat().st_size <= 1.01 * (tmp_path / "theirs.h5").stat().st_size
@@ -111,7 +124,9 @@ def test_a_compressed_file_is_as_small_as_that_of_h5py(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["contiguous", "chunked", "gzip", "virtual"])
 def test_the_same_array_makes_the_same_bytes(tmp_path: Path, kind: str) -> None:
-    """Whenever it is, and whoever is first where each value has its place; one writer has chunks in their order."""
+    """Whenever it is, and whoever is first where each value has its place; one writer has chunks in
+    their order.
+    """
     values = values_of("i2", (9, 8, 7))
     header = Header(base_affine=AFFINE, dims=("x", "y", "z"), attributes={"units": "mm"})
     made = []
@@ -119,7 +134,11 @@ def test_the_same_array_makes_the_same_bytes(tmp_path: Path, kind: str) -> None:
         path = tmp_path / str(order) / "new.h5"
         path.parent.mkdir()
         sink = sink_of(path, values, KINDS[kind], header)
-        sinkio.write(sink, values) if sink.form == "pieces" else write_by_many(sink, values, order=order)
+        (
+            writing.write(sink, values)
+            if sink.form == "pieces"
+            else write_by_many(sink, values, order=order)
+        )
         made.append(path.read_bytes())
     assert made[0] == made[1] == made[2]
 
@@ -128,7 +147,7 @@ def test_a_placed_file_is_whole_as_soon_as_it_is_allocated(tmp_path: Path) -> No
     """Its size and head are known before the first value, so that writers need no HDF5."""
     values = values_of("f4", (30, 20, 10))
     sink = sink_of(tmp_path / "new.h5", values, header=Header(attributes={"note": "x" * 3000}))
-    sinkio.write(sink, values)
+    writing.write(sink, values)
     assert Path(sink.path).stat().st_size == sink.nbytes
     with h5py.File(sink.path) as file:
         assert file["data"].id.get_offset() == len(sink.head or b"")
@@ -144,11 +163,17 @@ def test_netcdf_of_every_dtype(tmp_path: Path, dtype: str, kind: str) -> None:
     found, masked = netcdf_values(path)
     assert found.dtype == values.dtype
     assert found.tobytes() == values.tobytes()
-    np.testing.assert_array_equal(masked, np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, "?"))
+    np.testing.assert_array_equal(
+        masked, np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, "?")
+    )
     assert_read_back(path, values)
     with netCDF4.Dataset(path) as file:
         assert list(file.variables) == ["data"]
-        assert {name: len(dim) for name, dim in file.dimensions.items()} == {"time": 7, "lat": 8, "lon": 9}
+        assert {name: len(dim) for name, dim in file.dimensions.items()} == {
+            "time": 7,
+            "lat": 8,
+            "lon": 9,
+        }
         assert file["data"].dimensions == ("time", "lat", "lon")
         assert (file["data"].units, file["data"].long_name) == ("K", "Länge")
         chunks = KINDS[kind].chunks or (values.shape if KINDS[kind].compression else ())
@@ -183,7 +208,7 @@ def test_dimensions_of_netcdf_have_names_that_it_allows(
     tmp_path: Path, dims: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
     values, path = values_of("i2", (3, 4)), tmp_path / "new.nc"
-    sinkio.write(sink_of(path, values, header=Header(dims=dims)), values)
+    writing.write(sink_of(path, values, header=Header(dims=dims)), values)
     assert_same(netcdf_values(path)[0], values)
     with netCDF4.Dataset(path) as file:
         assert file["data"].dimensions == kept
@@ -196,15 +221,17 @@ def test_what_netcdf_reads_as_missing_is_refused(tmp_path: Path, dtype: str) -> 
     fill = np.array(DEFAULT_FILL[dtype], dtype)
     values, path = np.array([1, fill, 3], dtype), tmp_path / "new.nc"
     if np.dtype(dtype).kind == "f" or np.dtype(dtype).itemsize == 1:
-        sinkio.write(sink_of(path, values), values)
+        writing.write(sink_of(path, values), values)
         assert not netcdf_values(path)[1].any()
         return
     for scaling in (None, Scaling(np.float64(0.5), np.float64(1))):
         sink = sink_of(path, values, scaling=scaling)
-        with pytest.raises(BlockError, match=rf"the value {fill} would be taken for a missing one .* --dtype"):
-            sinkio.write(sink, values)
+        with pytest.raises(
+            BlockError, match=rf"the value {fill} would be taken for a missing one .* --dtype"
+        ):
+            writing.write(sink, values)
     assert list(tmp_path.iterdir()) == []
-    sinkio.write(sink_of(tmp_path / "new.h5", values), values)
+    writing.write(sink_of(tmp_path / "new.h5", values), values)
     assert_same(h5py_values(tmp_path / "new.h5"), values)
 
 
@@ -227,11 +254,11 @@ def test_scaling_is_said_and_means_the_same(tmp_path: Path, scaling: Scaling, su
     if suffix == ".nc" and scaling.missing:
         stored[-1] = -32767  # netCDF's default fill value, which is none where another is said
     path = tmp_path / f"new{suffix}"
-    sinkio.write(sink_of(path, stored, Encoding(compression="gzip"), scaling=scaling), stored)
+    writing.write(sink_of(path, stored, Encoding(compression="gzip"), scaling=scaling), stored)
     source, whole = formats.open_source(str(path)), Hyperslab.full(stored.shape)
-    assert_same(blockio.read(source, whole, values="stored"), stored)
+    assert_same(reading.read(source, whole, values="stored"), stored)
     expected = _real(scaling, stored)
-    np.testing.assert_array_equal(blockio.read(source, whole, values="real"), expected)
+    np.testing.assert_array_equal(reading.read(source, whole, values="real"), expected)
     with netCDF4.Dataset(path) as file:
         found = file["data"][:]
     np.testing.assert_array_equal(np.ma.filled(found.astype("f8"), np.nan), expected)
@@ -252,34 +279,47 @@ def _real(scaling: Scaling, stored: Array) -> Array:
 
 def test_real_floats_keep_nan_and_a_missing_one_stays_missing(tmp_path: Path) -> None:
     stored, path = np.array([1.5, -999, np.nan], "f4"), tmp_path / "new.nc"
-    sinkio.write(sink_of(path, stored, scaling=Scaling(missing=(np.float32(-999),))), stored)
+    writing.write(sink_of(path, stored, scaling=Scaling(missing=(np.float32(-999),))), stored)
     plain, masked = netcdf_values(path)
     assert plain.tobytes() == stored.tobytes()
     assert masked.tolist() == [False, True, False]
-    real = blockio.read(formats.open_source(str(path)), Hyperslab.full((3,)), values="real")
+    real = reading.read(formats.open_source(str(path)), Hyperslab.full((3,)), values="real")
     np.testing.assert_array_equal(real, [1.5, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".nc"])
 def test_place_names_and_attributes_are_carried(tmp_path: Path, suffix: str) -> None:
     attributes = {
-        "units": "K", "text": "ä ö", "empty": "", "number": 3, "float": 2.5, "list": np.arange(4, dtype="i2"),
-        "table": np.eye(2), "words": ("a", "bc"), "truth": np.True_, "half": np.float16(1.5), "bytes": b"raw",
-        "_FillValue": -1, "scale_factor": 4.0, "_Netcdf4Dimid": 3,
-    }  # fmt: skip
+        "units": "K",
+        "text": "ä ö",
+        "empty": "",
+        "number": 3,
+        "float": 2.5,
+        "list": np.arange(4, dtype="i2"),
+        "table": np.eye(2),
+        "words": ("a", "bc"),
+        "truth": np.True_,
+        "half": np.float16(1.5),
+        "bytes": b"raw",
+        "_FillValue": -1,
+        "scale_factor": 4.0,
+        "_Netcdf4Dimid": 3,
+    }
     values, path = values_of("i2", (4, 5, 6)), tmp_path / f"new{suffix}"
     header = Header(base_affine=AFFINE, attributes=attributes, dims=("z", "y", "x"))
-    write_by_many(sink_of(path, values, Encoding(chunks=(2, 2, 2), name="group/signal"), header), values)
+    write_by_many(
+        sink_of(path, values, Encoding(chunks=(2, 2, 2), name="group/signal"), header), values
+    )
     source = formats.open_source(f"{path}::group/signal")
     assert source.dims == ("z", "y", "x")
     np.testing.assert_array_equal(source.header.affine, AFFINE)
     assert source.scaling is None, "packing attributes of the source are not those of these values"
     with h5py.File(path) as file:
         found = file["group/signal"].attrs
-        assert {"empty", "_FillValue", "scale_factor", "_Netcdf4Dimid"}.isdisjoint(found)
-        texts = {name: found[name] for name in ("units", "text", "bytes")}
+        assert {"_FillValue", "scale_factor", "_Netcdf4Dimid"}.isdisjoint(found)
+        texts = {name: found[name] for name in ("units", "text", "bytes", "empty")}
         decoded = {name: t.decode() if isinstance(t, bytes) else t for name, t in texts.items()}
-        assert decoded == {"units": "K", "text": "ä ö", "bytes": "raw"}
+        assert decoded == {"units": "K", "text": "ä ö", "bytes": "raw", "empty": ""}
         assert (found["number"], found["float"], found["half"], found["truth"]) == (3, 2.5, 1.5, 1)
         assert found["list"].tolist() == [0, 1, 2, 3]
         assert found["words"].tolist() == ["a", "bc"]
@@ -287,7 +327,12 @@ def test_place_names_and_attributes_are_carried(tmp_path: Path, suffix: str) -> 
     if suffix == ".nc":
         with netCDF4.Dataset(path) as netcdf:
             signal = netcdf["group/signal"]
-            assert (signal.units, signal.text, signal.words, signal.truth) == ("K", "ä ö", ["a", "bc"], 1)
+            assert (signal.units, signal.text, signal.words, signal.truth) == (
+                "K",
+                "ä ö",
+                ["a", "bc"],
+                1,
+            )
         assert 'signal:units = "K"' in tool("ncdump", "-h", path), "characters, not NC_STRING"
     else:
         with h5py.File(path) as file:
@@ -299,7 +344,7 @@ def test_a_block_lies_where_it_was_cut(tmp_path: Path) -> None:
     slab = Hyperslab((1, 2, 3, 1, 0), (2, 3, 2, 2, 2))
     header = Header(base_affine=AFFINE, corner=(10.0,)).for_slab(slab)
     block = values[slab.slices()]
-    sinkio.write(sink_of(path, block, header=header), block)
+    writing.write(sink_of(path, block, header=header), block)
     found = formats.open_source(str(path)).header
     moved = AFFINE.copy()
     moved[:3, 3] += AFFINE[:3, :3] @ [1, 2, 3]
@@ -321,7 +366,9 @@ def test_parts_stay_beside_the_file_that_says_where_they_are(tmp_path: Path) -> 
     assert_same(h5py_values(tmp_path / "moved" / "new.h5"), values)
     one = min((tmp_path / "moved" / parts.name).iterdir())
     one.unlink()
-    with pytest.raises(FormatError, match=rf"its part {parts.name}/{one.name} is missing.* put the part back"):
+    with pytest.raises(
+        FormatError, match=rf"its part {parts.name}/{one.name} is missing.* put the part back"
+    ):
         formats.open_source(str(tmp_path / "moved" / "new.h5"))
 
 
@@ -348,8 +395,10 @@ def test_only_the_parts_of_the_replaced_file_go(tmp_path: Path) -> None:
     assert_same(h5py_values(kept), first)
     assert_same(h5py_values(path), second)
     assert sorted(p.name for p in tmp_path.glob("*.parts-*")) == [
-        "new.h5.parts-000001", "new.h5.parts-000003", "new.h5.parts-mine",
-    ]  # fmt: skip
+        "new.h5.parts-000001",
+        "new.h5.parts-000003",
+        "new.h5.parts-mine",
+    ]
     write_by_many(sink_of(path, second), second, seed=4)
     assert_same(h5py_values(path), second)
     assert not (tmp_path / "new.h5.parts-000003").exists()
@@ -368,8 +417,18 @@ def test_only_the_parts_of_the_replaced_file_go(tmp_path: Path) -> None:
         ("a.nc", "i2", Encoding(virtual=True), "netCDF has no virtual variables"),
         ("a.h5", "i2", Encoding(shards=(2, 2)), "HDF5 has no shards"),
         ("a.h5", "i2", Encoding(version=3), "no choice of versions"),
-        ("a.h5", "i2", Encoding(chunks=(2,)), "--chunks 2: give one extent of at least 1 for each axis"),
-        ("a.h5", "i2", Encoding(compression="zstd"), "--compression zstd: .* gzip:1 to gzip:9, or none"),
+        (
+            "a.h5",
+            "i2",
+            Encoding(chunks=(2,)),
+            "--chunks 2: give one extent of at least 1 for each axis",
+        ),
+        (
+            "a.h5",
+            "i2",
+            Encoding(compression="zstd"),
+            "--compression zstd: .* gzip:1 to gzip:9, or none",
+        ),
         ("a.h5", "i2", Encoding(compression="gzip", level=0), "--compression gzip:0"),
         ("a.h5", "i2", Encoding(compression="gzip", level=10), "--compression gzip:10"),
     ],
@@ -386,7 +445,9 @@ def test_chunks_that_libhdf5_cannot_hold_are_refused(tmp_path: Path) -> None:
     shape = (2**16, 2**15, 4)
     describe = formats.module("hdf5").sink
     with pytest.raises(UsageError, match="less than 4 GiB"):
-        describe(str(tmp_path / "a.h5"), shape, np.dtype("i2"), Header(), None, Encoding(chunks=shape))
+        describe(
+            str(tmp_path / "a.h5"), shape, np.dtype("i2"), Header(), None, Encoding(chunks=shape)
+        )
     with pytest.raises(UsageError, match="HDF5 holds up to 32 axes"):
         describe(str(tmp_path / "a.h5"), (1,) * 33, np.dtype("i2"), Header())
 

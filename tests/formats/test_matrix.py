@@ -1,4 +1,6 @@
-"""Every row of the feature matrices: read as the format's library reads it, bit for bit, by the expected way."""
+"""Every row of the feature matrices: read as the format's library reads it, bit for bit, by the
+expected way.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array, ArraySource, Values
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.blocks import reading
+from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.slab import Hyperslab, from_index
-from hyperslab.view import ArrayView
 from tests.formats import page
 from tests.formats.hdf5_made import chunk_index
 from tests.formats.matrix import Expected, Matrix, Row, opened, way_of
@@ -51,7 +54,9 @@ def parametrized(chosen: list[tuple[Matrix, Row]]) -> pytest.MarkDecorator:
 
 
 def kinds(source: ArraySource) -> Iterator[Values]:
-    """The two kinds of value where they differ; where they do not, the real ones are the stored ones."""
+    """The two kinds of value where they differ; where they do not, the real ones are the stored
+    ones.
+    """
     if source.scaling is not None or source.unscalable:
         yield "stored"
     if not source.unscalable:
@@ -73,7 +78,10 @@ def test_values_are_those_of_the_library(matrix: Matrix, row: Row, made: Made) -
     for url in matrix.urls(row, made(matrix, row)):
         source = source_of(url)
         for values in kinds(source):
-            expected, view = whole(row.expected or matrix.expected, url, values), ArrayView(source, values)
+            expected, view = (
+                whole(row.expected or matrix.expected, url, values),
+                ArrayView(source, values),
+            )
             assert view.shape == expected.shape
             for index in selections(expected.shape):
                 same_bits(np.asarray(view[index], view.dtype), expected[(..., *index)])
@@ -91,7 +99,7 @@ def test_values_are_read_into_memory_of_any_layout(matrix: Matrix, row: Row, mad
         for index in selections(expected.shape):
             slab, _ = from_index(index, expected.shape)
             for out in outputs(slab.count, source.dtype(values)):
-                assert blockio.read(source, slab, out, values) is out
+                assert reading.read(source, slab, out, values) is out
                 same_bits(out, expected[(..., *index)])
 
 
@@ -106,7 +114,13 @@ def test_the_way_is_the_expected_one(matrix: Matrix, row: Row, made: Made) -> No
         assert source.dims == (matrix.dims(url) if matrix.dims else source.dims)
 
 
-@parametrized([(matrix, row) for matrix, row in READ if matrix.affine and not row.expected and not row.unscalable])
+@parametrized(
+    [
+        (matrix, row)
+        for matrix, row in READ
+        if matrix.affine and not row.expected and not row.unscalable
+    ]
+)
 def test_the_place_is_that_of_the_library(matrix: Matrix, row: Row, made: Made) -> None:
     assert matrix.affine is not None
     for url in matrix.urls(row, made(matrix, row)):
@@ -123,10 +137,17 @@ def test_real_values_are_what_the_table_says(matrix: Matrix, row: Row, made: Mad
         if row.unscalable:
             with pytest.raises(UsageError, match=f"{re.escape(row.unscalable)}.*--values stored"):
                 source.dtype("real")
-    meant, dtype = [source for source in sources if not source.unscalable], re.split("[;, ]", row.real)[0]
-    changed = [source for source in meant if source.scaling or source.real != source.dtype("stored")]
+    meant, dtype = (
+        [source for source in sources if not source.unscalable],
+        re.split("[;, ]", row.real)[0],
+    )
+    changed = [
+        source for source in meant if source.scaling or source.real != source.dtype("stored")
+    ]
     assert bool(row.real) == bool(changed)
-    assert not re.fullmatch(r"(u?int|float|complex)\d+([;,(].*)?", row.real) or {str(s.real) for s in meant} == {dtype}
+    assert not re.fullmatch(r"(u?int|float|complex)\d+([;,(].*)?", row.real) or {
+        str(s.real) for s in meant
+    } == {dtype}
     if sum(source.size for source in changed) >= LEAST_TYPICAL:
         assert any(map(new_nan, changed)) == ("NaN" in row.real)
 
@@ -134,7 +155,7 @@ def test_real_values_are_what_the_table_says(matrix: Matrix, row: Row, made: Mad
 def new_nan(source: ArraySource) -> bool:
     """Whether a stored value that is not NaN is NaN in earnest."""
     slab = Hyperslab.full(source.shape)
-    stored, real = (blockio.read(source, slab, values=values) for values in ("stored", "real"))
+    stored, real = (reading.read(source, slab, values=values) for values in ("stored", "real"))
     return bool((np.isnan(real) & ~np.isnan(stored)).any()) if real.dtype.kind in "fc" else False
 
 
@@ -167,9 +188,14 @@ def selections(shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
 
 
 def lists(shape: tuple[int, ...]) -> list[tuple[int, list[int]]]:
-    """Unsorted positions, some of them twice, along the first and the last axis that have several elements."""
+    """Unsorted positions, some of them twice, along the first and the last axis that have several
+    elements.
+    """
     axes = [axis for axis, n in enumerate(shape) if n > 1]
-    return [(axis, [shape[axis] - 1, 0, 1, shape[axis] // 2, 0, -1]) for axis in dict.fromkeys([*axes[:1], *axes[-1:]])]
+    return [
+        (axis, [shape[axis] - 1, 0, 1, shape[axis] // 2, 0, -1])
+        for axis in dict.fromkeys([*axes[:1], *axes[-1:]])
+    ]
 
 
 def outputs(shape: tuple[int, ...], dtype: np.dtype[Any]) -> list[Array]:
@@ -204,9 +230,11 @@ def _same_object(one: Any, other: Any) -> bool:
 
 
 def test_a_difference_of_one_bit_is_noticed(made: Made) -> None:
-    matrix, row = next((matrix, row) for matrix, row in CASES if row.name == "shuffle, deflate, fletcher32")
+    matrix, row = next(
+        (matrix, row) for matrix, row in CASES if row.name == "shuffle, deflate, fletcher32"
+    )
     url = matrix.urls(row, made(matrix, row))[0]
     expected = matrix.expected(url, "stored")
     expected.view("u1").ravel()[77] ^= 1
     with pytest.raises(AssertionError, match="is not"):
-        same_bits(blockio.read(opened(url), Hyperslab.full(expected.shape)), expected)
+        same_bits(reading.read(opened(url), Hyperslab.full(expected.shape)), expected)

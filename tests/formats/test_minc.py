@@ -1,4 +1,6 @@
-"""MINC1 and MINC2: the conformance suite on real files against nibabel, and what it reads of made ones."""
+"""MINC1 and MINC2: the conformance suite on real files against nibabel, and what it reads of made
+ones.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array, Values
-from hyperslab.slab import Hyperslab
+from hyperslab import formats
+from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from tests.formats.files import real_files
@@ -46,7 +51,9 @@ def test_the_image_is_opened_and_lies_where_nibabel_says(path: Path) -> None:
         np.testing.assert_array_equal(source.header.affine, image.affine)
         assert source.dims == ("zspace", "yspace", "xspace")
         return
-    assert source.header.affine is None, "an affine speaks of the first three axes, and the first of these is time"
+    assert source.header.affine is None, (
+        "an affine speaks of the first three axes, and the first of these is time"
+    )
     assert source.dims == ("time", "xspace", "yspace", "zspace")
     np.testing.assert_array_equal(source.header.attributes["space_affine"], image.affine)
 
@@ -60,9 +67,16 @@ def volumes(draw: st.DrawFn) -> dict[str, Any]:
     dims = draw(st.permutations(SPACE))
     if draw(st.booleans()):
         dims = ["time", *dims] if draw(st.booleans()) else [*dims, "time"]
-    shape, dtype = tuple(draw(st.integers(1, 4)) for _ in dims), np.dtype(draw(st.sampled_from(DTYPES)))
+    shape, dtype = (
+        tuple(draw(st.integers(1, 4)) for _ in dims),
+        np.dtype(draw(st.sampled_from(DTYPES))),
+    )
     scaled, numbers = draw(st.integers(0, 2)), np.random.default_rng(draw(st.integers(0, 99)))
-    said: dict[str, Any] = {"dims": dims, "dtype": dtype, "low": numbers.normal(size=shape[:scaled])}
+    said: dict[str, Any] = {
+        "dims": dims,
+        "dtype": dtype,
+        "low": numbers.normal(size=shape[:scaled]),
+    }
     said["high"] = said["low"] + numbers.uniform(0, 3, shape[:scaled])
     if dtype.kind == "f":
         return {**said, "values": numbers.normal(size=shape).astype(dtype), "range": None}
@@ -77,15 +91,22 @@ def volumes(draw: st.DrawFn) -> dict[str, Any]:
 @given(data=st.data(), said=volumes(), version=st.sampled_from([1, 2]))
 @settings(max_examples=150, deadline=None)
 def test_any_volume_reads_as_nibabel_reads_it(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, said: dict[str, Any], version: int
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    said: dict[str, Any],
+    version: int,
 ) -> None:
     path = tmp_path_factory.mktemp("minc") / "any.mnc"
     (write_minc1 if version == 1 else write_minc2)(path, said)
     image, source = minc_image(str(path)), formats.open_source(str(path))
     assert source.unscalable == ""
     assert source.dims == tuple(said["dims"])
-    affine = source.header.attributes["space_affine"] if said["dims"][0] == "time" else source.header.affine
+    affine = (
+        source.header.attributes["space_affine"]
+        if said["dims"][0] == "time"
+        else source.header.affine
+    )
     np.testing.assert_array_equal(affine, image.affine)
     slab = data.draw(slabs(source.shape))
-    assert_same(blockio.read(source, slab, values="stored"), said["values"][slab.slices()])
-    assert_same(blockio.read(source, slab), image.values[slab.slices()])
+    assert_same(reading.read(source, slab, values="stored"), said["values"][slab.slices()])
+    assert_same(reading.read(source, slab), image.values[slab.slices()])

@@ -1,4 +1,6 @@
-"""Where the values of netCDF classic files lie: records, files cut short, and headers that are corrupt or hostile."""
+"""Where the values of netCDF classic files lie: records, files cut short, and headers that are
+corrupt or hostile.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
+from hyperslab import formats
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError, UsageError
-from hyperslab.formats import netcdf_classic
 from hyperslab.formats.groups import read_groups
-from hyperslab.slab import Hyperslab
+from hyperslab.formats.netcdf import classic
 from hyperslab.testing.formats import assert_same, traced_memory
 from tests.formats.files import DATA
 from tests.formats.reference import netcdf_whole
@@ -32,7 +36,11 @@ def interleaved(path: Path, records: int = 5) -> Path:
     with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
         file.createDimension("t", None)
         file.createDimension("x", 3)
-        for name, dtype, dims in (("a", "i2", ("t", "x")), ("b", "i1", ("t",)), ("c", "f8", ("t", "x"))):
+        for name, dtype, dims in (
+            ("a", "i2", ("t", "x")),
+            ("b", "i1", ("t",)),
+            ("c", "f8", ("t", "x")),
+        ):
             made = file.createVariable(name, dtype, dims)
             made[:] = np.arange(records * (3 if dims[1:] else 1)).reshape([records, 3][: len(dims)])
         file.createVariable("fixed", "i4", ("x",))[:] = [1, 2, 3]
@@ -45,18 +53,28 @@ def test_a_truncated_variable_is_named_and_the_others_are_read(tmp_path: Path) -
     path.write_bytes(raw[:-8])
     with pytest.raises(FormatError, match=r"short\.nc::c: truncated: 8 bytes missing"):
         formats.open_source(f"{path}::c")
-    assert_same(blockio.read(formats.open_source(f"{path}::fixed"), Hyperslab.full((3,))), np.array([1, 2, 3], "i4"))
+    assert_same(
+        reading.read(formats.open_source(f"{path}::fixed"), Hyperslab.full((3,))),
+        np.array([1, 2, 3], "i4"),
+    )
     assert len(formats.arrays(str(path))) == 4
 
 
-def test_very_many_records_are_read_in_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(netcdf_classic, "_MOST_ROWS", 3)
-    monkeypatch.setattr(netcdf_classic, "_SPAN_NBYTES", 100)
+def test_very_many_records_are_read_in_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classic, "_MOST_ROWS", 3)
+    monkeypatch.setattr(classic, "_SPAN_NBYTES", 100)
     path = interleaved(tmp_path / "long.nc", 23)
-    for name, slab in (("a", Hyperslab((20, 2), (7, 2), (-3, -2))), ("b", Hyperslab((1,), (11,), (2,)))):
+    for name, slab in (
+        ("a", Hyperslab((20, 2), (7, 2), (-3, -2))),
+        ("b", Hyperslab((1,), (11,), (2,))),
+    ):
         source = formats.open_source(f"{path}::{name}")
         assert source.chunks is None
-        assert_same(blockio.read(source, slab), netcdf_whole(f"{path}::{name}", "stored")[slab.slices()])
+        assert_same(
+            reading.read(source, slab), netcdf_whole(f"{path}::{name}", "stored")[slab.slices()]
+        )
 
 
 def test_a_single_variable_in_records_is_one_chunk_without_padding(tmp_path: Path) -> None:
@@ -68,7 +86,9 @@ def test_a_single_variable_in_records_is_one_chunk_without_padding(tmp_path: Pat
     source = formats.open_source(str(path))
     assert source.chunks is not None
     assert len(source.chunks) == 1
-    assert_same(blockio.read(source, Hyperslab.full((5, 3))), np.arange(15, dtype="i1").reshape(5, 3))
+    assert_same(
+        reading.read(source, Hyperslab.full((5, 3))), np.arange(15, dtype="i1").reshape(5, 3)
+    )
 
 
 def read_everything(path: Path) -> None:
@@ -76,7 +96,7 @@ def read_everything(path: Path) -> None:
         try:
             source = formats.open_source(f"{path}::{info.name}")
             low = Hyperslab((0,) * source.ndim, tuple(min(n, 4) for n in source.shape))
-            blockio.read(source, low, values="stored" if source.unscalable else "real")
+            reading.read(source, low, values="stored" if source.unscalable else "real")
         except HyperslabError:
             continue
 
@@ -90,7 +110,11 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
             file.createDimension("t", None)
             file.createDimension("x", 3)
             file.setncatts({"title": "words", "numbers": np.arange(3)})
-            for name, dtype, dims in (("a", "i2", ("t", "x")), ("b", "f4", ("t",)), ("c", "i1", ("x",))):
+            for name, dtype, dims in (
+                ("a", "i2", ("t", "x")),
+                ("b", "f4", ("t",)),
+                ("c", "i1", ("x",)),
+            ):
                 file.createVariable(name, dtype, dims)[:] = np.ones([3, 3][: len(dims)])
             file["a"].scale_factor = 0.5
         files.append((folder / kind).read_bytes())
@@ -106,11 +130,16 @@ def test_damaged_files_raise_nothing_but_our_errors(
     for _ in range(data.draw(st.integers(1, 3))):
         offset = data.draw(st.integers(4, len(raw) - 1))
         patch = data.draw(
-            st.one_of(st.binary(min_size=1, max_size=8), st.sampled_from([b"\xff" * 4, b"\x7f" + b"\xff" * 7]))
+            st.one_of(
+                st.binary(min_size=1, max_size=8),
+                st.sampled_from([b"\xff" * 4, b"\x7f" + b"\xff" * 7]),
+            )
         )
         raw[offset : offset + len(patch)] = patch
     path = tmp_path_factory.getbasetemp() / "damaged.nc"
-    path.write_bytes(raw[: data.draw(st.integers(1, len(raw)))] if data.draw(st.booleans()) else raw)
+    path.write_bytes(
+        raw[: data.draw(st.integers(1, len(raw)))] if data.draw(st.booleans()) else raw
+    )
     with traced_memory() as peak:
         with suppress(FormatError):
             read_everything(path)
@@ -138,7 +167,9 @@ WIDE = {name: eight(1) + name.encode() + b"\0\0\0" for name in "vxyt"}
 def one_variable(length: int, *variable: int, count: int = 1) -> bytes:
     """CDF-1: one dimension x of this length, no attributes, and variables 'v' of these numbers."""
     said = NAMES["v"] + four(*variable)
-    return head(1, four(0, 10, 1), NAMES["x"], four(length, 0, 0, 11, count), said * count, bytes(60))
+    return head(
+        1, four(0, 10, 1), NAMES["x"], four(length, 0, 0, 11, count), said * count, bytes(60)
+    )
 
 
 def beyond_numpy() -> bytes:
@@ -156,7 +187,9 @@ HOSTILE = {
     "instead of 10": head(1, four(0, 7, 1)),
     "a name of 300 bytes": head(1, four(0, 10, 1, 300), b"x" * 300, bytes(100)),
     "a name of 0 bytes": head(1, four(0, 10, 1, 0, 5)),
-    "more than one record dimension": head(1, four(0, 10, 2), NAMES["x"], four(0), NAMES["y"], four(0), bytes(16)),
+    "more than one record dimension": head(
+        1, four(0, 10, 2), NAMES["x"], four(0), NAMES["y"], four(0), bytes(16)
+    ),
     "bytes are to follow": head(1, four(0, 0, 0, 12, 1), NAMES["v"], four(6, 2**28), bytes(60)),
     "dimension 3 of 1": one_variable(5, 1, 3),
     "another place than the first": one_variable(0, 2, 0, 0),
@@ -191,3 +224,24 @@ def test_unknown_versions_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"CDF\x03" + bytes(100))
     with pytest.raises(FormatError, match="format is unknown"):
         formats.detect(str(path))
+
+
+@pytest.mark.parametrize(
+    ("whole", "ended"),
+    [(b"abcd", b"abc\0"), (b"dimx", b"dim\0"), (b"unit", b"uni\0"), (b"abcd", b"a\0cd")],
+)
+def test_names_end_at_a_zero_byte(tmp_path: Path, whole: bytes, ended: bytes) -> None:
+    path = tmp_path / "names.nc"
+    with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
+        file.createDimension("dimx", 3)
+        file.createVariable("abcd", "i4", ("dimx",))[:] = [1, 2, 3]
+        file["abcd"].unit = "m"
+    path.write_bytes(path.read_bytes().replace(whole, ended))
+    with netCDF4.Dataset(path) as file:
+        (name, expected), *_ = file.variables.items()
+        source = formats.open_source(f"{path}::{name}")
+        assert (source.dims, list(source.header.attributes)) == (
+            expected.dimensions,
+            expected.ncattrs(),
+        )
+        assert reading.read(source, Hyperslab.full((3,))).tolist() == expected[:].tolist()

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, Header, Scaling, Values
+from hyperslab import formats
+from hyperslab.arrays.array import Array, Header, Scaling, Values
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import nifti
-from hyperslab.slab import Hyperslab
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from tests.formats.files import DATA, real_files
@@ -57,20 +58,32 @@ class TestNifti(FormatTests):
     dtype=st.sampled_from(DTYPES),
     order=st.sampled_from("<>"),
     version=st.sampled_from([1, 2]),
-    scaling=st.sampled_from([(1, 0), (0, 3), (np.nan, 1), (1, -2.5), (0.3, 0), (1e-3, 7.25), (-2, 1)]),
+    scaling=st.sampled_from(
+        [(1, 0), (0, 3), (np.nan, 1), (1, -2.5), (0.3, 0), (1e-3, 7.25), (-2, 1)]
+    ),
     suffix=st.sampled_from([".nii", ".nii", ".nii.gz"]),
 )
 @settings(max_examples=150, deadline=None)
 def test_any_image_reads_as_nibabel_reads_it(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shape: tuple[int, ...], dtype: str, order: str,
-    version: int, scaling: tuple[float, float], suffix: str,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    shape: tuple[int, ...],
+    dtype: str,
+    order: str,
+    version: int,
+    scaling: tuple[float, float],
+    suffix: str,
+) -> None:
     values = random_values(shape, np.dtype(dtype))
-    path = save(tmp_path_factory.mktemp("image") / f"image{suffix}", values, version, order, *scaling)
+    path = save(
+        tmp_path_factory.mktemp("image") / f"image{suffix}", values, version, order, *scaling
+    )
     source, slab = formats.open_source(str(path)), data.draw(slabs(shape))
     image = nib.load(path)
-    assert_same(blockio.read(source, slab, values="stored"), values[slab.slices()])
-    assert_same(blockio.read(source, slab, values="real"), np.asanyarray(image.dataobj)[slab.slices()])
+    assert_same(reading.read(source, slab, values="stored"), values[slab.slices()])
+    assert_same(
+        reading.read(source, slab, values="real"), np.asanyarray(image.dataobj)[slab.slices()]
+    )
 
 
 @pytest.mark.parametrize("keep", [1, 2, 100, 347, 351, 352, 500])
@@ -87,7 +100,9 @@ def test_header_only_images_are_refused(tmp_path: Path) -> None:
     for suffix in (".nii", ".nii.gz"):
         path = save(tmp_path / f"head{suffix}", np.zeros((300, 300, 30), "f8"))
         head = (
-            gzip.compress(gzip.decompress(path.read_bytes())[:352]) if suffix == ".nii.gz" else path.read_bytes()[:352]
+            gzip.compress(gzip.decompress(path.read_bytes())[:352])
+            if suffix == ".nii.gz"
+            else path.read_bytes()[:352]
         )
         path.write_bytes(head)
         with pytest.raises(FormatError, match="truncated"):
@@ -95,13 +110,15 @@ def test_header_only_images_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [(0, 0, 0), (0, 0, 38)])
-def test_a_compressed_image_that_ends_early_fails_wherever_it_is_read(tmp_path: Path, first: tuple[int, ...]) -> None:
+def test_a_compressed_image_that_ends_early_fails_wherever_it_is_read(
+    tmp_path: Path, first: tuple[int, ...]
+) -> None:
     path = save(tmp_path / "short.nii.gz", random_values((40, 40, 40), np.dtype("i2")))
     whole = path.read_bytes()
     for stored in (whole[:-20000], whole[:-8], whole[:-1], whole + b"more"):
         path.write_bytes(stored)
         with pytest.raises(FormatError, match=r"short\.nii\.gz.*too early or are corrupt"):
-            blockio.read(formats.open_source(str(path)), Hyperslab(first, (40, 40, 2)))
+            reading.read(formats.open_source(str(path)), Hyperslab(first, (40, 40, 2)))
 
 
 def test_garbage_in_a_gzip_stream_is_a_format_error(tmp_path: Path) -> None:
@@ -109,14 +126,15 @@ def test_garbage_in_a_gzip_stream_is_a_format_error(tmp_path: Path) -> None:
     good = path.read_bytes()
     path.write_bytes(good[:60000] + bytes(200) + good[60200:])
     with pytest.raises(FormatError, match=r"bad\.nii\.gz"):
-        blockio.read(formats.open_source(str(path)), Hyperslab.full((40, 40, 40)))
+        reading.read(formats.open_source(str(path)), Hyperslab.full((40, 40, 40)))
     path.write_bytes(b"\x1f\x8b" + b"garbage" * 100)
     with pytest.raises(FormatError, match=r"bad\.nii\.gz"):
         formats.open_source(str(path))
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("datatype", 1), ("datatype", 999), ("vox_offset", 1e9), ("scl_inter", np.nan)]
+    ("field", "value"),
+    [("datatype", 1), ("datatype", 999), ("vox_offset", 1e9), ("scl_inter", np.nan)],
 )
 def test_headers_that_cannot_be_used_are_refused(tmp_path: Path, field: str, value: float) -> None:
     path = save(tmp_path / "odd.nii", np.zeros((4, 4), "i2"), slope=2)
@@ -139,7 +157,9 @@ def test_headers_that_cannot_be_used_are_refused(tmp_path: Path, field: str, val
         ((), "u1", r"\.h5"),
     ],
 )
-def test_what_nifti_cannot_hold_is_refused_with_the_remedy(shape: tuple[int, ...], dtype: str, remedy: str) -> None:
+def test_what_nifti_cannot_hold_is_refused_with_the_remedy(
+    shape: tuple[int, ...], dtype: str, remedy: str
+) -> None:
     with pytest.raises(UsageError, match=remedy):
         nifti.sink("/nowhere/out.nii", shape, np.dtype(dtype), Header())
 
@@ -149,20 +169,21 @@ def test_what_nifti_cannot_hold_is_refused_with_the_remedy(shape: tuple[int, ...
 def test_written_blocks_are_images_for_nibabel(tmp_path: Path, suffix: str, dtype: str) -> None:
     values = random_values((5, 4, 3), np.dtype(dtype))
     sink = nifti.sink(str(tmp_path / f"block{suffix}"), values.shape, values.dtype, Header())
-    written = sinkio.write(sink, values)
+    written = writing.write(sink, values)
     image: Any = nib.load(sink.path)
     assert_same(np.asanyarray(image.dataobj), values)
     assert image.header.endianness == "<"
-    assert written.checksum == sinkio.file_checksum(sink.path)
+    assert written.checksum == writing.file_checksum(sink.path)
     assert written.nbytes == Path(sink.path).stat().st_size
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     values = random_values((5, 4, 3), np.dtype("i2"))
     sinks = [
-        nifti.sink(str(tmp_path / name), values.shape, values.dtype, Header()) for name in ("a.nii.gz", "b.nii.gz")
+        nifti.sink(str(tmp_path / name), values.shape, values.dtype, Header())
+        for name in ("a.nii.gz", "b.nii.gz")
     ]
-    assert len({sinkio.write(sink, values).checksum for sink in sinks}) == 1
+    assert len({writing.write(sink, values).checksum for sink in sinks}) == 1
 
 
 def test_long_axes_and_nifti2_parents_give_nifti2(tmp_path: Path) -> None:
@@ -171,7 +192,7 @@ def test_long_axes_and_nifti2_parents_give_nifti2(tmp_path: Path) -> None:
         ((4, 4, 4, 2), formats.open_source(str(DATA / "mri" / "example_nifti2.nii.gz")).header),
     ):
         sink = nifti.sink(str(tmp_path / "block.nii"), shape, np.dtype("u1"), header)
-        sinkio.write(sink, np.ones(shape, "u1"))
+        writing.write(sink, np.ones(shape, "u1"))
         image: Any = nib.load(sink.path)
         assert isinstance(image, nib.Nifti2Image)
         assert image.shape == shape
@@ -181,15 +202,19 @@ def test_scaling_is_kept_when_stored_values_are_written(tmp_path: Path) -> None:
     source = formats.open_source(str(DATA / "mri" / "functional.nii"))
     assert source.scaling is not None
     slab = Hyperslab((1, 2, 0, 3), (5, 6, 3, 4))
-    stored = blockio.read(source, slab, values="stored")
+    stored = reading.read(source, slab, values="stored")
     sink = nifti.sink(
-        str(tmp_path / "block.nii"), stored.shape, stored.dtype, source.header.for_slab(slab), source.scaling
+        str(tmp_path / "block.nii"),
+        stored.shape,
+        stored.dtype,
+        source.header.for_slab(slab),
+        source.scaling,
     )
-    sinkio.write(sink, stored)
+    writing.write(sink, stored)
     image: Any = nib.load(sink.path)
-    assert_same(np.asanyarray(image.dataobj), blockio.read(source, slab))
+    assert_same(np.asanyarray(image.dataobj), reading.read(source, slab))
     plain = nifti.sink(sink.path, stored.shape, stored.dtype, source.header.for_slab(slab))
-    sinkio.write(plain, stored)
+    writing.write(plain, stored)
     assert_same(np.asanyarray(nib.load(sink.path).dataobj), stored)
 
 
@@ -203,7 +228,7 @@ def test_extensions_survive(tmp_path: Path, order: str) -> None:
     image.to_filename(path)
     source = formats.open_source(str(path))
     sink = nifti.sink(str(tmp_path / "block.nii"), (2, 2, 2), np.dtype("i2"), source.header)
-    sinkio.write(sink, np.ones((2, 2, 2), "i2"))
+    writing.write(sink, np.ones((2, 2, 2), "i2"))
     block: Any = nib.load(sink.path)
     assert [e.get_content().rstrip(b"\0") for e in block.header.extensions] == [b"cut from a whole"]
     assert_same(np.asanyarray(block.dataobj), np.ones((2, 2, 2), "i2"))
@@ -219,7 +244,9 @@ def test_every_order_of_writing_gives_the_same_file(tmp_path: Path) -> None:
     values = random_values((6, 5, 4), np.dtype("i2"))
     sink = nifti.sink(str(tmp_path / "block.nii"), values.shape, values.dtype, Header())
     checksums = {
-        sinkio.write(sink, np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))).checksum
+        writing.write(
+            sink, np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))
+        ).checksum
         for axes in itertools.permutations(range(3))
     }
     assert len(checksums) == 1

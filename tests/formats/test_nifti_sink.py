@@ -1,4 +1,6 @@
-"""New NIfTI files, plain and compressed by many writers, as nibabel, gzip and readers with an index read them."""
+"""New NIfTI files, plain and compressed by many writers, as nibabel, gzip and readers with an index
+read them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab import blockio, formats, gzipindex, renaming, sinkio
-from hyperslab.array import Array, Header, Scaling
-from hyperslab.encoding import Encoding
+from hyperslab import formats
+from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats import deflating, nifti_sink
-from hyperslab.formats.nifti_header import carried, taken_over
-from hyperslab.slab import Hyperslab
+from hyperslab.formats import deflating
+from hyperslab.formats.nifti import sinks as nifti_sink
+from hyperslab.formats.nifti.header import carried, taken_over
+from hyperslab.storage import renaming
 from hyperslab.testing.formats import assert_same
 from tests.formats.nifti_made import RGB, RGBA, save
 from tests.formats.written import (
@@ -37,7 +43,17 @@ nib: Any = nibabel
 "Its functions carry no types."
 
 DTYPES = ("u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "c8", "c16", RGB, RGBA)
-SHAPES = ((5,), (1,), (4, 3), (1, 7), (5, 1, 4), (3, 4, 5, 2), (2, 3, 1, 4, 3), (2, 1, 3, 2, 1, 2), (2,) * 7)
+SHAPES = (
+    (5,),
+    (1,),
+    (4, 3),
+    (1, 7),
+    (5, 1, 4),
+    (3, 4, 5, 2),
+    (2, 3, 1, 4, 3),
+    (2, 1, 3, 2, 1, 2),
+    (2,) * 7,
+)
 AFFINE = np.array([[0, -2.0, 0, 5], [1.5, 0, 0, -7], [0, 0, 3.25, 11], [0, 0, 0, 1]])
 
 
@@ -89,18 +105,21 @@ def test_every_shape(tmp_path: Path, shape: tuple[int, ...], suffix: str) -> Non
 
 @pytest.mark.parametrize("level", range(1, 10))
 def test_a_compressed_image_is_one_member_for_every_reader(tmp_path: Path, level: int) -> None:
-    values, path = np.arange(40 * 30 * 20, dtype="i4").reshape(40, 30, 20) // 9, tmp_path / "new.nii.gz"
+    values, path = (
+        np.arange(40 * 30 * 20, dtype="i4").reshape(40, 30, 20) // 9,
+        tmp_path / "new.nii.gz",
+    )
     write_by_many(sink_of(path, values, Encoding(compression="gzip", level=level)), values)
     plain = only_member(path)
     assert plain[352:] == values.tobytes(order="F")
-    sinkio.write(sink_of(tmp_path / "plain.nii", values), values)
+    writing.write(sink_of(tmp_path / "plain.nii", values), values)
     assert plain == (tmp_path / "plain.nii").read_bytes(), "a plain file holds the same"
     tool("gzip", "-t", path)
     np.testing.assert_array_equal(stored_values(path), values)
     if level == 1 and shutil.which("pigz"):
         tool("pigz", "-t", path)
     whole = sink_of(tmp_path / "whole.nii.gz", values, Encoding(level=level))
-    assert sinkio.write(whole, values).nbytes < values.nbytes / 2
+    assert writing.write(whole, values).nbytes < values.nbytes / 2
     assert only_member(Path(whole.path)) == plain
 
 
@@ -113,7 +132,7 @@ def test_it_is_entered_in_the_middle(tmp_path: Path) -> None:
     assert len(source.gzip or ()) > 8
     for first in range(0, 60, 7):
         slab = Hyperslab((3, 1, first), (50, 40, 60 - first), (1, 1, 1))
-        assert_same(blockio.read(source, slab, values="stored"), values[slab.slices()])
+        assert_same(reading.read(source, slab, values="stored"), values[slab.slices()])
     if importlib.util.find_spec("rapidgzip"):
         import rapidgzip
 
@@ -130,7 +149,7 @@ def test_the_same_runs_make_the_same_bytes(tmp_path: Path) -> None:
         write_by_many(sink_of(tmp_path / "new.nii.gz", values), values, order=order)
         made.append((tmp_path / "new.nii.gz").read_bytes())
     assert made[0] == made[1] == made[2]
-    sinkio.write(sink_of(tmp_path / "whole.nii.gz", values), values)
+    writing.write(sink_of(tmp_path / "whole.nii.gz", values), values)
     assert only_member(tmp_path / "whole.nii.gz") == only_member(tmp_path / "new.nii.gz")
 
 
@@ -139,7 +158,8 @@ def test_streams_are_joined_in_the_order_of_their_bytes() -> None:
     parts = [b"abc" * 50, b"", b"d", bytes(70000)]
     member = deflating.Member()
     streams = [
-        deflating.open_stream([memoryview(part)], level) for part, level in zip(parts, (1, 3, 6, 9), strict=True)
+        deflating.open_stream([memoryview(part)], level)
+        for part, level in zip(parts, (1, 3, 6, 9), strict=True)
     ]
     raw = member.head + b"".join(bytes(member.add(stream)) for stream in streams) + member.tail()
     assert zlib.decompress(raw, 31) == b"".join(parts)
@@ -154,8 +174,17 @@ def test_a_run_that_is_missing_or_comes_twice_is_an_error(tmp_path: Path) -> Non
     made = [run for slab in runs for run in nifti_sink.encode(sink, slab, values[slab.slices()])]
     assert len(made) == 3
     (tmp_path / "all").write_bytes(b"".join(nifti_sink.assemble(sink, made)))
-    np.testing.assert_array_equal(np.frombuffer(only_member(tmp_path / "all")[352:], "i2"), values.ravel(order="F"))
-    for wrong in (made[:2], made[1:], [made[0], made[2]], [made[0], made[0], made[1]], [made[0], made[2], made[1]], []):
+    np.testing.assert_array_equal(
+        np.frombuffer(only_member(tmp_path / "all")[352:], "i2"), values.ravel(order="F")
+    )
+    for wrong in (
+        made[:2],
+        made[1:],
+        [made[0], made[2]],
+        [made[0], made[0], made[1]],
+        [made[0], made[2], made[1]],
+        [],
+    ):
         with pytest.raises(FormatError, match=r"bytes of it were not written.*--resume"):
             b"".join(nifti_sink.assemble(sink, wrong))
 
@@ -171,15 +200,23 @@ def test_scaling_is_kept(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("scaling", "sentence"),
     [
-        (Scaling(0.1, 0), r"NIfTI-1 rounds the slope 0\.1000000\d* and intercept 0 .* --values real"),
+        (
+            Scaling(0.1, 0),
+            r"NIfTI-1 rounds the slope 0\.1000000\d* and intercept 0 .* --values real",
+        ),
         (Scaling(1, 2**24 + 1), "NIfTI-1 rounds the slope 1 and intercept 16777217"),
-        (Scaling(np.array([1.0, 2.0]).reshape(2, 1, 1), 0.0), "cannot say .* scaled by slices; use --values real"),
+        (
+            Scaling(np.array([1.0, 2.0]).reshape(2, 1, 1), 0.0),
+            "cannot say .* scaled by slices; use --values real",
+        ),
         (Scaling(missing=(np.int16(3),)), "cannot say .* some are missing"),
         (Scaling(1, 0, clip=(0, 3)), "cannot say"),
         (Scaling(unsigned=True), "cannot say"),
     ],
 )
-def test_scaling_that_nifti_cannot_say_is_refused(tmp_path: Path, scaling: Scaling, sentence: str) -> None:
+def test_scaling_that_nifti_cannot_say_is_refused(
+    tmp_path: Path, scaling: Scaling, sentence: str
+) -> None:
     with pytest.raises(UsageError, match=sentence):
         sink_of(tmp_path / "new.nii", values_of("i2", (2, 3, 4)), scaling=scaling)
 
@@ -212,7 +249,11 @@ def test_what_nifti_cannot_hold_is_refused(
 @pytest.mark.parametrize("level", [0, 10])
 def test_levels_that_gzip_has_not_are_refused(tmp_path: Path, level: int) -> None:
     with pytest.raises(UsageError, match=rf"--compression gzip:{level}: .* gzip:1 to gzip:9"):
-        sink_of(tmp_path / "new.nii.gz", np.zeros((2, 3), "i2"), Encoding(compression="gzip", level=level))
+        sink_of(
+            tmp_path / "new.nii.gz",
+            np.zeros((2, 3), "i2"),
+            Encoding(compression="gzip", level=level),
+        )
 
 
 def test_axes_longer_than_those_of_nifti1(tmp_path: Path) -> None:
@@ -225,20 +266,31 @@ def test_axes_longer_than_those_of_nifti1(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("suffix", [".h5", ".nc"])
 def test_a_header_travels_through_other_formats(tmp_path: Path, suffix: str, version: int) -> None:
-    """NIfTI to HDF5 or netCDF and back is bit by bit what it was: times, units, codes, extensions."""
+    """NIfTI to HDF5 or netCDF and back is bit by bit what it was: times, units, codes,
+    extensions.
+    """
     values = values_of("i2", (5, 4, 3, 6))
     fields = {
-        "sform_code": 3, "qform_code": 1, "xyzt_units": 10, "descrip": b"a test", "intent_code": 1002, "cal_max": 9.5,
-        "srow_x": [2, 0, 0, -5], "srow_y": [0, 2.5, 0, 7], "srow_z": [0, 0, 3, 1], "toffset": 1.5,
-        "pixdim": [1, 2, 2.5, 3, 0.75, 1, 1, 1], "slice_code": 1,
-    }  # fmt: skip
+        "sform_code": 3,
+        "qform_code": 1,
+        "xyzt_units": 10,
+        "descrip": b"a test",
+        "intent_code": 1002,
+        "cal_max": 9.5,
+        "srow_x": [2, 0, 0, -5],
+        "srow_y": [0, 2.5, 0, 7],
+        "srow_z": [0, 0, 3, 1],
+        "toffset": 1.5,
+        "pixdim": [1, 2, 2.5, 3, 0.75, 1, 1, 1],
+        "slice_code": 1,
+    }
     path = save(tmp_path / "in.nii", values, version, fields=fields, comments=[b"one", b"two" * 50])
     source = formats.open_source(str(path))
     between = tmp_path / f"between{suffix}"
-    sinkio.write(sink_of(between, values, header=source.header), values)
+    writing.write(sink_of(between, values, header=source.header), values)
     assert_same(h5py_values(between) if suffix == ".h5" else netcdf_values(between)[0], values)
     back = formats.open_source(str(between)).header
-    sinkio.write(sink_of(tmp_path / "back.nii", values, header=back), values)
+    writing.write(sink_of(tmp_path / "back.nii", values, header=back), values)
     assert (tmp_path / "back.nii").read_bytes() == path.read_bytes()
 
 
@@ -248,9 +300,20 @@ def test_a_header_of_another_array_is_not_taken_over(tmp_path: Path) -> None:
     header = formats.open_source(str(save(tmp_path / "in.nii", values))).header
     affine, text = np.asarray(header.affine), carried((5, 4, 3), header)
     assert taken_over(text, (5, 4, 3), affine) is not None
-    for wrong in (taken_over(text, (5, 4), affine), taken_over(text, (5, 4, 3), affine @ np.diag([2, 1, 1, 1]))):
+    for wrong in (
+        taken_over(text, (5, 4), affine),
+        taken_over(text, (5, 4, 3), affine @ np.diag([2, 1, 1, 1])),
+    ):
         assert wrong is None
-    for damaged in ("", "????", text[:-60], text[: len(text) // 8 * 4], "A" * len(text), 5, b"\xff"):
+    for damaged in (
+        "",
+        "????",
+        text[:-60],
+        text[: len(text) // 8 * 4],
+        "A" * len(text),
+        5,
+        b"\xff",
+    ):
         assert taken_over(damaged, (5, 4, 3), affine) is None
     assert carried((5, 0, 3), header) == ""
     assert carried((1,) * 8, header) == ""
@@ -259,8 +322,10 @@ def test_a_header_of_another_array_is_not_taken_over(tmp_path: Path) -> None:
 
 def test_extensions_too_large_for_an_attribute_stay_behind(tmp_path: Path) -> None:
     values = values_of("i2", (5, 4, 3))
-    header = formats.open_source(str(save(tmp_path / "in.nii", values, comments=[b"x" * 70_000]))).header
-    sinkio.write(sink_of(tmp_path / "between.h5", values, header=header), values)
+    header = formats.open_source(
+        str(save(tmp_path / "in.nii", values, comments=[b"x" * 70_000]))
+    ).header
+    writing.write(sink_of(tmp_path / "between.h5", values, header=header), values)
     back = formats.open_source(str(tmp_path / "between.h5")).header
     assert back.native is not None
     assert len(back.native) == 352
@@ -269,15 +334,24 @@ def test_extensions_too_large_for_an_attribute_stay_behind(tmp_path: Path) -> No
 def test_blocks_lie_in_the_world_where_they_lay(tmp_path: Path) -> None:
     """Every voxel of every block has the millimetres, and the time, that it had in the whole."""
     values = values_of("i2", (5, 4, 6, 4))
-    fields = {"sform_code": 2, "srow_x": [0, -2, 0, 5], "srow_y": [1.5, 0, 0, -7], "srow_z": [0, 0, 3.25, 11],
-              "pixdim": [1, 1.5, 2, 3.25, 0.5, 1, 1, 1], "toffset": 2}  # fmt: skip
+    fields = {
+        "sform_code": 2,
+        "srow_x": [0, -2, 0, 5],
+        "srow_y": [1.5, 0, 0, -7],
+        "srow_z": [0, 0, 3.25, 11],
+        "pixdim": [1, 1.5, 2, 3.25, 0.5, 1, 1, 1],
+        "toffset": 2,
+    }
     source = formats.open_source(str(save(tmp_path / "in.nii", values, fields=fields)))
     whole = nib.load(tmp_path / "in.nii")
     for number, corner in enumerate(itertools.product((0, 3), (0, 1), (0, 5), (0, 2))):
         count = tuple(2 if a else n - 2 for a, n in zip(corner, values.shape, strict=True))
         count = tuple(min(c, n - a) for c, a, n in zip(count, corner, values.shape, strict=True))
         slab, path = Hyperslab(corner, count), tmp_path / f"{number}.nii.gz"
-        sinkio.write(sink_of(path, values[slab.slices()], header=source.header.for_slab(slab)), values[slab.slices()])
+        writing.write(
+            sink_of(path, values[slab.slices()], header=source.header.for_slab(slab)),
+            values[slab.slices()],
+        )
         block = nib.load(path)
         np.testing.assert_array_equal(stored_values(path), values[slab.slices()])
         for voxel in itertools.product(*((0, n - 1) for n in count[:3])):

@@ -1,4 +1,5 @@
-"""Damaged Zarr stores: one of our errors, never another exception, a hang, or a value that zarr-python does not read.
+"""Damaged Zarr stores: one of our errors, never another exception, a hang, or a value that
+zarr-python does not read.
 
 What no checksum guards can be another number after damage: then zarr-python reads the same one.
 """
@@ -24,32 +25,74 @@ import zarr.codecs.numcodecs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array
+from hyperslab import formats
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError
-from hyperslab.slab import Hyperslab
 from tests.formats.zarr_made import CODECS, edit, make, named
 
 TURNED = zarr.codecs.TransposeCodec(order=(2, 0, 1))
 SOUND: dict[str, Callable[[Path], Any]] = {
-    "version 2": partial(make, version=2, compressors=numcodecs.GZip(1), filters=numcodecs.Delta("i2")),
+    "version 2": partial(
+        make, version=2, compressors=numcodecs.GZip(1), filters=numcodecs.Delta("i2")
+    ),
     "version 2, F": partial(make, version=2, order="F", compressors=None, name="a/b", dtype=">f4"),
     "version 3": partial(make, compressors=CODECS["zstd with a checksum"], filters=TURNED),
     "version 3, plain": partial(make, compressors=None),
     "blosc": partial(make, compressors=zarr.codecs.BloscCodec(cname="zstd")),
     "shards": partial(make, shards=(4, 6, 8), compressors=CODECS["gzip"]),
-    "shards, index first": partial(make, shards={"shape": (4, 6, 8), "index_location": "start"}, compressors=None),
-    "xarray 2": partial(named, name="v", version=2, dtype="i2", said={"_FillValue": 5, "scale_factor": 0.5}),
-    "xarray 3": partial(named, name="v", version=3, dtype="f4", said={"_FillValue": 5.0, "add_offset": -1.5}),
+    "shards, index first": partial(
+        make, shards={"shape": (4, 6, 8), "index_location": "start"}, compressors=None
+    ),
+    "xarray 2": partial(
+        named, name="v", version=2, dtype="i2", said={"_FillValue": 5, "scale_factor": 0.5}
+    ),
+    "xarray 3": partial(
+        named, name="v", version=3, dtype="f4", said={"_FillValue": 5.0, "add_offset": -1.5}
+    ),
 }
 DOCUMENTS = ("zarr.json", ".zarray", ".zattrs", ".zgroup")
 LARGEST_EXTENT = 12
 KINDS = ["overwrite", "flip", "insert", "delete", "cut", "add"]
 JUNK: list[Any] = [
-    None, True, -1, 0, 1, 2, 3, 255, 2**31, 2**40, 2**63, 2**70, 1.5, float("nan"), 1e308, "", "x", "/", "C", "NaN",
-    "<i8", "float64", "0x7fc00000", "gzip", "bytes", "sharding_indexed", "little", [], [1], [2, 3, 4], [[1]], {},
-    {"name": "x"}, {"id": "zlib", "level": 1}, {"name": "bytes"}, {"name": "crc32c"},
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2,
+    3,
+    255,
+    2**31,
+    2**40,
+    2**63,
+    2**70,
+    1.5,
+    float("nan"),
+    1e308,
+    "",
+    "x",
+    "/",
+    "C",
+    "NaN",
+    "<i8",
+    "float64",
+    "0x7fc00000",
+    "gzip",
+    "bytes",
+    "sharding_indexed",
+    "little",
+    [],
+    [1],
+    [2, 3, 4],
+    [[1]],
+    {},
+    {"name": "x"},
+    {"id": "zlib", "level": 1},
+    {"name": "bytes"},
+    {"name": "crc32c"},
+]
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +112,11 @@ def outcome(path: Path) -> None:
     for name in names:
         try:
             source = formats.open_source(f"{path}::{name}" if name else str(path))
-            slab = Hyperslab((0,) * source.ndim, tuple(min(n, LARGEST_EXTENT) for n in source.shape))
-            block = blockio.read(source, slab, values="stored")
-            blockio.read(source, slab, values="stored" if source.unscalable else "real")
+            slab = Hyperslab(
+                (0,) * source.ndim, tuple(min(n, LARGEST_EXTENT) for n in source.shape)
+            )
+            block = reading.read(source, slab, values="stored")
+            reading.read(source, slab, values="stored" if source.unscalable else "real")
         except HyperslabError:
             continue
         expected = by_zarr(path, name, slab)
@@ -118,7 +163,9 @@ def test_a_document_with_other_values(data: st.DataObject, sound: list[Path]) ->
         document = json.loads(place.read_text())
         for _ in range(data.draw(st.integers(1, 2))):
             where = data.draw(st.sampled_from(paths(document)))
-            document = replaced(document, where, data.draw(st.sampled_from(JUNK)), data.draw(st.integers(0, 4)) == 0)
+            document = replaced(
+                document, where, data.draw(st.sampled_from(JUNK)), data.draw(st.integers(0, 4)) == 0
+            )
         place.write_text(json.dumps(document))
         outcome(store)
 
@@ -129,7 +176,9 @@ def test_files_with_other_bytes(data: st.DataObject, sound: list[Path]) -> None:
     whole = data.draw(st.sampled_from(sound))
     with tempfile.TemporaryDirectory() as folder:
         store = shutil.copytree(whole, Path(folder, "damaged.zarr"))
-        place = data.draw(st.sampled_from(sorted(place for place in store.rglob("*") if place.is_file())))
+        place = data.draw(
+            st.sampled_from(sorted(place for place in store.rglob("*") if place.is_file()))
+        )
         raw, what = place.read_bytes(), data.draw(st.sampled_from(KINDS))
         at, junk = data.draw(st.integers(0, len(raw))), data.draw(st.binary(min_size=1, max_size=9))
         after = {"insert": at, "add": len(raw), "cut": len(raw)}.get(what, at + len(junk))
@@ -140,9 +189,19 @@ def test_files_with_other_bytes(data: st.DataObject, sound: list[Path]) -> None:
         outcome(store)
 
 
-CHUNKS = {"version 2": "0.0.0", "version 3, plain": "c/0/0/0", "shards": "c/0/0/0", "shards, index first": "c/0/0/0"}
+CHUNKS = {
+    "version 2": "0.0.0",
+    "version 3, plain": "c/0/0/0",
+    "shards": "c/0/0/0",
+    "shards, index first": "c/0/0/0",
+}
 DAMAGES = ["empty", "cut", "longer", "folder", "pipe", "file above"]
-CASES = [(name, damage) for name in CHUNKS for damage in DAMAGES if (name, damage) != ("version 2", "file above")]
+CASES = [
+    (name, damage)
+    for name in CHUNKS
+    for damage in DAMAGES
+    if (name, damage) != ("version 2", "file above")
+]
 
 
 @pytest.mark.parametrize(("name", "damage"), CASES)
@@ -162,13 +221,19 @@ def test_a_damaged_chunk_is_no_fill_value(name: str, damage: str, tmp_path: Path
         chunk.parent.write_bytes(raw)
     else:
         chunk.write_bytes({"empty": b"", "cut": raw[:-5], "longer": raw + b"more!"}[damage])
-    if (name, damage) == ("shards, index first", "longer"):  # what is added lies behind all that is read
+    if (name, damage) == (
+        "shards, index first",
+        "longer",
+    ):  # what is added lies behind all that is read
         outcome(path)
         return
     last = (name, damage) == ("shards, index first", "cut")
-    for slab in (Hyperslab.full(source.shape), Hyperslab((3, 5, 6) if last else (0, 0, 0), (1, 1, 1))):
+    for slab in (
+        Hyperslab.full(source.shape),
+        Hyperslab((3, 5, 6) if last else (0, 0, 0), (1, 1, 1)),
+    ):
         with pytest.raises(FormatError, match=str(path)):
-            blockio.read(source, slab)
+            reading.read(source, slab)
 
 
 def test_a_shard_without_its_end_is_no_fill_value(tmp_path: Path) -> None:
@@ -178,11 +243,15 @@ def test_a_shard_without_its_end_is_no_fill_value(tmp_path: Path) -> None:
     source, chunk = formats.open_source(str(path)), path / "c/0/0/0"
     chunk.write_bytes(chunk.read_bytes()[:200])
     with pytest.raises(FormatError, match="cut short"):
-        blockio.read(source, Hyperslab((3, 5, 6), (1, 1, 1)))
-    assert not by_zarr(path, "", Hyperslab((3, 5, 6), (1, 1, 1))).any(), "zarr-python gives the fill value"
+        reading.read(source, Hyperslab((3, 5, 6), (1, 1, 1)))
+    assert not by_zarr(path, "", Hyperslab((3, 5, 6), (1, 1, 1))).any(), (
+        "zarr-python gives the fill value"
+    )
 
 
-def test_a_chunk_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_that_cannot_be_opened_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = formats.open_source(str(make(tmp_path / "a.zarr")))
 
     def no_more(*_: Any, **__: Any) -> int:
@@ -190,14 +259,16 @@ def test_a_chunk_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(os, "open", no_more)
     with pytest.raises(FormatError, match="Too many open files"):
-        blockio.read(source, Hyperslab.full(source.shape))
+        reading.read(source, Hyperslab.full(source.shape))
 
 
-def test_a_chunk_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_that_shrinks_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = formats.open_source(str(make(tmp_path / "a.zarr")))
     monkeypatch.setattr(os, "preadv", lambda *_: 0)
     with pytest.raises(FormatError, match="became shorter"):
-        blockio.read(source, Hyperslab.full(source.shape))
+        reading.read(source, Hyperslab.full(source.shape))
 
 
 def test_zeros_of_a_checksum_are_noticed(tmp_path: Path) -> None:
@@ -206,7 +277,7 @@ def test_zeros_of_a_checksum_are_noticed(tmp_path: Path) -> None:
     raw = chunk.read_bytes()
     chunk.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     with pytest.raises(FormatError, match=r"zarr cannot decode the chunks of \[0:2, 0:3, 0:4\]"):
-        blockio.read(formats.open_source(str(path)), Hyperslab((0, 0, 0), (2, 3, 4)))
+        reading.read(formats.open_source(str(path)), Hyperslab((0, 0, 0), (2, 3, 4)))
 
 
 @pytest.mark.parametrize(
@@ -216,11 +287,16 @@ def test_zeros_of_a_checksum_are_noticed(tmp_path: Path) -> None:
         ({"shape": "5"}, "its shape is"),
         ({"node_type": "folder"}, "its node_type is neither"),
         ({"attributes": [1]}, "its attributes are not"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3, 4]}}}, "are impossible"),
+        (
+            {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 3, 4]}}},
+            "are impossible",
+        ),
         ({"dimension_names": ["x"]}, "zarr cannot understand it"),
     ],
 )
-def test_impossible_documents_get_a_sentence(tmp_path: Path, said: dict[str, Any], why: str) -> None:
+def test_impossible_documents_get_a_sentence(
+    tmp_path: Path, said: dict[str, Any], why: str
+) -> None:
     make(tmp_path / "a.zarr")
     edit(tmp_path / "a.zarr", **said)
     with pytest.raises(FormatError, match=why) as raised:
@@ -256,10 +332,10 @@ def test_blosc_does_not_read_behind_a_chunk(name: str, tmp_path: Path) -> None:
     BLOSC[name](path)
     source = formats.open_source(str(path))
     slab = Hyperslab.full(source.shape)
-    assert blockio.read(source, slab).tobytes() == by_zarr(path, "", slab).tobytes()
+    assert reading.read(source, slab).tobytes() == by_zarr(path, "", slab).tobytes()
     (chunk,) = [place for place in path.rglob("*0") if place.is_file()]
     raw = chunk.read_bytes()
     for length in (1, 12, 13, 15, 16, 17, len(raw) // 2, len(raw) - 1):
         chunk.write_bytes(raw[:length])
         with pytest.raises(FormatError, match="blosc data of"):
-            blockio.read(source, Hyperslab.full(source.shape))
+            reading.read(source, Hyperslab.full(source.shape))

@@ -1,4 +1,6 @@
-"""Zarr arrays that are written: read again by zarr-python and xarray, from many processes at a time, and again."""
+"""Zarr arrays that are written: read again by zarr-python and xarray, from many processes at a
+time, and again.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +21,43 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, ArraySink, Header, Scaling
-from hyperslab.encoding import Encoding
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySink, Header, Scaling
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import zarr as zarr_format
-from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import assert_same
 from tests.formats.zarr_made import values
 from tests.formats.zarr_rows import TYPES
 
 SHAPE = (20, 13, 31)
 PLACE = Header(
-    np.diag([2.0, 3, 4, 1]), (1.0, 0, 5), (1.0, 1, 2), None,
-    {"units": "K", "long_name": "heat", "scale_factor": 7.0, "zooms": (1, 2), "_FillValue": 3, "odd": object(),
-     "nan": np.nan, "list": np.arange(3), "bytes": b"text", "number": np.float32(0.5)},
+    np.diag([2.0, 3, 4, 1]),
+    (1.0, 0, 5),
+    (1.0, 1, 2),
+    None,
+    {
+        "units": "K",
+        "long_name": "heat",
+        "scale_factor": 7.0,
+        "zooms": (1, 2),
+        "_FillValue": 3,
+        "odd": object(),
+        "nan": np.nan,
+        "list": np.arange(3),
+        "bytes": b"text",
+        "number": np.float32(0.5),
+    },
     ("time", "y", "x"),
-)  # fmt: skip
+)
 AFFINE = [[2, 0, 0, 2], [0, 3, 0, 0], [0, 0, 8, 20], [0, 0, 0, 1]]
 ENCODINGS = [
     Encoding(version=version, compression=compression, name=name, chunks=chunks, shards=shards)
-    for version, compression, name in itertools.product((2, 3), ("none", "gzip", "zstd", "blosc"), ("", "a/b"))
+    for version, compression, name in itertools.product(
+        (2, 3), ("none", "gzip", "zstd", "blosc"), ("", "a/b")
+    )
     for chunks, shards in (((), ()), ((5, 4, 8), ()), ((5, 4, 8), (10, 8, 16)))
     if version == 3 or not shards
 ]
@@ -48,7 +66,9 @@ ENCODINGS = [
 def parts(sink: ArraySink) -> Iterator[Hyperslab]:
     """Regions of one or two units, the last of them up to the edge."""
     step = [2 * sink.unit[0], *sink.unit[1:]]
-    for start in itertools.product(*(range(0, n, s) for n, s in zip(sink.shape, step, strict=True))):
+    for start in itertools.product(
+        *(range(0, n, s) for n, s in zip(sink.shape, step, strict=True))
+    ):
         count = tuple(min(s, n - a) for a, n, s in zip(start, sink.shape, step, strict=True))
         yield Hyperslab(start, count)
 
@@ -65,7 +85,7 @@ def written(
 
 def read_back(path: Path, part: Hyperslab) -> Array:
     """The stored values of a region as they are now."""
-    return blockio.read(formats.open_source(str(path)), part, values="stored")
+    return reading.read(formats.open_source(str(path)), part, values="stored")
 
 
 def opened(path: Path, name: str = "") -> Any:
@@ -82,7 +102,10 @@ def test_what_is_written_is_read_again(asked: Encoding, tmp_path: Path) -> None:
     zarr_format.create(sink, str(path))
     documents = {place.name for place in path.rglob("*") if place.is_file()}
     assert documents <= {"zarr.json", ".zarray", ".zattrs", ".zgroup"}
-    nbytes = sum(zarr_format.write_region(sink, str(path), part, block[part.slices()]) for part in parts(sink))
+    nbytes = sum(
+        zarr_format.write_region(sink, str(path), part, block[part.slices()])
+        for part in parts(sink)
+    )
     files = [place for place in path.rglob("*") if place.is_file() and place.name not in documents]
     assert nbytes == sum(place.stat().st_size for place in files)
     found = opened(path, asked.name)
@@ -90,7 +113,7 @@ def test_what_is_written_is_read_again(asked: Encoding, tmp_path: Path) -> None:
     assert (found.chunks, found.shards or ()) == (asked.chunks or SHAPE, asked.shards)
     assert found.metadata.zarr_format == asked.version
     source = formats.open_source(f"{path}::{asked.name}" if asked.name else str(path))
-    assert_same(blockio.read(source, Hyperslab.full(SHAPE)), block)
+    assert_same(reading.read(source, Hyperslab.full(SHAPE)), block)
     assert source.dims == ("time", "y", "x")
     np.testing.assert_array_equal(source.header.affine, AFFINE)
     assert [codec.name for codec in source.codecs if codec.name != "sharding_indexed"] == (
@@ -120,15 +143,24 @@ def test_xarray_opens_what_has_a_name(name: str, version: int, tmp_path: Path) -
     written(tmp_path / "a.zarr", block, PLACE, scaling, version=version, name=name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # there are no consolidated metadata
-        found = xarray.open_zarr(tmp_path / "a.zarr", group=name.rpartition("/")[0] or None, chunks=None)["heat"]
+        found = xarray.open_zarr(
+            tmp_path / "a.zarr", group=name.rpartition("/")[0] or None, chunks=None
+        )["heat"]
     assert found.dims == ("time", "y", "x")
     expected = np.where(block == 7, np.nan, block * 0.5 + 3.0)
     np.testing.assert_array_equal(found.values, expected)
-    kept = {"units": "K", "long_name": "heat", "list": [0, 1, 2], "bytes": "text", "number": 0.5, "affine": AFFINE}
+    kept = {
+        "units": "K",
+        "long_name": "heat",
+        "list": [0, 1, 2],
+        "bytes": "text",
+        "number": 0.5,
+        "affine": AFFINE,
+    }
     assert found.attrs == kept
     source = formats.open_source(f"{tmp_path / 'a.zarr'}::{name}")
     assert source.scaling == scaling
-    np.testing.assert_array_equal(blockio.read(source, Hyperslab.full(SHAPE)), expected)
+    np.testing.assert_array_equal(reading.read(source, Hyperslab.full(SHAPE)), expected)
 
 
 def test_zeros_of_a_version_2_array_are_zeros_to_xarray(tmp_path: Path) -> None:
@@ -178,7 +210,9 @@ def test_a_region_is_written_again_over_anything(shards: tuple[int, ...], tmp_pa
         zarr_format.write_region(sink, str(path), part, block[part.slices()])
         np.testing.assert_array_equal(read_back(path, part), block[part.slices()])
     zeros = np.zeros(part.count, block.dtype)
-    assert zarr_format.write_region(sink, str(path), part, zeros), "also values that are the fill value"
+    assert zarr_format.write_region(sink, str(path), part, zeros), (
+        "also values that are the fill value"
+    )
     assert chunk.stat().st_size
     np.testing.assert_array_equal(opened(path)[part.slices()], zeros)
     chunk.unlink()
@@ -186,15 +220,21 @@ def test_a_region_is_written_again_over_anything(shards: tuple[int, ...], tmp_pa
 
 
 def test_writing_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = zarr_format.sink(str(tmp_path / "a"), SHAPE, np.dtype("i2"), PLACE, None, Encoding(chunks=(5, 13, 31)))
+    sink = zarr_format.sink(
+        str(tmp_path / "a"), SHAPE, np.dtype("i2"), PLACE, None, Encoding(chunks=(5, 13, 31))
+    )
     part = next(parts(sink))
     zarr_format.write_region(sink, str(tmp_path / "a"), part, np.ones(part.count, "i2"))
-    assert not (tmp_path / "a" / "zarr.json").exists(), "the documents are not needed, so they are not looked at"
+    assert not (tmp_path / "a" / "zarr.json").exists(), (
+        "the documents are not needed, so they are not looked at"
+    )
     zarr_format.create(sink, str(tmp_path / "a"))
     assert opened(tmp_path / "a")[part.slices()].all()
 
 
-def test_a_failed_write_leaves_the_chunk_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_chunk_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, block = tmp_path / "a.zarr", values(SHAPE)
     sink = written(path, block, chunks=(5, 13, 31))
 
@@ -204,14 +244,18 @@ def test_a_failed_write_leaves_the_chunk_as_it_was(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", full)
         with pytest.raises(OSError, match="No space left"):
-            zarr_format.write_region(sink, str(path), next(parts(sink)), np.zeros((10, 13, 31), "i2"))
+            zarr_format.write_region(
+                sink, str(path), next(parts(sink)), np.zeros((10, 13, 31), "i2")
+            )
     assert {place.name for place in path.rglob("*") if place.is_file()} == {"zarr.json", "0"}
     np.testing.assert_array_equal(opened(path)[...], block)
 
 
 def test_blocks_of_any_layout(tmp_path: Path) -> None:
     block = values(SHAPE)
-    for number, other in enumerate((np.asfortranarray(block), block[::-1][::-1], block.astype(">i2"))):
+    for number, other in enumerate(
+        (np.asfortranarray(block), block[::-1][::-1], block.astype(">i2"))
+    ):
         written(tmp_path / f"{number}.zarr", other.astype(other.dtype, order="K"), chunks=(5, 4, 8))
         np.testing.assert_array_equal(opened(tmp_path / f"{number}.zarr")[...], block)
     sink = zarr_format.sink(str(tmp_path / "turned"), SHAPE, np.dtype(">i2"), PLACE)
@@ -255,7 +299,9 @@ def test_chunks_that_are_chosen_divide_a_shard() -> None:
             "/nowhere/a", (1000, 2000, 500), np.dtype("f8"), Header(), None, Encoding(shards=shards)
         )
         assert sink.unit == shards
-        assert not any(shard % chunk for shard, chunk in zip(shards, sink.encoding.chunks, strict=True))
+        assert not any(
+            shard % chunk for shard, chunk in zip(shards, sink.encoding.chunks, strict=True)
+        )
         assert np.prod(sink.encoding.chunks) * 8 <= 2**20
 
 
@@ -277,7 +323,9 @@ def test_chunks_that_are_chosen_divide_a_shard() -> None:
 )
 def test_encodings_that_zarr_has_not(asked: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why) as raised:
-        zarr_format.sink("/nowhere/a.zarr", SHAPE, np.dtype("i2"), Header(), None, Encoding(**asked))
+        zarr_format.sink(
+            "/nowhere/a.zarr", SHAPE, np.dtype("i2"), Header(), None, Encoding(**asked)
+        )
     assert str(raised.value).startswith("/nowhere/a.zarr: ")
 
 
@@ -294,7 +342,9 @@ def test_what_zarr_cannot_hold_is_refused() -> None:
 
 
 def test_regions_that_no_writer_owns_are_refused(tmp_path: Path) -> None:
-    sink = zarr_format.sink(str(tmp_path), SHAPE, np.dtype("i2"), Header(), None, Encoding(chunks=(5, 4, 8)))
+    sink = zarr_format.sink(
+        str(tmp_path), SHAPE, np.dtype("i2"), Header(), None, Encoding(chunks=(5, 4, 8))
+    )
     for slab, why in (
         (Hyperslab((1, 0, 0), (4, 13, 31)), "cuts through chunks"),
         (Hyperslab((0, 0, 0), (5, 4, 9)), "cuts through chunks"),
@@ -302,10 +352,10 @@ def test_regions_that_no_writer_owns_are_refused(tmp_path: Path) -> None:
         (Hyperslab((20, 0, 0), (5, 13, 31)), "reaches beyond"),
     ):
         with pytest.raises(UsageError, match=why):
-            sinkio.write_region(sink, str(tmp_path), slab, np.zeros(slab.count, "i2"))
+            writing.write_region(sink, str(tmp_path), slab, np.zeros(slab.count, "i2"))
     for block in (np.zeros((5, 4, 7), "i2"), np.zeros((5, 4, 8), "i4")):
         with pytest.raises(BlockError, match="the block is"):
-            sinkio.write_region(sink, str(tmp_path), Hyperslab((0, 0, 0), (5, 4, 8)), block)
+            writing.write_region(sink, str(tmp_path), Hyperslab((0, 0, 0), (5, 4, 8)), block)
     assert not any(tmp_path.iterdir())
 
 
@@ -325,5 +375,8 @@ def test_documents_are_strict_json(tmp_path: Path) -> None:
 
     for version in (2, 3):
         written(tmp_path / str(version), values(SHAPE, "c8"), version=version, name="a/b")
-        for place in [*(tmp_path / str(version)).rglob("*.json"), *(tmp_path / str(version)).rglob(".z*")]:
+        for place in [
+            *(tmp_path / str(version)).rglob("*.json"),
+            *(tmp_path / str(version)).rglob(".z*"),
+        ]:
             json.loads(place.read_text(), parse_constant=refuse)

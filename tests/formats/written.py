@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 
-from hyperslab import blockio, formats, sinkio
-from hyperslab.array import Array, ArraySink, Header, Scaling
-from hyperslab.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.slab import Hyperslab
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySink, Header, Scaling
+from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
 from hyperslab.testing.formats import assert_same
 from tests.clusters.required import required
 
@@ -28,11 +31,15 @@ NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 
 
 def values_of(dtype: Any, shape: Sequence[int], seed: int = 3) -> Array:
-    """Any bit patterns of whole numbers, and of floats finite ones with NaN and infinities among them."""
+    """Any bit patterns of whole numbers, and of floats finite ones with NaN and infinities among
+    them.
+    """
     kind, rng, shape = np.dtype(dtype), np.random.default_rng(seed), tuple(shape)
     if kind.kind == "f":
         made = rng.normal(size=shape).astype(kind)
-        made.reshape(-1)[: made.size // 3 : 4] = np.resize(np.array([np.nan, np.inf, -0.0], kind), 1)
+        made.reshape(-1)[: made.size // 3 : 4] = np.resize(
+            np.array([np.nan, np.inf, -0.0], kind), 1
+        )
         return made
     if kind.kind == "c":
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(kind)
@@ -43,23 +50,35 @@ def values_of(dtype: Any, shape: Sequence[int], seed: int = 3) -> Array:
 
 
 def sink_of(
-    path: Path, values: Array, encoding: Encoding = DEFAULT_ENCODING, header: Header | None = None,
+    path: Path,
+    values: Array,
+    encoding: Encoding = DEFAULT_ENCODING,
+    header: Header | None = None,
     scaling: Scaling | None = None,
-) -> ArraySink:  # fmt: skip
+) -> ArraySink:
     describe = formats.module(formats.format_of_name(str(path))).sink
     return describe(str(path), values.shape, values.dtype, header or Header(), scaling, encoding)
 
 
-def write_by_many(sink: ArraySink, values: Array, seed: int = 0, order: int = 0) -> list[sinkio.Written]:
-    """Write a file region by region, in any order and one twice, as tasks do; nothing changes before the end."""
+def write_by_many(
+    sink: ArraySink, values: Array, seed: int = 0, order: int = 0
+) -> list[writing.Written]:
+    """Write a file region by region, in any order and one twice, as tasks do; nothing changes
+    before the end.
+    """
     path = Path(sink.path)
     partial = str(path.with_name(f".{path.name}.0-{seed:06}.part"))
-    regions, before = regions_of(sink, seed, order), path.stat().st_mtime_ns if path.exists() else None
-    sinkio.allocate(sink, partial)
-    sinkio.write_region(sink, partial, regions[0], values[regions[0].slices()])  # its task is done a second time below
-    written = [sinkio.write_region(sink, partial, slab, values[slab.slices()]) for slab in regions]
+    regions, before = (
+        regions_of(sink, seed, order),
+        path.stat().st_mtime_ns if path.exists() else None,
+    )
+    writing.allocate(sink, partial)
+    writing.write_region(
+        sink, partial, regions[0], values[regions[0].slices()]
+    )  # its task is done a second time below
+    written = [writing.write_region(sink, partial, slab, values[slab.slices()]) for slab in regions]
     assert before == (path.stat().st_mtime_ns if path.exists() else None)
-    sinkio.commit(sink, partial, written)
+    writing.commit(sink, partial, written)
     assert not list(path.parent.glob(".*.part")), "what is needed no longer is gone"
     return written
 
@@ -77,13 +96,17 @@ def regions_of(sink: ArraySink, seed: int, order: int) -> list[Hyperslab]:
 def assert_read_back(path: Path, values: Array, name: str = "") -> None:
     """Our own reader gives the values, of the whole array and of a strided region."""
     source = formats.open_source(f"{path}::{name}" if name else str(path))
-    assert_same(blockio.read(source, Hyperslab.full(values.shape), values="stored"), values)
-    strided = Hyperslab((0,) * values.ndim, tuple((n + 1) // 2 for n in values.shape), (2,) * values.ndim)
-    assert_same(blockio.read(source, strided, values="stored"), values[strided.slices()])
+    assert_same(reading.read(source, Hyperslab.full(values.shape), values="stored"), values)
+    strided = Hyperslab(
+        (0,) * values.ndim, tuple((n + 1) // 2 for n in values.shape), (2,) * values.ndim
+    )
+    assert_same(reading.read(source, strided, values="stored"), values[strided.slices()])
 
 
 def h5py_values(path: Path, name: str = "data") -> Array:
-    """All values as h5py reads them in one go; chunk by chunk through its cache they have to be the same."""
+    """All values as h5py reads them in one go; chunk by chunk through its cache they have to be the
+    same.
+    """
     with h5py.File(path, "r", locking=False) as file:
         dataset = file[name]
         whole = np.asarray(dataset[()])
@@ -92,13 +115,17 @@ def h5py_values(path: Path, name: str = "data") -> Array:
             for corner in itertools.product(
                 *(range(0, n, c + 1) for n, c in zip(whole.shape, dataset.chunks, strict=True))
             ):
-                part = tuple(slice(a, a + c + 1) for a, c in zip(corner, dataset.chunks, strict=True))
+                part = tuple(
+                    slice(a, a + c + 1) for a, c in zip(corner, dataset.chunks, strict=True)
+                )
                 small[part] = dataset[part]
             assert small.tobytes() == whole.tobytes()
         return whole
 
 
-def h5dump_values(path: Path, dtype: np.dtype[Any], shape: Sequence[int], name: str = "data") -> Array:
+def h5dump_values(
+    path: Path, dtype: np.dtype[Any], shape: Sequence[int], name: str = "data"
+) -> Array:
     """All values as h5dump writes them to a binary file."""
     raw = path.with_suffix(".raw")
     tool("h5dump", "-d", f"/{name}", "-b", "NATIVE", "-o", raw, path)
@@ -118,7 +145,9 @@ def netcdf_values(path: Path, name: str = "data") -> tuple[Array, Array]:
 def tool(name: str, *arguments: object) -> str:
     """What one of the formats' own programs prints; it must succeed."""
     packages = {"h5dump": "hdf5-tools", "ncdump": "netcdf-bin", "gzip": "gzip", "pigz": "pigz"}
-    required("" if shutil.which(name) else f"{name} is missing: install the package {packages[name]}")
+    required(
+        "" if shutil.which(name) else f"{name} is missing: install the package {packages[name]}"
+    )
     done = subprocess.run([name, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -13,7 +13,7 @@ import zarr
 from xarray.backends.zarr import FillValueCoder
 from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.formats.nifti_made import random_values
 
 SHAPE = (5, 6, 7)
@@ -51,9 +51,15 @@ def make(
         warnings.simplefilter("ignore")  # of codecs that are not in the specification, and the like
         create: Any = zarr.create_array  # whose types know words, not strings
         array = create(
-            store=path, name=name or None, shape=shape, chunks=chunks, dtype=dtype, zarr_format=version,
-            attributes=dict(said or {}), **options,
-        )  # fmt: skip
+            store=path,
+            name=name or None,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            zarr_format=version,
+            attributes=dict(said or {}),
+            **options,
+        )
         for part in parts:
             array[part] = values(shape, dtype)[part]
     return path
@@ -62,11 +68,17 @@ def make(
 def edit(path: Path, name: str = "zarr.json", **said: Any) -> None:
     """Change a metadata document; None takes an entry out."""
     document = json.loads((path / name).read_text())
-    document = {key: value for key, value in {**document, **said}.items() if value is not None or key == "compressor"}
+    document = {
+        key: value
+        for key, value in {**document, **said}.items()
+        if value is not None or key == "compressor"
+    }
     (path / name).write_text(json.dumps(document))
 
 
-def named(path: Path, name: str, version: int, dtype: str, said: dict[str, Any], **options: Any) -> None:
+def named(
+    path: Path, name: str, version: int, dtype: str, said: dict[str, Any], **options: Any
+) -> None:
     """A variable as xarray knows it: with names of axes, and _FillValue where xarray keeps it."""
     said, plain = dict(said), np.dtype(dtype)
     if version == 2:
@@ -78,14 +90,26 @@ def named(path: Path, name: str, version: int, dtype: str, said: dict[str, Any],
             said["_FillValue"] = FillValueCoder.encode(said["_FillValue"], plain)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        near = np.resize(np.array([*range(0 if plain.kind == "u" else -3, 8), *_extremes(plain)], plain), (6, 7))
+        near = np.resize(
+            np.array([*range(0 if plain.kind == "u" else -3, 8), *_extremes(plain)], plain), (6, 7)
+        )
         create: Any = zarr.create_array  # whose types know words, not strings
         array = create(
-            store=path, name=name, shape=(6, 7), chunks=(4, 5), dtype=plain, zarr_format=version, attributes=said,
+            store=path,
+            name=name,
+            shape=(6, 7),
+            chunks=(4, 5),
+            dtype=plain,
+            zarr_format=version,
+            attributes=said,
             **options,
-        )  # fmt: skip
+        )
         array[...] = near
 
 
 def _extremes(plain: np.dtype[Any]) -> list[Any]:
-    return [0.1, 1e20, np.nan, np.inf] if plain.kind == "f" else [np.iinfo(plain).min, np.iinfo(plain).max]
+    return (
+        [0.1, 1e20, np.nan, np.inf]
+        if plain.kind == "f"
+        else [np.iinfo(plain).min, np.iinfo(plain).max]
+    )

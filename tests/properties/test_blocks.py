@@ -1,4 +1,6 @@
-"""What a function sees of an array, and what comes of it, does not depend on how the array is cut and read."""
+"""What a function sees of an array, and what comes of it, does not depend on how the array is cut
+and read.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyperslab.array import Array
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Boundary, Pipeline
-from hyperslab.plan import Budget, compile_plan
-from hyperslab.slab import Hyperslab
-from hyperslab.sources import SourceSet, concatenated, mosaic
-from hyperslab.task import Outcome, steps_of
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.sets import SourceSet, concatenated, mosaic
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.plan.compile import Budget, compile_plan
+from hyperslab.plan.pipeline import Boundary, Pipeline
+from hyperslab.plan.task import Outcome, steps_of
 from hyperslab.testing import functions
 
 SHAPE = (11, 7, 9)
@@ -35,7 +37,9 @@ rules = st.one_of(
 )
 
 
-def run_here(pipeline: Pipeline, rule: Rule, stepwise: bool = False) -> list[tuple[Hyperslab, Array]]:
+def run_here(
+    pipeline: Pipeline, rule: Rule, stepwise: bool = False
+) -> list[tuple[Hyperslab, Array]]:
     """Every block that a pipeline makes, in this process and without a file."""
     plan = compile_plan(pipeline.reduce(functions.BLOCKS), rule, Budget(2**30, 1))
     (stage,) = plan.stages
@@ -63,7 +67,9 @@ def joined(blocks: list[tuple[Hyperslab, Array]], shape: tuple[int, ...]) -> Arr
 
 
 @pytest.fixture(scope="module", params=["memory", "nii", "nii.gz", "chunks", "deflate"])
-def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Array]:
+def stored(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, Array]:
     """A source of each kind of storage, and its values."""
     values = np.random.default_rng(7).integers(0, 1000, SHAPE, dtype=np.int32)
     path = tmp_path_factory.mktemp("stored") / f"a.{request.param}"
@@ -76,7 +82,10 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             path = path.with_suffix(".h5")
             with h5py.File(path, "w") as file:
                 file.create_dataset(
-                    "a", data=values, chunks=(4, 3, 5), compression="gzip" if kind == "deflate" else None
+                    "a",
+                    data=values,
+                    chunks=(4, 3, 5),
+                    compression="gzip" if kind == "deflate" else None,
                 )
     return str(path), values
 
@@ -92,7 +101,9 @@ def test_a_block_with_its_halo_is_part_of_the_padded_whole(
     stored: tuple[Any, Array], rule: Rule, halo: tuple[int, ...], boundary: Boundary, stepwise: bool
 ) -> None:
     source, values = stored
-    pipeline = Pipeline(source, boundary=boundary).map(functions.window_sums, {"halo": halo}, dtype="int64", halo=halo)
+    pipeline = Pipeline(source, boundary=boundary).map(
+        functions.window_sums, {"halo": halo}, dtype="int64", halo=halo
+    )
     found = joined(run_here(pipeline, rule, stepwise), SHAPE)
     padded = np.pad(values.astype(np.int64), [(h, h) for h in halo], mode=MODES[boundary])
     windows = np.lib.stride_tricks.sliding_window_view(padded, [2 * h + 1 for h in halo])
@@ -128,7 +139,9 @@ def tilings(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[tuple[slice, .
 @settings(max_examples=40)
 @given(tilings(), rules, st.tuples(*(st.integers(-9, 9) for _ in SHAPE)))
 def test_a_mosaic_is_read_as_one_array(
-    tiling: tuple[list[tuple[int, ...]], list[tuple[slice, ...]]], rule: Rule, offset: tuple[int, ...]
+    tiling: tuple[list[tuple[int, ...]], list[tuple[slice, ...]]],
+    rule: Rule,
+    offset: tuple[int, ...],
 ) -> None:
     values = np.arange(np.prod(SHAPE)).reshape(SHAPE)
     origins, places = tiling
@@ -140,8 +153,12 @@ def test_a_mosaic_is_read_as_one_array(
 
 
 @settings(max_examples=40)
-@given(axis=st.integers(-3, 2), lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), rule=rules)
-def test_concatenated_sources_are_read_as_one_array(axis: int, lengths: list[int], rule: Rule) -> None:
+@given(
+    axis=st.integers(-3, 2), lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), rule=rules
+)
+def test_concatenated_sources_are_read_as_one_array(
+    axis: int, lengths: list[int], rule: Rule
+) -> None:
     shape = list(SHAPE)
     shape[axis] = sum(lengths)
     values = np.arange(np.prod(shape)).reshape(shape)

@@ -1,4 +1,6 @@
-"""Whatever the moment of death, the journal and the partials give every task's result exactly once."""
+"""Whatever the moment of death, the journal and the partials give every task's result exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.writing import Written
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.resume import Inherited, results
 from hyperslab.errors import RunStopped
-from hyperslab.journal import SlotJournal, Tail, decode, encode, load_partials, merge_partials, saved_tasks
-from hyperslab.pipeline import Fold
-from hyperslab.resume import Inherited, results
-from hyperslab.rundir import RunDirectory
-from hyperslab.sinkio import Written
-from hyperslab.slab import Hyperslab
-from hyperslab.span import Phase, Span, Trace
-from hyperslab.task import Failure, Outcome, Task
+from hyperslab.plan.journal import (
+    SlotJournal,
+    Tail,
+    decode,
+    encode,
+    load_partials,
+    merge_partials,
+    saved_tasks,
+)
+from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.task import Failure, Outcome, Task
+from hyperslab.trace import Phase, Span, Trace
 
 TASKS = 12
 texts = st.text(max_size=20)
 sizes = st.integers(0, 2**62)
-phases = st.builds(Phase, st.sampled_from(["open", "read", "compute", "write"]), sizes, sizes, sizes, sizes, sizes)
+phases = st.builds(
+    Phase, st.sampled_from(["open", "read", "compute", "write"]), sizes, sizes, sizes, sizes, sizes
+)
 outcomes = st.builds(
     Outcome,
     task=st.integers(0, 2**40),
@@ -60,19 +72,27 @@ def done(task: int, value: Any = None) -> Outcome:
 
 @st.composite
 def lives(draw: st.DrawFn, tasks: Sequence[int]) -> list[tuple[list[int], list[int], str, float]]:
-    """What becomes of slots: the tasks of each, after which of them it flushes, how it dies, and where that cuts."""
+    """What becomes of slots: the tasks of each, after which of them it flushes, how it dies, and
+    where that cuts.
+    """
     order, found = list(draw(st.permutations(tasks))), []
     while order:
         own = [order.pop() for _ in range(draw(st.integers(1, len(order))))]
         flushes = draw(st.lists(st.sampled_from(own), unique=True))
-        death = draw(st.sampled_from(["not", "before flush", "between partial and lines", "while appending", "torn"]))
+        death = draw(
+            st.sampled_from(
+                ["not", "before flush", "between partial and lines", "while appending", "torn"]
+            )
+        )
         found.append((own, flushes, death, draw(st.floats(0, 1))))
     return found
 
 
 @contextlib.contextmanager
 def dying_disk(death: str, cut: float) -> Iterator[None]:
-    """A flush under which the process dies after its partial is saved: no line, or part of them, is appended."""
+    """A flush under which the process dies after its partial is saved: no line, or part of them, is
+    appended.
+    """
     whole = os.write
 
     def write(fd: int, data: bytes) -> int:
@@ -87,7 +107,9 @@ def dying_disk(death: str, cut: float) -> Iterator[None]:
             yield
 
 
-def live(folder: Path, name: str, life: tuple[list[int], list[int], str, float], folding: bool) -> None:
+def live(
+    folder: Path, name: str, life: tuple[list[int], list[int], str, float], folding: bool
+) -> None:
     """Run a slot until its death."""
     own, flushes, death, cut = life
     journal = SlotJournal(folder, name, "p1", merge if folding else None)
@@ -125,9 +147,13 @@ def test_a_reduction_is_exact_whatever_the_deaths(data: st.DataObject, submissio
             folders.append(submission(Path(root) / f"run-{number}"))
             last = number == submissions
             for slot, life in enumerate(data.draw(lives(missing)) if missing else []):
-                live(folders[-1], f"s{slot}", (*life[:2], "not", 0.0) if last else life, folding=True)
+                live(
+                    folders[-1], f"s{slot}", (*life[:2], "not", 0.0) if last else life, folding=True
+                )
             assert saved_tasks(folders[-1]) <= set(missing)
-        total = merge_partials(load_partials([(folder, None) for folder in folders], range(TASKS)), merge)
+        total = merge_partials(
+            load_partials([(folder, None) for folder in folders], range(TASKS)), merge
+        )
     assert total.value == Counter(range(TASKS))
     assert sorted(total.tasks) == list(range(TASKS))
 
@@ -143,13 +169,22 @@ def test_a_map_misses_only_what_was_not_recorded(data: st.DataObject, submission
             folder = directory.new_submission({"fingerprint": "same"})
             ends = data.draw(lives(missing)) if missing else []
             for slot, life in enumerate(ends):
-                live(folder, f"s{slot}", (*life[:2], "not", 0.0) if number == submissions else life, folding=False)
+                live(
+                    folder,
+                    f"s{slot}",
+                    (*life[:2], "not", 0.0) if number == submissions else life,
+                    folding=False,
+                )
             found = [outcome.task for outcome in Tail(folder).poll()]
             assert len(set(found)) == len(found)
             assert set(found) <= set(missing)
-            flushed = {t for own, flushes, death, _ in ends if death == "not" and not flushes for t in own}
+            flushed = {
+                t for own, flushes, death, _ in ends if death == "not" and not flushes for t in own
+            }
             assert flushed <= set(found)
-        assert results([Inherited(folder) for folder in directory.submissions()]).keys() == set(range(TASKS))
+        assert results([Inherited(folder) for folder in directory.submissions()]).keys() == set(
+            range(TASKS)
+        )
 
 
 @given(outcomes)
@@ -161,7 +196,9 @@ def test_a_line_gives_back_its_outcome(outcome: Outcome) -> None:
 
 @settings(max_examples=50)
 @given(st.lists(outcomes, max_size=6), st.lists(st.floats(0, 1), max_size=4))
-def test_a_tail_takes_every_line_once_however_it_grows(recorded: list[Outcome], cuts: list[float]) -> None:
+def test_a_tail_takes_every_line_once_however_it_grows(
+    recorded: list[Outcome], cuts: list[float]
+) -> None:
     data = b"".join(map(encode, recorded))
     with tempfile.TemporaryDirectory() as root:
         folder = submission(Path(root) / "run")
@@ -176,7 +213,9 @@ def test_a_tail_takes_every_line_once_however_it_grows(recorded: list[Outcome], 
 @settings(max_examples=50)
 @given(st.integers(0, TASKS - 1), st.sets(st.integers(0, TASKS - 1)))
 def test_a_merge_that_fails_half_way_spoils_nothing(bad: int, flushes: set[int]) -> None:
-    """It may have changed its first argument: what is saved, or recorded as done, does not rest on that."""
+    """It may have changed its first argument: what is saved, or recorded as done, does not rest on
+    that.
+    """
 
     def merge_badly(a: list[int], b: list[int]) -> list[int]:
         a.append(b[0])
@@ -195,7 +234,11 @@ def test_a_merge_that_fails_half_way_spoils_nothing(bad: int, flushes: set[int])
         journal.close()
         status = {outcome.task: outcome.status for outcome in Tail(folder).poll()}
         partial = merge_partials(load_partials([(folder, None)], range(TASKS)), merge_badly)
-    assert sorted(partial.value or []) == sorted(partial.tasks) == [t for t in status if status[t] == "done"]
+    assert (
+        sorted(partial.value or [])
+        == sorted(partial.tasks)
+        == [t for t in status if status[t] == "done"]
+    )
     assert status.keys() == set(range(TASKS))
     assert status[bad] == ("failed" if bad else "done")
 
@@ -210,7 +253,9 @@ def test_a_journal_that_cannot_grow_stops_the_run(tmp_path: Path) -> None:
         journal.flush()
     (folder / "partials").mkdir()
     journal.close()
-    assert [outcome.task for outcome in Tail(folder).poll()] == [0], "nothing was lost, nothing came twice"
+    assert [outcome.task for outcome in Tail(folder).poll()] == [0], (
+        "nothing was lost, nothing came twice"
+    )
 
 
 def test_steps_are_run_in_turn(tmp_path: Path) -> None:
@@ -218,7 +263,10 @@ def test_steps_are_run_in_turn(tmp_path: Path) -> None:
     journal = SlotJournal(folder, "slot", "p1", Fold(len, max).merge)
     task = Task(3, 0, Hyperslab((0,), (1,)), ((0, 0),), (), "", 0, 0, 0)
     for number in range(2):
-        journal.run(replace(task, id=number), [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])])
+        journal.run(
+            replace(task, id=number),
+            [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])],
+        )
     journal.close()
     (partial,) = load_partials([(folder, None)], range(2))
     assert (sorted(partial.tasks), partial.value) == ([0, 1], 6)
@@ -226,13 +274,29 @@ def test_steps_are_run_in_turn(tmp_path: Path) -> None:
 
 
 spans = st.builds(
-    Span, sizes, st.integers(0, 9), texts, texts, sizes, sizes, sizes, sizes, st.integers(-1, 2**62), st.booleans()
+    Span,
+    sizes,
+    st.integers(0, 9),
+    texts,
+    texts,
+    sizes,
+    sizes,
+    sizes,
+    sizes,
+    st.integers(-1, 2**62),
+    st.booleans(),
 )
 
 
 @settings(max_examples=30)
-@given(st.lists(spans, max_size=8), st.lists(texts, max_size=3), st.dictionaries(texts, sizes | texts, max_size=4))
-def test_a_saved_trace_is_the_trace(found: list[Span], slots: list[str], meta: dict[str, Any]) -> None:
+@given(
+    st.lists(spans, max_size=8),
+    st.lists(texts, max_size=3),
+    st.dictionaries(texts, sizes | texts, max_size=4),
+)
+def test_a_saved_trace_is_the_trace(
+    found: list[Span], slots: list[str], meta: dict[str, Any]
+) -> None:
     trace = Trace(found, slots, "predicted", meta)
     with tempfile.TemporaryDirectory() as root:
         trace.save(Path(root) / "trace.parquet")

@@ -1,4 +1,6 @@
-"""Whatever is written on the command line is understood as meant, or refused with a sentence that names the flag."""
+"""Whatever is written on the command line is understood as meant, or refused with a sentence that
+names the flag.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from hyperslab.cli.parse import UNITS, parse_inputs, parse_numbers, parse_rule, 
 from hyperslab.errors import UsageError
 from hyperslab.workloads import parse_params
 
-written = st.text() | st.from_regex(r"[-+]?[0-9]{1,400}([.][0-9]{1,9})?( ?[kKmMgGtTpP]?i?[bB]?)", fullmatch=True)
+written = st.text() | st.from_regex(
+    r"[-+]?[0-9]{1,400}([.][0-9]{1,9})?( ?[kKmMgGtTpP]?i?[bB]?)", fullmatch=True
+)
 PARSERS: dict[str, Callable[[str], Any]] = {
     "--memory": lambda text: parse_size("--memory", text),
     "--halo": lambda text: parse_numbers("--halo", text),
@@ -49,7 +53,11 @@ def test_numbers(numbers: list[int], joint: str) -> None:
     assert parse_numbers("--halo", joint.join(map(str, numbers))) == tuple(numbers)
 
 
-@given(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.text(), st.integers() | st.floats(allow_nan=False))
+@given(
+    st.from_regex(r"[a-z_]{1,9}", fullmatch=True),
+    st.text(),
+    st.integers() | st.floats(allow_nan=False),
+)
 def test_params(name: str, text: str, number: float) -> None:
     assert parse_params([f"{name}={number}"]) == {name: number}
     with contextlib.suppress(UsageError):

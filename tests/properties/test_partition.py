@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from hyperslab.arrays.partition import Layout, Rule, RuleKind, cut
 from hyperslab.errors import UsageError
-from hyperslab.partition import Layout, Rule, RuleKind, cut
 
 
 @st.composite
@@ -23,10 +23,18 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 @st.composite
 def rules(draw: st.DrawFn, ndim: int) -> Rule:
-    kind: RuleKind = draw(st.sampled_from(["auto", "block-shape", "blocks", "chunks", "slabs", "bytes"]))
+    kind: RuleKind = draw(
+        st.sampled_from(["auto", "block-shape", "blocks", "chunks", "slabs", "bytes"])
+    )
     lengths = {"block-shape": [ndim], "blocks": [1, ndim], "bytes": [1]}.get(kind, [0])
     length = draw(st.sampled_from(lengths))
-    value = tuple(draw(st.lists(st.integers(1, 300 if kind == "bytes" else 20), min_size=length, max_size=length)))
+    value = tuple(
+        draw(
+            st.lists(
+                st.integers(1, 300 if kind == "bytes" else 20), min_size=length, max_size=length
+            )
+        )
+    )
     return Rule(kind, value, tuple(draw(st.lists(st.integers(-ndim, ndim - 1), max_size=ndim))))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
-from hyperslab.slab import Hyperslab, from_index
+from hyperslab.arrays.slab import Hyperslab, from_index
 
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 
@@ -39,7 +39,9 @@ def test_slices_select_what_the_region_says(case: tuple[tuple[int, ...], Hypersl
     block = numbered(shape)[slab.slices()]
     assert block.shape == slab.count
     assert block.size == slab.size
-    axes = [a + s * np.arange(n) for a, n, s in zip(slab.start, slab.count, slab.stride, strict=True)]
+    axes = [
+        a + s * np.arange(n) for a, n, s in zip(slab.start, slab.count, slab.stride, strict=True)
+    ]
     assert np.array_equal(block, numbered(shape)[np.ix_(*axes)])
     low, high = slab.bounds
     for axis, touched in enumerate(axes):
@@ -61,14 +63,18 @@ def test_compose_is_indexing_twice(data: st.DataObject, shape: tuple[int, ...]) 
 def test_permute_is_transposing(data: st.DataObject, shape: tuple[int, ...]) -> None:
     slab, axes = data.draw(slabs(shape)), data.draw(st.permutations(range(len(shape))))
     a = numbered(shape)
-    assert np.array_equal(a.transpose(axes)[slab.permute(axes).slices()], a[slab.slices()].transpose(axes))
+    assert np.array_equal(
+        a.transpose(axes)[slab.permute(axes).slices()], a[slab.slices()].transpose(axes)
+    )
 
 
 @given(st.data(), shapes)
 def test_clip_finds_what_lies_in_the_box(data: st.DataObject, shape: tuple[int, ...]) -> None:
     slab = data.draw(slabs(shape))
     low = tuple(data.draw(st.integers(0, n - 1)) for n in shape)
-    box = Hyperslab(low, tuple(data.draw(st.integers(1, n - a)) for a, n in zip(low, shape, strict=True)))
+    box = Hyperslab(
+        low, tuple(data.draw(st.integers(1, n - a)) for a, n in zip(low, shape, strict=True))
+    )
     a, inside = numbered(shape), np.zeros(shape, bool)
     inside[box.slices()] = True
     clipped = slab.clip(box)
@@ -87,10 +93,15 @@ def test_from_index_is_basic_indexing(case: tuple[tuple[int, ...], Any]) -> None
     a = numbered(shape)
     slab, dropped = from_index(index, shape)
     block = a[slab.slices()]
-    assert np.array_equal(block.reshape([n for axis, n in enumerate(block.shape) if axis not in dropped]), a[index])
+    assert np.array_equal(
+        block.reshape([n for axis, n in enumerate(block.shape) if axis not in dropped]), a[index]
+    )
 
 
-@given(shapes, st.one_of(st.none(), st.just([0]), st.floats(), st.text(), st.booleans(), st.integers(9, 99)))
+@given(
+    shapes,
+    st.one_of(st.none(), st.just([0]), st.floats(), st.text(), st.booleans(), st.integers(9, 99)),
+)
 def test_from_index_refuses_what_is_not_basic(shape: tuple[int, ...], index: Any) -> None:
     with pytest.raises(IndexError):
         from_index(index, shape)

@@ -1,4 +1,6 @@
-"""Stores for the tests: an S3 server of the package moto behind one that counts, and a web server."""
+"""Stores for the tests: an S3 server of the package moto behind one that counts, and a web
+server.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.remote.server import Server, serving
 
 BUCKET = "bucket"
@@ -49,7 +51,9 @@ class S3:
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[int]:
-    """The port of an S3 server in a process of its own, which ends when we do, however that may be."""
+    """The port of an S3 server in a process of its own, which ends when we do, however that may
+    be.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", _MOTO],
         stdin=subprocess.PIPE,
@@ -71,7 +75,11 @@ def lasting_s3(moto: int) -> Iterator[S3]:
     secrets = {"key": "AKIAEXAMPLE", "secret": "wJalrXUtnFEMI"}
     with serving(("127.0.0.1", moto)) as server:
         direct = fsspec.filesystem(
-            "s3", skip_instance_cache=True, use_listings_cache=False, endpoint_url=f"http://127.0.0.1:{moto}", **secrets
+            "s3",
+            skip_instance_cache=True,
+            use_listings_cache=False,
+            endpoint_url=f"http://127.0.0.1:{moto}",
+            **secrets,
         )
         direct.mkdir(BUCKET)
         yield S3(server, {"endpoint_url": server.url, **secrets, "hyperslab_timeout_s": 5}, direct)
@@ -121,10 +129,14 @@ def _write_hdf5(path: Path, values: Array) -> None:
     with h5py.File(path, "w", libver="latest") as file:
         file["contiguous"] = values
         file.create_dataset("gzip", data=values, chunks=(8, 8, 8), compression="gzip", shuffle=True)
-        file.create_dataset("small", data=values, chunks=(2, 3, 4), compression="gzip", fletcher32=True)
+        file.create_dataset(
+            "small", data=values, chunks=(2, 3, 4), compression="gzip", fletcher32=True
+        )
         file.create_dataset("raw", data=values, chunks=(7, 11, 13))
         file.create_dataset("scaled", data=values, chunks=(8, 8, 8), scaleoffset=0)  # left to h5py
-        partly = file.create_dataset("partly", SHAPE, ">f4", chunks=(8, 8, 8), fillvalue=7.5, compression="lzf")
+        partly = file.create_dataset(
+            "partly", SHAPE, ">f4", chunks=(8, 8, 8), fillvalue=7.5, compression="lzf"
+        )
         partly[3:9, :, 20:] = values[3:9, :, 20:]
         file.create_dataset("empty", (0, 5), "i2", chunks=(4, 4), maxshape=(None, 5))
 

@@ -1,7 +1,8 @@
-"""A small web server: objects with ranges, or a way to another server; it counts, and misbehaves when told to.
+"""A small web server: objects with ranges, or a way to another server; it counts, and misbehaves
+when told to.
 
-A fault is the name of one of `FAULTS`; `faults` are met by the requests that follow, one each (by those with
-`only` in their path), `always` by all.
+A fault is the name of one of `FAULTS`; `faults` are met by the requests that follow, one each (by
+those with `only` in their path), `always` by all.
 """
 
 from __future__ import annotations
@@ -18,8 +19,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-FAULTS = ("503", "429", "500", "403", "404", "hang", "drop", "short", "rangeless", "shifted", "unsaid", "drip")
-SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+FAULTS = (
+    "503",
+    "429",
+    "500",
+    "403",
+    "404",
+    "hang",
+    "drop",
+    "short",
+    "rangeless",
+    "shifted",
+    "unsaid",
+    "drip",
+)
+SLOW_DOWN = (
+    b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request"
+    b" rate.</Message></Error>"
+)
 _NOT_SENT_ON = {"connection", "transfer-encoding", "date", "server"}
 _DRIP_S = 0.3
 
@@ -110,9 +127,13 @@ class _Handler(BaseHTTPRequestHandler):
             length = int(self.headers.get("Content-Length", 0))
             if len(sent := self.rfile.read(length)) < length:
                 raise ConnectionAbortedError
-            answer = self._refusal(fault) or (self._forwarded(sent) if self.server.upstream else self._own(fault))
+            answer = self._refusal(fault) or (
+                self._forwarded(sent) if self.server.upstream else self._own(fault)
+            )
             heads = {name.lower(): value for name, value in self.headers.items()}
-            self.server.seen.append(Seen(self.command, self.path, heads.get("range", ""), heads, answer.status))
+            self.server.seen.append(
+                Seen(self.command, self.path, heads.get("range", ""), heads, answer.status)
+            )
         self._send(answer, fault)
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815  # names that http.server wants
@@ -125,7 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return Answer(0, {}, b"")
         if fault.isdecimal():
-            kind = {"Content-Type": "application/xml"} | ({"Retry-After": "0"} if fault == "429" else {})
+            kind = {"Content-Type": "application/xml"} | (
+                {"Retry-After": "0"} if fault == "429" else {}
+            )
             return Answer(int(fault), kind, SLOW_DOWN if fault == "503" else b"")
         return None
 
@@ -133,7 +156,11 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.server.objects.get(unquote(urlsplit(self.path).path))
         if data is None:
             return Answer(404, {}, b"nothing here")
-        state = {"ETag": f'"{md5(data, usedforsecurity=False).hexdigest()}"'} if self.server.says_state else {}
+        state = (
+            {"ETag": f'"{md5(data, usedforsecurity=False).hexdigest()}"'}
+            if self.server.says_state
+            else {}
+        )
         asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range", ""))
         if asked is None or fault == "rangeless":
             return Answer(200, state, data)
@@ -143,7 +170,11 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(data):
             return Answer(416, {**state, "Content-Range": f"bytes */{len(data)}"}, b"")
         move = 1 if fault == "shifted" and first else 0
-        said = {} if fault == "unsaid" else {"Content-Range": f"bytes {first - move}-{last - move}/{len(data)}"}
+        said = (
+            {}
+            if fault == "unsaid"
+            else {"Content-Range": f"bytes {first - move}-{last - move}/{len(data)}"}
+        )
         return Answer(206, {**state, **said}, data[first - move : last + 1 - move])
 
     def _forwarded(self, sent: bytes) -> Answer:
@@ -152,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             connection.request(self.command, self.path, sent, dict(self.headers))
             said = connection.getresponse()
-            heads = {name: value for name, value in said.getheaders() if name.lower() not in _NOT_SENT_ON}
+            heads = {
+                name: value for name, value in said.getheaders() if name.lower() not in _NOT_SENT_ON
+            }
             return Answer(said.status, heads, said.read())
         finally:
             connection.close()
@@ -181,7 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(upstream: tuple[str, int] | None = None) -> Iterator[Server]:
     """A server, until the block ends."""
     server = Server(upstream)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server

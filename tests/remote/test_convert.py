@@ -12,11 +12,13 @@ import pytest
 import zarr
 
 import hyperslab
-from hyperslab import Encoding, Rule, conversion
-from hyperslab.array import Array
-from hyperslab.errors import FormatError, HyperslabError, OutputBusy, UsageError
-from hyperslab.publication import MANIFEST
-from hyperslab.uploading import REPLACING
+from hyperslab import Encoding, Rule
+from hyperslab.apps import conversion, publication
+from hyperslab.apps.publication import MANIFEST
+from hyperslab.arrays.array import Array
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.errors import DamagedRecord, FormatError, HyperslabError, OutputBusy, UsageError
+from hyperslab.storage.remote.uploading import REPLACING
 from tests.end_to_end.command import call as command
 from tests.end_to_end.command import succeed
 from tests.remote.conftest import BUCKET, S3
@@ -38,7 +40,9 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def convert(source: Any, dest: str, s3: S3, **settings: Any) -> hyperslab.Result:
-    return hyperslab.convert(source, dest, engine="threads", workers=1, storage_options=s3.options, **settings)
+    return hyperslab.convert(
+        source, dest, engine="threads", workers=1, storage_options=s3.options, **settings
+    )
 
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz", "a.h5", "a.nc"])
@@ -50,7 +54,11 @@ def test_a_file_goes_there_and_comes_back(image: str, s3: S3, tmp_path: Path, na
     found: Any = nib.load(back)
     np.testing.assert_array_equal(np.asarray(found.dataobj), VALUES)
     np.testing.assert_allclose(found.affine, AFFINE)
-    made = [path.name for path in (tmp_path / "staging").rglob("*") if path.suffix in Path(name).suffixes]
+    made = [
+        path.name
+        for path in (tmp_path / "staging").rglob("*")
+        if path.suffix in Path(name).suffixes
+    ]
     assert made == [], "what was uploaded is not kept here"
 
 
@@ -76,7 +84,9 @@ BLOCKS = Rule("block-shape", (20, 50, 60))
 
 
 def ones_and_twos(folder: Path) -> list[str]:
-    """Volumes of two sizes whose blocks have the same names, but for those that only the larger one has."""
+    """Volumes of two sizes whose blocks have the same names, but for those that only the larger one
+    has.
+    """
     paths = [str(folder / name / "vol.nii") for name in ("a", "b")]
     for path, extent, value in zip(paths, (60, 40), (1, 2), strict=True):
         Path(path).parent.mkdir()
@@ -89,7 +99,9 @@ def names(s3: S3, place: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["nii", "zarr"])
-def test_blocks_that_replace_others_are_all_that_is_there(kind: str, image: str, s3: S3, tmp_path: Path) -> None:
+def test_blocks_that_replace_others_are_all_that_is_there(
+    kind: str, image: str, s3: S3, tmp_path: Path
+) -> None:
     place = f"replaced-{kind}"
     first, second = ones_and_twos(tmp_path)
     convert(first, f"s3://{BUCKET}/{place}", s3, grid=BLOCKS, format=kind)
@@ -97,9 +109,9 @@ def test_blocks_that_replace_others_are_all_that_is_there(kind: str, image: str,
         convert(second, f"s3://{BUCKET}/{place}", s3, grid=BLOCKS, format=kind)
     convert(second, f"s3://{BUCKET}/{place}", s3, grid=BLOCKS, format=kind, overwrite=True)
     left = names(s3, place)
-    assert {name.partition("/")[0] for name in left} == {f"vol_{first:02d}_00_00.{kind}" for first in (0, 20)} | {
-        MANIFEST
-    }
+    assert {name.partition("/")[0] for name in left} == {
+        f"vol_{first:02d}_00_00.{kind}" for first in (0, 20)
+    } | {MANIFEST}
     if kind == "nii":
         merged = str(tmp_path / "merged.nii")
         convert([f"s3://{BUCKET}/{place}/{name}" for name in sorted(left - {MANIFEST})], merged, s3)
@@ -135,9 +147,15 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
         convert(image, url, s3, **settings)
     assert convert(image, url, s3, resume=True, **settings).ok
     puts = {
-        seen.path.split("?")[0].removeprefix(f"/{BUCKET}/{dest}/") for seen in s3.server.seen if seen.method == "PUT"
+        seen.path.split("?")[0].removeprefix(f"/{BUCKET}/{dest}/")
+        for seen in s3.server.seen
+        if seen.method == "PUT"
     }
-    again = {REPLACING} | names(s3, dest) if dest.endswith("zarr") else {MANIFEST} | names(s3, dest) - arrived
+    again = (
+        {REPLACING} | names(s3, dest)
+        if dest.endswith("zarr")
+        else {MANIFEST} | names(s3, dest) - arrived
+    )
     assert puts == again
     with pytest.raises(OutputBusy, match="is done, all of it is there"):
         convert(image, url, s3, resume=True, **settings)
@@ -151,10 +169,33 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
     assert names(s3, dest) >= arrived
 
 
+def test_a_damaged_record_of_what_was_sent_is_not_gone_by(image: str, s3: S3) -> None:
+    """Names in it are those of objects that may be written over."""
+    url = f"s3://{BUCKET}/damaged"
+    settings: dict[str, Any] = {"grid": Rule("blocks", (4, 1, 1))}
+    s3.server.only = "image_15"
+    s3.server.faults.append("403")
+    with pytest.raises(FormatError, match="access is denied"):
+        convert(image, url, s3, **settings)
+    s3.server.forget()
+    arrived = names(s3, "damaged")
+    record = RunDirectory.of(publication._place(url)).root / "published.json"
+    data = record.read_bytes()
+    for damaged in (b"", data[:-9], data.replace(b"_00", b"_99", 1), b"{}", b"\xff"):
+        record.write_bytes(damaged)
+        with pytest.raises(DamagedRecord, match=r"published\.json is damaged .* add --overwrite"):
+            convert(image, url, s3, resume=True, **settings)
+    assert names(s3, "damaged") == arrived
+    assert convert(image, url, s3, resume=True, overwrite=True, **settings).ok
+    assert names(s3, "damaged") > arrived
+
+
 def test_the_source_is_not_replaced(image: str, s3: S3) -> None:
     url = s3.put("own/v.nii", Path(image).read_bytes())
     for dest in (url, url.replace("s3:", "s3a:"), f"s3://{BUCKET}/own"):
-        with pytest.raises(HyperslabError, match=r"is the source itself|which no conversion has made"):
+        with pytest.raises(
+            HyperslabError, match=r"is the source itself|which no conversion has made"
+        ):
             convert(url, dest, s3, overwrite=True, grid=BLOCKS if dest.endswith("own") else None)
     assert s3.fs.cat(f"{BUCKET}/own/v.nii") == Path(image).read_bytes()
 
@@ -186,17 +227,31 @@ def test_what_is_there_is_kept_unless_told(image: str, s3: S3) -> None:
 
 def test_the_command_goes_on_and_says_what_it_has_sent(image: str, s3: S3) -> None:
     options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
-    line = ("convert", image, f"s3://{BUCKET}/by-command", "--blocks", 2, "--engine", "serial", *options)
+    line = (
+        "convert",
+        image,
+        f"s3://{BUCKET}/by-command",
+        "--blocks",
+        2,
+        "--engine",
+        "serial",
+        *options,
+    )
     s3.server.always = "403"
     assert command(*line, "--dry-run").code == 1
     s3.server.forget()
     assert "uploaded   2 files, " in succeed(*line)
     assert "exists" in command(*line).err
     assert "is done, all of it is there" in succeed(*line, "--resume")
-    assert "leave --virtual out" in command("convert", image, f"s3://{BUCKET}/v.h5", "--virtual", *options).err
+    assert (
+        "leave --virtual out"
+        in command("convert", image, f"s3://{BUCKET}/v.h5", "--virtual", *options).err
+    )
 
 
-def test_what_somebody_else_puts_there_meanwhile_is_kept(image: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_else_puts_there_meanwhile_is_kept(
+    image: str, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when the conversion is gone on with."""
 
     def run(*arguments: Any, **settings: Any) -> hyperslab.Result:
@@ -207,5 +262,7 @@ def test_what_somebody_else_puts_there_meanwhile_is_kept(image: str, s3: S3, mon
     monkeypatch.setattr(conversion, "run", run)
     for resume in (False, True, True):
         with pytest.raises(OutputBusy, match="exists"):
-            convert(image, f"s3://{BUCKET}/raced", s3, grid=Rule("blocks", (4, 1, 1)), resume=resume)
+            convert(
+                image, f"s3://{BUCKET}/raced", s3, grid=Rule("blocks", (4, 1, 1)), resume=resume
+            )
         assert s3.fs.cat(f"{BUCKET}/raced/image_15_00_00.nii") == b"theirs"

@@ -1,4 +1,6 @@
-"""Stores that deny, slow down, fall silent or lie: a clear sentence within bounded time, never a wrong value."""
+"""Stores that deny, slow down, fall silent or lie: a clear sentence within bounded time, never a
+wrong value.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,25 @@ import fsspec
 import h5py
 import numpy as np
 import pytest
+import xarray
 from fsspec.registry import _registry, known_implementations
 
 import hyperslab
-from hyperslab import formats, objectstore, stores
-from hyperslab.array import Array
-from hyperslab.errors import FormatError, HyperslabError, MissingExtra, SourceChanged, Unavailable, UsageError
-from hyperslab.location import Remote
-from hyperslab.remotefile import RemoteIO
-from hyperslab.storefaults import Refused, understand
+from hyperslab import formats
+from hyperslab.arrays.array import Array
+from hyperslab.connectors.xarray import HyperslabBackend
+from hyperslab.errors import (
+    FormatError,
+    HyperslabError,
+    MissingExtra,
+    SourceChanged,
+    Unavailable,
+    UsageError,
+)
+from hyperslab.storage.location import Remote
+from hyperslab.storage.remote import connections, objects
+from hyperslab.storage.remote.faults import Refused, understand
+from hyperslab.storage.remote.file import RemoteIO
 from tests.remote.conftest import S3
 from tests.remote.server import Server
 
@@ -30,7 +42,7 @@ PATIENCE_S = 30.0
 
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectstore, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(objects, "_FIRST_PAUSE_S", 0.01)
 
 
 @pytest.fixture
@@ -64,10 +76,18 @@ def test_what_fails_in_passing_is_tried_again(
         ("500", Unavailable, "the store fails .500 .*at each of 3 attempts; try again later"),
         ("drop", Unavailable, "the connection breaks off .*at each of 3 attempts"),
         ("short", Unavailable, "the connection breaks off .*at each of 3 attempts"),
-        ("hang", Unavailable, "no answer within 0.4 s, at each of 3 attempts; check host and endpoint_url"),
+        (
+            "hang",
+            Unavailable,
+            "no answer within 0.4 s, at each of 3 attempts; check host and endpoint_url",
+        ),
         ("403", FormatError, "access is denied .403.*; check the credentials"),
         ("404", SourceChanged, "is no longer there"),
-        ("rangeless", FormatError, "ignores range requests, so that parts cannot be read; copy the file"),
+        (
+            "rangeless",
+            FormatError,
+            "ignores range requests, so that parts cannot be read; copy the file",
+        ),
         ("shifted", FormatError, "other bytes than those asked for"),
         ("unsaid", FormatError, "ignores range requests"),
     ],
@@ -90,7 +110,8 @@ def test_what_goes_on_failing_is_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("503", "slow down .503 SlowDown"), ("403", "denied .403"), ("hang", "0.4 s")]
+    ("fault", "words"),
+    [("503", "slow down .503 SlowDown"), ("403", "denied .403"), ("hang", "0.4 s")],
 )
 def test_s3_says_the_same(fault: str, words: str, made: hyperslab.ArrayView, s3: S3) -> None:
     s3.server.always = fault
@@ -109,8 +130,10 @@ def test_a_server_that_accepts_and_never_answers() -> None:
         assert 1.2 <= time.monotonic() - began < PATIENCE_S
 
 
-def test_a_connection_that_drips_comes_to_an_end(web: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "SLOWEST_NBYTES_PER_S", 2**20)
+def test_a_connection_that_drips_comes_to_an_end(
+    web: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SLOWEST_NBYTES_PER_S", 2**20)
     web.objects["/a.nii"], web.always = bytes(1000), "drip"
     with pytest.raises(Unavailable, match="no answer"):
         hyperslab.open(f"{web.url}/a.nii", storage_options={**QUICK, "hyperslab_timeout_s": 0.5})
@@ -121,7 +144,10 @@ def test_a_store_that_blocks_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) ->
     fs.pipe("/blocks/a.nii", b"x" * 400)
     monkeypatch.setattr(type(fs), "info", lambda *_, **__: time.sleep(3))
     with pytest.raises(Unavailable, match=r"no answer within 0.2 s"):
-        hyperslab.open("memory://blocks/a.nii", storage_options={"hyperslab_timeout_s": 0.2, "hyperslab_attempts": 1})
+        hyperslab.open(
+            "memory://blocks/a.nii",
+            storage_options={"hyperslab_timeout_s": 0.2, "hyperslab_attempts": 1},
+        )
 
 
 def test_nobody_listens() -> None:
@@ -129,7 +155,9 @@ def test_nobody_listens() -> None:
         port = once.getsockname()[1]
     s3 = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "a", "secret": "b"}
     for url, options in ((f"http://127.0.0.1:{port}/a.nii", {}), ("s3://b/a.nii", s3)):
-        with pytest.raises(Unavailable, match=r"cannot be reached .*3 attempts; check host and endpoint_url"):
+        with pytest.raises(
+            Unavailable, match=r"cannot be reached .*3 attempts; check host and endpoint_url"
+        ):
             hyperslab.open(url, storage_options={**QUICK, **options})
 
 
@@ -138,7 +166,12 @@ def test_nobody_listens() -> None:
     [
         ("s3://bucket/none.h5", {}, FormatError, "no such object .404 NoSuchKey"),
         ("s3://nobucket/none.h5", {}, FormatError, "no such object .404 NoSuchBucket"),
-        ("s3://bucket/a", {"nonsense": 1}, UsageError, "nonsense.*check the URL and the storage options"),
+        (
+            "s3://bucket/a",
+            {"nonsense": 1},
+            UsageError,
+            "nonsense.*check the URL and the storage options",
+        ),
         ("s3://bucket/a", {"config_kwargs": 7}, UsageError, "its store cannot be opened"),
         ("s3:///a", {}, UsageError, "cannot be asked for"),
         ("s3://bucket/a", {"hyperslab_attempts": 0}, UsageError, "at least 1"),
@@ -147,9 +180,13 @@ def test_nobody_listens() -> None:
         ("http:///a", {}, UsageError, "cannot be asked for"),
     ],
 )
-def test_wrong_use(url: str, options: dict[str, Any], error: type[HyperslabError], words: str, s3: S3) -> None:
+def test_wrong_use(
+    url: str, options: dict[str, Any], error: type[HyperslabError], words: str, s3: S3
+) -> None:
     with pytest.raises(error, match=words):
-        hyperslab.open(url, storage_options={**(s3.options if url.startswith("s3") else {}), **options})
+        hyperslab.open(
+            url, storage_options={**(s3.options if url.startswith("s3") else {}), **options}
+        )
 
 
 def test_no_credentials(s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -285,12 +322,31 @@ def leads_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["linked", "softly", "virtual", "outside"])
-def test_other_files_are_not_taken_for_those_that_are_meant(name: str, leads_out: bytes, web: Server) -> None:
+def test_other_files_are_not_taken_for_those_that_are_meant(
+    name: str, leads_out: bytes, web: Server
+) -> None:
     """HDF5 would look for them in the same object, and find values there, or none."""
     web.objects["/a.h5"] = leads_out
     with pytest.raises(FormatError, match="leads to other files, which are not followed"):
         hyperslab.open(f"{web.url}/a.h5::{name}")
     np.testing.assert_array_equal(hyperslab.open(f"{web.url}/a.h5::inside")[...], np.arange(10.0))
+
+
+def test_the_engine_of_xarray_leaves_out_what_leads_to_other_files(
+    leads_out: bytes, web: Server
+) -> None:
+    web.objects["/a.h5"] = leads_out
+    with pytest.warns(UserWarning, match="leads to other files, which are not followed") as warned:
+        found = xarray.open_dataset(f"{web.url}/a.h5", engine=HyperslabBackend)
+    assert {str(one.message).split()[0] for one in warned} == {
+        "linked",
+        "softly",
+        "virtual",
+        "outside",
+    }
+    assert set(found.variables) == {"x", "inside"}
+    np.testing.assert_array_equal(found["inside"], np.arange(10.0))
+    found.close()
 
 
 @pytest.mark.parametrize("fault", ["403", "short"])
@@ -299,7 +355,12 @@ def test_whichever_request_fails(fault: str, web: Server, tmp_path: Path) -> Non
     with h5py.File(tmp_path / "wide.h5", "w") as file:
         for number in range(3):
             file[f"{number}/raw"] = np.random.default_rng(number).integers(0, 9, 40_000)
-            file.create_dataset(f"{number}/data", data=np.arange(8000).reshape(20, 400), chunks=(4, 4), scaleoffset=0)
+            file.create_dataset(
+                f"{number}/data",
+                data=np.arange(8000).reshape(20, 400),
+                chunks=(4, 4),
+                scaleoffset=0,
+            )
     web.objects["/wide.h5"] = (tmp_path / "wide.h5").read_bytes()
 
     def read() -> None:
@@ -310,7 +371,9 @@ def test_whichever_request_fails(fault: str, web: Server, tmp_path: Path) -> Non
     assert requests > 2
     for number in range(requests):
         web.faults.extend([""] * number + [fault])
-        with pytest.raises(FormatError if fault == "403" else Unavailable, match=r"access is denied|breaks off"):
+        with pytest.raises(
+            FormatError if fault == "403" else Unavailable, match=r"access is denied|breaks off"
+        ):
             read()
         assert not web.faults
 

@@ -10,10 +10,10 @@ import pytest
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.blocks.gathering import expand, gather
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.gathering import expand, gather
-from hyperslab.location import Remote, is_remote, local_path, parts, scheme, split_dataset
+from hyperslab.storage.location import Remote, is_remote, local_path, parts, scheme, split_dataset
 from tests.remote.conftest import S3
 from tests.remote.server import Server
 
@@ -41,7 +41,9 @@ def test_keys_are_taken_as_they_are(name: str, s3: S3, folder: Path, values: Arr
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_pages_are_asked_for_as_they_are_given(name: str, web: Server, folder: Path, values: Array) -> None:
+def test_pages_are_asked_for_as_they_are_given(
+    name: str, web: Server, folder: Path, values: Array
+) -> None:
     web.objects[f"/odd/{name}"] = (folder / "made.h5").read_bytes()
     view = hyperslab.open(f"{web.url}/odd/{quote(name)}::gzip")
     np.testing.assert_array_equal(view[3:5], values[3:5])
@@ -86,7 +88,11 @@ def test_schemes(text: str, kind: str, remote: bool) -> None:
 def test_file_urls_are_paths(folder: Path, tmp_path: Path, values: Array) -> None:
     for name in ("a b.nii", "a%20b.nii", "ü.nii"):
         (tmp_path / name).write_bytes((folder / "plain.nii").read_bytes())
-    for url in (f"file://{tmp_path}/a b.nii", f"file://localhost{tmp_path}/a%20b.nii", f"file://{tmp_path}/%C3%BC.nii"):
+    for url in (
+        f"file://{tmp_path}/a b.nii",
+        f"file://localhost{tmp_path}/a%20b.nii",
+        f"file://{tmp_path}/%C3%BC.nii",
+    ):
         view = hyperslab.open(url, "stored")
         assert not isinstance(view.source.url, Remote)
         np.testing.assert_array_equal(view[...], values)
@@ -134,6 +140,8 @@ def test_a_dataset_has_to_be_chosen(s3: S3, folder: Path) -> None:
     with pytest.raises(UsageError, match="holds no 'nothing'"):
         hyperslab.open(f"{url}::nothing", storage_options=s3.options)
     with pytest.raises(UsageError, match="a NIfTI file holds one array"):
-        hyperslab.open(s3.put("a.nii", (folder / "plain.nii").read_bytes()) + "::x", storage_options=s3.options)
+        hyperslab.open(
+            s3.put("a.nii", (folder / "plain.nii").read_bytes()) + "::x", storage_options=s3.options
+        )
     with pytest.raises(FormatError, match="there is no such object"):
         hyperslab.open(url + "/", storage_options=s3.options)

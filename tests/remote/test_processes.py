@@ -1,4 +1,6 @@
-"""Remote objects in many processes and threads: forks, engines, resumed runs, and Python's garbage."""
+"""Remote objects in many processes and threads: forks, engines, resumed runs, and Python's
+garbage.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import Fold, Hyperslab, Pipeline, blockio, objectstore, stores
-from hyperslab.array import Array
+from hyperslab import Fold, Hyperslab, Pipeline
+from hyperslab.arrays.array import Array
+from hyperslab.blocks import reading
 from hyperslab.errors import SourceChanged, Unavailable
-from hyperslab.location import Remote
+from hyperslab.storage.location import Remote
+from hyperslab.storage.remote import connections, objects
 from tests.faults.command import hyperslab as command
 from tests.remote.conftest import S3
 from tests.remote.server import Server
@@ -49,15 +53,27 @@ print("read")
 def test_a_forked_child_reads_and_its_parent_goes_on(folder: Path, s3: S3, web: Server) -> None:
     """The child opens connections of its own; its end does nothing to those of the parent."""
     web.objects["/made.h5"] = (folder / "made.h5").read_bytes()
-    urls = [f"{s3.put('plain.nii', (folder / 'plain.nii').read_bytes())}", f"{web.url}/made.h5::scaled"]
+    urls = [
+        f"{s3.put('plain.nii', (folder / 'plain.nii').read_bytes())}",
+        f"{web.url}/made.h5::scaled",
+    ]
     code = FORKING.format(options=s3.options | {"hyperslab_timeout_s": 4})
     web_code = FORKING.format(options={})
-    for program, given in ((code, [urls[0], urls[0]]), (web_code, [urls[1], urls[1].replace("scaled", "gzip")])):
+    for program, given in (
+        (code, [urls[0], urls[0]]),
+        (web_code, [urls[1], urls[1].replace("scaled", "gzip")]),
+    ):
         done = subprocess.run(
-            [sys.executable, "-c", program, *given], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", program, *given],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr
-        assert done.stderr == "" or "DeprecationWarning" in done.stderr, "no connection complains at the end"
+        assert done.stderr == "" or "DeprecationWarning" in done.stderr, (
+            "no connection complains at the end"
+        )
 
 
 def test_a_child_that_is_forked_in_the_middle_of_a_request(folder: Path, web: Server) -> None:
@@ -66,15 +82,17 @@ def test_a_child_that_is_forked_in_the_middle_of_a_request(folder: Path, web: Se
     expected = view[...]
     web.delay_s = 0.3
     with ThreadPoolExecutor(1) as pool, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking a process of several threads
-        reading = pool.submit(view.__getitem__, ...)
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of forking a process of several threads
+        pending = pool.submit(view.__getitem__, ...)
         while not web._at_once:
             pass
         child = os.fork()
         if child == 0:
             os._exit(0 if gc.isenabled() and (view[...] == expected).all() else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert (reading.result() == expected).all()
+        assert (pending.result() == expected).all()
 
 
 def test_threads_share_a_view(folder: Path, web: Server) -> None:
@@ -82,27 +100,31 @@ def test_threads_share_a_view(folder: Path, web: Server) -> None:
     views = [hyperslab.open(f"{web.url}/made.h5::{name}") for name in ("gzip", "scaled", "raw")]
     expected = [view[...] for view in views]
     with ThreadPoolExecutor(6) as pool:
-        for number, block in enumerate(pool.map(lambda number: views[number % 3][number:], range(12))):
+        for number, block in enumerate(
+            pool.map(lambda number: views[number % 3][number:], range(12))
+        ):
             np.testing.assert_array_equal(block, expected[number % 3][number:])
 
 
 def test_garbage_is_not_collected_while_h5py_waits(
     folder: Path, web: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Freeing objects of h5py takes its lock, which is held by who waits for the thread that would free them."""
+    """Freeing objects of h5py takes its lock, which is held by who waits for the thread that would
+    free them.
+    """
     web.objects["/made.h5"] = (folder / "made.h5").read_bytes()
     options = {"hyperslab_timeout_s": 3, "hyperslab_attempts": 1}
     view = hyperslab.open(f"{web.url}/made.h5::scaled", storage_options=options)
     assert isinstance(view.source.url, Remote)
     remote = Remote(view.source.url.target, options, view.source.url.size, view.source.url.tag)
-    kept, plain, thresholds = [], objectstore._ASK["http"], gc.get_threshold()
+    kept, plain, thresholds = [], objects._ASK["http"], gc.get_threshold()
 
-    async def making_garbage(*args: Any) -> objectstore.Answer:
+    async def making_garbage(*args: Any) -> objects.Answer:
         gc.set_threshold(1, 1, 1)
         kept.extend([[n] for n in range(1000)])
         return await plain(*args)
 
-    monkeypatch.setitem(objectstore._ASK, "http", making_garbage)
+    monkeypatch.setitem(objects._ASK, "http", making_garbage)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["a"] = [1]
     gc.set_threshold(10**9)
@@ -112,7 +134,7 @@ def test_garbage_is_not_collected_while_h5py_waits(
         del cycle
         source = pickle.loads(pickle.dumps(view.source))
         object.__setattr__(source, "url", remote)
-        np.testing.assert_array_equal(blockio.read(source, Hyperslab.full(source.shape)), view[...])
+        np.testing.assert_array_equal(reading.read(source, Hyperslab.full(source.shape)), view[...])
     finally:
         gc.set_threshold(*thresholds)
     assert gc.isenabled()
@@ -120,11 +142,14 @@ def test_garbage_is_not_collected_while_h5py_waits(
 
 def test_a_local_file_needs_no_client_of_stores(folder: Path) -> None:
     code = (
-        "import sys, hyperslab; hyperslab.open(sys.argv[1])[0]; hyperslab.open('file://' + sys.argv[2])[0];"
-        "print(sorted({'fsspec', 'aiohttp', 'asyncio', 's3fs', 'botocore'} & set(sys.modules)))"
+        "import sys, hyperslab; hyperslab.open(sys.argv[1])[0]; hyperslab.open('file://' +"
+        " sys.argv[2])[0];print(sorted({'fsspec', 'aiohttp', 'asyncio', 's3fs', 'botocore'} &"
+        " set(sys.modules)))"
     )
     paths = [str(folder / "plain.nii"), f"{folder}/made.h5::gzip"]
-    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *paths], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "[]\n"
 
 
@@ -137,9 +162,13 @@ def test_a_run_is_resumed(folder: Path, web: Server, tmp_path: Path, values: Arr
     options = {"hyperslab_attempts": 1}
 
     def submit(resume: bool = False) -> hyperslab.Result:
-        pipeline = Pipeline(f"{web.url}/a.nii", values="stored", storage_options=options).reduce(SUM)
+        pipeline = Pipeline(f"{web.url}/a.nii", values="stored", storage_options=options).reduce(
+            SUM
+        )
         rule = hyperslab.Rule("blocks", (6,))
-        return hyperslab.run(pipeline, engine="serial", retries=0, rule=rule, out=tmp_path / "out", resume=resume)
+        return hyperslab.run(
+            pipeline, engine="serial", retries=0, rule=rule, out=tmp_path / "out", resume=resume
+        )
 
     web.faults.extend(["", "", "", "403", "", "500", ""])
     first = submit()
@@ -151,13 +180,19 @@ def test_a_run_is_resumed(folder: Path, web: Server, tmp_path: Path, values: Arr
     assert len(web.gets()) == 1 + 2, "a look at the file, and two blocks"
 
 
-def test_what_fails_in_passing_is_tried_again_by_the_driver(folder: Path, web: Server, values: Array) -> None:
+def test_what_fails_in_passing_is_tried_again_by_the_driver(
+    folder: Path, web: Server, values: Array
+) -> None:
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
-    pipeline = Pipeline(f"{web.url}/a.nii", values="stored", storage_options={"hyperslab_attempts": 1}).reduce(SUM)
+    pipeline = Pipeline(
+        f"{web.url}/a.nii", values="stored", storage_options={"hyperslab_attempts": 1}
+    ).reduce(SUM)
     web.faults.extend(["500", "403"])
     rule = hyperslab.Rule("blocks", (3,))
     result = hyperslab.run(pipeline, engine="serial", retries=1, rule=rule)
-    assert [failed.failure.error for failed in result.failures] == ["FormatError"], "what is denied is not asked again"
+    assert [failed.failure.error for failed in result.failures] == ["FormatError"], (
+        "what is denied is not asked again"
+    )
     assert [failed.attempts for failed in result.failures] == [1]
 
 
@@ -169,19 +204,33 @@ def test_an_object_that_is_replaced_before_the_run(folder: Path, web: Server) ->
     assert {failed.failure.error for failed in result.failures} == {"SourceChanged"}
 
 
-def test_blocks_of_a_remote_file_are_written(folder: Path, s3: S3, tmp_path: Path, values: Array) -> None:
+def test_blocks_of_a_remote_file_are_written(
+    folder: Path, s3: S3, tmp_path: Path, values: Array
+) -> None:
     """The real command, on processes, from several objects that a list names."""
     for name in ("sub 1.nii", "sub#2.nii"):
         s3.put(f"study/{name}", (folder / "plain.nii").read_bytes())
     (tmp_path / "list.txt").write_text("s3://bucket/study/sub 1.nii\ns3://bucket/study/sub#2.nii\n")
     options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
     done = command(
-        "run", "increment", tmp_path / "list.txt", "-o", tmp_path / "out", "--values", "stored", "--workers", 2,
-        "--keep", "volume", *options
-    )  # fmt: skip
+        "run",
+        "increment",
+        tmp_path / "list.txt",
+        "-o",
+        tmp_path / "out",
+        "--values",
+        "stored",
+        "--workers",
+        2,
+        "--keep",
+        "volume",
+        *options,
+    )
     assert done.returncode == 0, done.stderr
     for name in ("sub 1.nii", "sub#2.nii"):
-        np.testing.assert_array_equal(hyperslab.open(str(tmp_path / "out" / name), "stored")[...], values + 1)
+        np.testing.assert_array_equal(
+            hyperslab.open(str(tmp_path / "out" / name), "stored")[...], values + 1
+        )
     shown = command("info", "s3://bucket/study/sub#2.nii", *options)
     assert shown.returncode == 0, shown.stderr
     assert "read by      range requests: contiguous" in shown.stdout
@@ -194,11 +243,16 @@ def memory() -> Iterator[fsspec.AbstractFileSystem]:
     fs.rm("/shelf", recursive=True)
 
 
-def test_any_store_of_fsspec(memory: fsspec.AbstractFileSystem, folder: Path, values: Array) -> None:
+def test_any_store_of_fsspec(
+    memory: fsspec.AbstractFileSystem, folder: Path, values: Array
+) -> None:
     """Of stores whose answers do not say what they are of, the object is looked at once more."""
     raw = (folder / "made.h5").read_bytes()
     memory.pipe("/shelf/made.h5", raw)
-    views = [hyperslab.open(f"memory://shelf/made.h5::{name}") for name in ("gzip", "contiguous", "scaled")]
+    views = [
+        hyperslab.open(f"memory://shelf/made.h5::{name}")
+        for name in ("gzip", "contiguous", "scaled")
+    ]
     for view in views:
         np.testing.assert_array_equal(view[3:9, ::-2], values[3:9, ::-2])
     memory.pipe("/shelf/made.h5", raw)
@@ -214,17 +268,21 @@ def test_any_store_of_fsspec(memory: fsspec.AbstractFileSystem, folder: Path, va
         views[0][0]
 
 
-def test_a_thread_of_fsspec_that_is_stuck(folder: Path, web: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_of_fsspec_that_is_stuck(
+    folder: Path, web: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing that should end a request does: who waits for it ends by itself."""
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
-    view = hyperslab.open(f"{web.url}/a.nii", storage_options={"hyperslab_timeout_s": 0.1, "hyperslab_attempts": 1})
-    monkeypatch.setattr(stores, "LONGEST_PAUSE_S", 0.1)
+    view = hyperslab.open(
+        f"{web.url}/a.nii", storage_options={"hyperslab_timeout_s": 0.1, "hyperslab_attempts": 1}
+    )
+    monkeypatch.setattr(connections, "LONGEST_PAUSE_S", 0.1)
     released = threading.Event()
 
     async def stuck() -> None:
         released.wait(20)
 
-    future = stores.submit(stuck())
+    future = connections.submit(stuck())
     try:
         with pytest.raises(Unavailable, match="no answer within"):
             view[0]
@@ -233,10 +291,15 @@ def test_a_thread_of_fsspec_that_is_stuck(folder: Path, web: Server, monkeypatch
         future.result(5)
 
 
-def test_only_so_many_stores_are_kept(folder: Path, web: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "KEPT", 2)
+def test_only_so_many_stores_are_kept(
+    folder: Path, web: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "KEPT", 2)
     web.objects["/a.nii"] = (folder / "plain.nii").read_bytes()
-    views = [hyperslab.open(f"{web.url}/a.nii", storage_options={"headers": {"n": str(n)}}) for n in range(5)]
-    assert len(stores._stores) == 2
+    views = [
+        hyperslab.open(f"{web.url}/a.nii", storage_options={"headers": {"n": str(n)}})
+        for n in range(5)
+    ]
+    assert len(connections._stores) == 2
     for view in views:
         assert view[0].any()

@@ -14,11 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import Hyperslab, blockio, formats, remotefile
-from hyperslab.array import Array
-from hyperslab.remotefile import BLOCK_NBYTES, GAP_NBYTES, LARGEST_NBYTES, RemoteIO, describe, join, joined_nbytes
-from hyperslab.span import recording
+from hyperslab import Hyperslab, formats
+from hyperslab.arrays.array import Array
+from hyperslab.blocks import reading
+from hyperslab.storage.remote import file as remotefile
+from hyperslab.storage.remote.file import (
+    BLOCK_NBYTES,
+    GAP_NBYTES,
+    LARGEST_NBYTES,
+    RemoteIO,
+    describe,
+    join,
+    joined_nbytes,
+)
 from hyperslab.testing.formats import slabs, traced_memory
+from hyperslab.trace import recording
 from tests.remote.conftest import S3
 from tests.remote.server import Server
 
@@ -31,7 +41,9 @@ def many_chunks(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Array]
     path = tmp_path_factory.mktemp("many") / "many.h5"
     values = np.random.default_rng(0).integers(0, 2**15, (120, 120, 120), "i2") & 0xF0F
     with h5py.File(path, "w", libver="latest") as file:
-        file.create_dataset("data", data=values, chunks=(6, 6, 6), compression="gzip", compression_opts=1)
+        file.create_dataset(
+            "data", data=values, chunks=(6, 6, 6), compression="gzip", compression_opts=1
+        )
     return path.read_bytes(), values
 
 
@@ -42,7 +54,9 @@ def fetched(server: Server) -> int:
 
 
 def test_opening_takes_few_requests(many_chunks: tuple[bytes, Array], s3: S3) -> None:
-    """One tells what the object is and brings its beginning; the chunk index lies together behind it."""
+    """One tells what the object is and brings its beginning; the chunk index lies together behind
+    it.
+    """
     url = s3.put("many.h5", many_chunks[0])
     source = formats.open_source(f"{url}::data", s3.options)
     assert source.chunks is not None
@@ -60,7 +74,10 @@ def test_a_large_chunk_is_fetched_by_no_more_requests_at_a_time_than_others(
     remote = describe(f"{web.url}/a", {})
     web.forget()
     web.delay_s = 0.02
-    assert b"".join(remotefile.RemoteFile(remote).fetch([(0, 30 * 2**10), (30 * 2**10, 10 * 2**10)])) == raw
+    assert (
+        b"".join(remotefile.RemoteFile(remote).fetch([(0, 30 * 2**10), (30 * 2**10, 10 * 2**10)]))
+        == raw
+    )
     assert len(web.seen) == 40
     assert 1 < web.most_at_once <= remotefile.DEPTH
 
@@ -73,20 +90,27 @@ def test_a_small_file_is_opened_by_one_request(folder: Path, web: Server) -> Non
     assert len(web.seen) == 2
 
 
-def test_a_region_of_many_chunks_takes_few_requests(many_chunks: tuple[bytes, Array], s3: S3) -> None:
+def test_a_region_of_many_chunks_takes_few_requests(
+    many_chunks: tuple[bytes, Array], s3: S3
+) -> None:
     raw, values = many_chunks
     source = formats.open_source(f"{s3.put('many.h5', raw)}::data", s3.options)
-    for slab, chunks, most in ((((6, 0, 0), (60, 120, 120)), 4000, 2), (((0, 0, 0), (120, 60, 6)), 200, 2)):
+    for slab, chunks, most in (
+        (((6, 0, 0), (60, 120, 120)), 4000, 2),
+        (((0, 0, 0), (120, 60, 6)), 200, 2),
+    ):
         s3.server.seen.clear()
-        block = blockio.read(source, region := Hyperslab(*slab))
+        block = reading.read(source, region := Hyperslab(*slab))
         np.testing.assert_array_equal(block, values[region.slices()])
         assert source.chunks is not None
         assert len(source.chunks.overlapping(region)) == chunks
         assert 1 <= len(s3.server.seen) <= most
-        assert fetched(s3.server) == blockio.read_nbytes(source, region)
+        assert fetched(s3.server) == reading.read_nbytes(source, region)
 
 
-def test_several_requests_are_under_way_at_a_time(web: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_requests_are_under_way_at_a_time(
+    web: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(remotefile, "LARGEST_NBYTES", 1000)
     web.objects["/a"], web.delay_s = bytes(range(250)) * 80, 0.05
     remote = describe(f"{web.url}/a")
@@ -94,32 +118,44 @@ def test_several_requests_are_under_way_at_a_time(web: Server, monkeypatch: pyte
     (data,) = remotefile.RemoteFile(remote).fetch([(5, 19_000)])
     assert data == web.objects["/a"][5:19_005]
     assert len(web.seen) == 19
-    assert 3 <= web.most_at_once <= remotefile.DEPTH + 11  # one range of 19 parts is asked for at once
+    assert (
+        3 <= web.most_at_once <= remotefile.DEPTH + 11
+    )  # one range of 19 parts is asked for at once
     web.most_at_once = 0
-    assert len(list(remotefile.RemoteFile(remote).fetch((n, 900) for n in range(0, 20_000, 1000)))) == 20
+    assert (
+        len(list(remotefile.RemoteFile(remote).fetch((n, 900) for n in range(0, 20_000, 1000))))
+        == 20
+    )
     assert 3 <= web.most_at_once <= remotefile.DEPTH
 
 
-@pytest.mark.parametrize("array", ["made.h5::contiguous", "made.h5::gzip", "made.h5::raw", "classic.nc::packed"])
+@pytest.mark.parametrize(
+    "array", ["made.h5::contiguous", "made.h5::gzip", "made.h5::raw", "classic.nc::packed"]
+)
 @given(data=st.data())
 @settings(max_examples=12)
-def test_as_much_is_fetched_as_was_planned(array: str, data: st.DataObject, folder: Path, lasting_web: Server) -> None:
+def test_as_much_is_fetched_as_was_planned(
+    array: str, data: st.DataObject, folder: Path, lasting_web: Server
+) -> None:
     file = array.partition("::")[0]
     lasting_web.objects[f"/planned/{file}"] = (folder / file).read_bytes()
     source = formats.open_source(f"{lasting_web.url}/planned/{array}")
     slab = data.draw(slabs(source.shape))
     lasting_web.seen.clear()
     with recording() as phases, traced_memory() as peak:
-        blockio.read(source, slab)
-    planned = blockio.read_nbytes(source, slab)
+        reading.read(source, slab)
+    planned = reading.read_nbytes(source, slab)
     assert fetched(lasting_web) == planned == sum(phase.nbytes for phase in phases)
     assert {phase.kind for phase in phases} == ({"read"} if slab.size else set())
-    assert peak[0] <= blockio.read_peak(source, slab) + 2**16
+    assert peak[0] <= reading.read_peak(source, slab) + 2**16
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([0, 1, GAP_NBYTES, GAP_NBYTES + 1, 2**30]), st.sampled_from([1, 10**6, 9 * 2**20])),
+        st.tuples(
+            st.sampled_from([0, 1, GAP_NBYTES, GAP_NBYTES + 1, 2**30]),
+            st.sampled_from([1, 10**6, 9 * 2**20]),
+        ),
         max_size=30,
     )
 )
@@ -135,7 +171,9 @@ def test_joining(steps: list[tuple[int, int]]) -> None:
         assert len(held) == 1 or sum(held[-1]) - held[0][0] <= LARGEST_NBYTES
         assert all(later[0] - sum(before) <= GAP_NBYTES for before, later in pairwise(held))
     for one, other in pairwise(joined):
-        fits = other[0][0] - sum(one[-1]) <= GAP_NBYTES and sum(other[0]) - one[0][0] <= LARGEST_NBYTES
+        fits = (
+            other[0][0] - sum(one[-1]) <= GAP_NBYTES and sum(other[0]) - one[0][0] <= LARGEST_NBYTES
+        )
         assert not fits, "these could have been one request"
     assert joined_nbytes(ranges) == sum(sum(held[-1]) - held[0][0] for held in joined)
 
@@ -154,7 +192,9 @@ def test_the_file_like_object_is_a_file(data: st.DataObject, lasting_web: Server
     lasting_web.objects["/like"] = raw
     file, plain = RemoteIO(describe(f"{lasting_web.url}/like")), io.BytesIO(raw)
     for _ in range(data.draw(st.integers(1, 8))):
-        place = data.draw(st.integers(0, len(raw) + 5) | st.sampled_from([0, BLOCK_NBYTES - 1, 2 * BLOCK_NBYTES]))
+        place = data.draw(
+            st.integers(0, len(raw) + 5) | st.sampled_from([0, BLOCK_NBYTES - 1, 2 * BLOCK_NBYTES])
+        )
         assert file.seek(place) == plain.seek(place) == file.tell()
         nbytes = data.draw(st.sampled_from([0, 1, 9, BLOCK_NBYTES, 2 * BLOCK_NBYTES + 1, -1]))
         assert file.read(nbytes) == plain.read(nbytes)

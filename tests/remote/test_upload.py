@@ -14,11 +14,12 @@ import zarr
 from fsspec.implementations.memory import MemoryFileSystem
 
 import hyperslab
-from hyperslab import objectstore, zarrkeys
-from hyperslab import uploading as upload
 from hyperslab.errors import FormatError, HyperslabError, OutputBusy, Unavailable, UsageError
+from hyperslab.storage import zarr_names
+from hyperslab.storage.remote import objects
+from hyperslab.storage.remote import uploading as upload
+from hyperslab.storage.remote.uploading import PART_NBYTES
 from hyperslab.testing.formats import traced_memory
-from hyperslab.uploading import PART_NBYTES
 from tests.remote.conftest import BUCKET, S3
 from tests.remote.server import Server
 
@@ -27,7 +28,7 @@ VALUES = np.arange(6 * 8 * 10, dtype="i4").reshape(6, 8, 10)
 
 @pytest.fixture(autouse=True)
 def _no_long_pauses(monkeypatch: pytest.MonkeyPatch, s3: S3) -> Iterator[None]:
-    monkeypatch.setattr(objectstore, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(objects, "_FIRST_PAUSE_S", 0.01)
     yield
     s3.server.forget()
     if s3.fs.exists(f"{BUCKET}/up"):
@@ -55,8 +56,12 @@ def test_an_empty_file(s3: S3, tmp_path: Path) -> None:
     assert s3.fs.info(f"{BUCKET}/up/none")["size"] == 0
 
 
-def test_a_large_file_is_sent_in_parts(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts that fail are sent again, the others are not; what it takes of memory does not grow with the file."""
+def test_a_large_file_is_sent_in_parts(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that fail are sent again, the others are not; what it takes of memory does not grow
+    with the file.
+    """
     monkeypatch.setattr(upload, "PART_NBYTES", 5 * 2**20)  # the least that S3 takes
     raw = np.random.default_rng(0).bytes(23 * 2**20)
     (tmp_path / "large").write_bytes(raw)
@@ -66,7 +71,9 @@ def test_a_large_file_is_sent_in_parts(s3: S3, tmp_path: Path, monkeypatch: pyte
         sent(s3, tmp_path / "large", "large")
     assert s3.fs.cat_file(f"{BUCKET}/up/large") == raw
     puts = [
-        seen for seen in s3.server.seen if seen.method == "PUT" and "partNumber" in seen.path and seen.status == 200
+        seen
+        for seen in s3.server.seen
+        if seen.method == "PUT" and "partNumber" in seen.path and seen.status == 200
     ]
     assert len(puts) == 5
     assert peak[0] < 4 * PART_NBYTES * upload.DEPTH
@@ -95,7 +102,9 @@ def test_a_large_file_that_cannot_be_sent_leaves_nothing(
         ("hang", Unavailable, "no answer within 1 s"),
     ],
 )
-def test_what_goes_on_failing(fault: str, error: type[HyperslabError], words: str, s3: S3, folder: Path) -> None:
+def test_what_goes_on_failing(
+    fault: str, error: type[HyperslabError], words: str, s3: S3, folder: Path
+) -> None:
     s3.server.always = fault
     with pytest.raises(error, match=words) as raised:
         sent(s3, folder / "plain.nii", "plain.nii")
@@ -136,7 +145,9 @@ def test_somebody_else_is_faster(s3: S3, folder: Path, monkeypatch: pytest.Monke
 
 def make_group(path: Path, version: Any, fill: int = 0) -> None:
     group = zarr.open_group(path, mode="w", zarr_format=version)
-    array = group.create_array("inner/data", shape=VALUES.shape, chunks=(2, 4, 5), dtype="i4", fill_value=-1)
+    array = group.create_array(
+        "inner/data", shape=VALUES.shape, chunks=(2, 4, 5), dtype="i4", fill_value=-1
+    )
     array[:] = VALUES + fill
     if version == 2:
         zarr.consolidate_metadata(path)
@@ -151,11 +162,17 @@ def test_a_zarr_directory(version: int, s3: S3, tmp_path: Path) -> None:
     s3.fs.get(f"{BUCKET}/up/z", str(tmp_path / "back"), recursive=True)
     np.testing.assert_array_equal(zarr.open_group(tmp_path / "back")["inner/data"][:], VALUES)  # type: ignore[index]
     order = [
-        seen.path.split("?")[0].removeprefix(f"/{BUCKET}/up/z/") for seen in s3.server.seen if seen.method == "PUT"
+        seen.path.split("?")[0].removeprefix(f"/{BUCKET}/up/z/")
+        for seen in s3.server.seen
+        if seen.method == "PUT"
     ]
-    documents = [name for name in order if name.rpartition("/")[2] in zarrkeys.DOCUMENTS]
-    assert order[-len(documents) :] == documents, "all data come before what says that they are there"
-    assert [name.count("/") for name in documents] == sorted((name.count("/") for name in documents), reverse=True)
+    documents = [name for name in order if name.rpartition("/")[2] in zarr_names.DOCUMENTS]
+    assert order[-len(documents) :] == documents, (
+        "all data come before what says that they are there"
+    )
+    assert [name.count("/") for name in documents] == sorted(
+        (name.count("/") for name in documents), reverse=True
+    )
     assert s3.server.most_at_once <= upload.DEPTH
 
 
@@ -169,7 +186,9 @@ def test_a_directory_that_is_cut_off_cannot_be_opened(s3: S3, tmp_path: Path) ->
     assert there
     assert not any(name.endswith("zarr.json") for name in there)
     sent(s3, tmp_path / "z", "z", overwrite=True)
-    assert len(s3.fs.find(f"{BUCKET}/up/z")) == sum(path.is_file() for path in (tmp_path / "z").rglob("*"))
+    assert len(s3.fs.find(f"{BUCKET}/up/z")) == sum(
+        path.is_file() for path in (tmp_path / "z").rglob("*")
+    )
 
 
 def test_a_directory_over_an_older_one(s3: S3, tmp_path: Path) -> None:
@@ -180,9 +199,13 @@ def test_a_directory_over_an_older_one(s3: S3, tmp_path: Path) -> None:
     s3.server.forget()
     sent(s3, tmp_path / "new", "z", overwrite=True)
     names = {name.removeprefix(f"{BUCKET}/up/z/") for name in s3.fs.find(f"{BUCKET}/up/z")}
-    assert names == {str(p.relative_to(tmp_path / "new")) for p in (tmp_path / "new").rglob("*") if p.is_file()}
+    assert names == {
+        str(p.relative_to(tmp_path / "new")) for p in (tmp_path / "new").rglob("*") if p.is_file()
+    }
     acts = [
-        seen.method for seen in s3.server.seen if seen.method in ("PUT", "DELETE") and upload.REPLACING not in seen.path
+        seen.method
+        for seen in s3.server.seen
+        if seen.method in ("PUT", "DELETE") and upload.REPLACING not in seen.path
     ]
     assert acts.index("PUT") > 0, "the older documents go first"
 
@@ -236,7 +259,9 @@ def test_other_stores(folder: Path) -> None:
     store.rm("/memory", recursive=True)
 
 
-def test_what_has_not_arrived_is_found_out(s3: S3, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_not_arrived_is_found_out(
+    s3: S3, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(upload, "_put", lambda *_: _nothing())
     with pytest.raises(Unavailable, match=r"holds 0 bytes of .* after it was sent"):
         sent(s3, folder / "plain.nii", "lost.nii")
@@ -255,7 +280,9 @@ def test_web_servers_are_left_alone(web: Server, folder: Path) -> None:
 def test_what_is_not_of_a_zarr_store_is_not_removed(s3: S3, tmp_path: Path) -> None:
     make_group(tmp_path / "z", 3)
     s3.put("up/results/paper.csv", b"1,2")
-    with pytest.raises(OutputBusy, match=r"up/results: holds paper\.csv, which is not of a Zarr store"):
+    with pytest.raises(
+        OutputBusy, match=r"up/results: holds paper\.csv, which is not of a Zarr store"
+    ):
         sent(s3, tmp_path / "z", "results", overwrite=True)
     make_group(tmp_path / "above", 3)
     sent(s3, tmp_path / "z", "many/a.zarr")
@@ -282,7 +309,9 @@ def test_a_replacement_that_was_cut_off_is_made_again(s3: S3, tmp_path: Path) ->
     s3.server.forget()
     sent(s3, tmp_path / "new", "z", overwrite=True)
     names = {name.removeprefix(f"{BUCKET}/up/z/") for name in s3.fs.find(f"{BUCKET}/up/z")}
-    assert names == {str(p.relative_to(tmp_path / "new")) for p in (tmp_path / "new").rglob("*") if p.is_file()}
+    assert names == {
+        str(p.relative_to(tmp_path / "new")) for p in (tmp_path / "new").rglob("*") if p.is_file()
+    }
 
 
 def test_directories_behind_links_are_sent(s3: S3, tmp_path: Path) -> None:

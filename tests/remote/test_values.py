@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import hdf5plugin  # noqa: F401  # before netCDF4, which would have HDF5 look for filters in its own folder
+
+# before netCDF4, which would have HDF5 look for filters in its own folder
+import hdf5plugin  # noqa: F401
 import netCDF4
 import nibabel as nib
 import numpy as np
@@ -18,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import blockio, formats
-from hyperslab.array import Array, ArraySource
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.blocks import reading
 from hyperslab.connectors.xarray import HyperslabBackend
-from hyperslab.location import Remote
+from hyperslab.storage.location import Remote
 from hyperslab.testing.formats import assert_same, slabs
 from tests.formats.files import DATA
 from tests.remote.conftest import S3
@@ -30,7 +33,11 @@ from tests.remote.server import Server
 HDF5 = ("contiguous", "gzip", "small", "raw", "scaled", "partly", "empty")
 ARRAYS = [
     *(f"made.h5::{name}" for name in HDF5),
-    *(f"{file}::{name}" for file in ("four.nc", "classic.nc") for name in ("packed", "other", "fixed")),
+    *(
+        f"{file}::{name}"
+        for file in ("four.nc", "classic.nc")
+        for name in ("packed", "other", "fixed")
+    ),
     "plain.nii",
     "packed.nii.gz",
 ]
@@ -114,14 +121,16 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     """Any region of any array, into memory of any layout."""
     source, expected = _kept(data.draw(st.sampled_from(ARRAYS)), folder, lasting_web)
     slab = data.draw(slabs(source.shape))
-    block = blockio.read(source, slab, values="stored", threads=data.draw(st.integers(1, 3)))
+    block = reading.read(source, slab, values="stored", threads=data.draw(st.integers(1, 3)))
     low, high = slab.bounds
     turned = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
-    assert_same(block, expected[forward][turned] if slab.size else np.empty(slab.count, expected.dtype))
+    assert_same(
+        block, expected[forward][turned] if slab.size else np.empty(slab.count, expected.dtype)
+    )
     room = np.zeros(tuple(2 * n for n in slab.count), block.dtype)
     out = room[tuple(slice(None, None, -2) for _ in slab.count)]
-    blockio.read(source, slab, out, values="stored")
+    reading.read(source, slab, out, values="stored")
     assert_same(out, block)
 
 
@@ -129,7 +138,9 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
 def test_xarray_and_dask_read_urls(place: Any, folder: Path, name: str) -> None:
     url, options = place(folder / name)
     with (
-        xarray.open_dataset(url, engine=HyperslabBackend, storage_options=options, chunks={}) as found,
+        xarray.open_dataset(
+            url, engine=HyperslabBackend, storage_options=options, chunks={}
+        ) as found,
         xarray.open_dataset(folder / name, engine=HyperslabBackend) as expected,
     ):
         xarray.testing.assert_identical(found.load(), expected)
@@ -146,6 +157,8 @@ def test_xarray_and_dask_read_urls(place: Any, folder: Path, name: str) -> None:
 def test_groups_are_opened_by_url(place: Any, folder: Path) -> None:
     url, options = place(folder / "made.h5")
     with xarray.open_datatree(url, engine=HyperslabBackend, storage_options=options) as tree:
-        np.testing.assert_array_equal(tree["gzip"], np.asarray(hyperslab.open(f"{folder}/made.h5::gzip", "stored")))
+        np.testing.assert_array_equal(
+            tree["gzip"], np.asarray(hyperslab.open(f"{folder}/made.h5::gzip", "stored"))
+        )
     with pytest.raises(OSError, match="holds no group '/none'"):
         xarray.open_dataset(url, engine=HyperslabBackend, storage_options=options, group="none")

@@ -1,4 +1,6 @@
-"""Zarr stores in object stores and on web servers hold what zarr-python reads from a copy on this machine."""
+"""Zarr stores in object stores and on web servers hold what zarr-python reads from a copy on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import Encoding, Pipeline, blockio, formats
-from hyperslab.array import Array, ArraySource
+from hyperslab import Encoding, Pipeline, formats
+from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats import zarr_objects
-from hyperslab.location import Remote
+from hyperslab.formats.zarr import objects
+from hyperslab.storage.location import Remote
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
 from tests.end_to_end.command import call, succeed
 from tests.faults.command import hyperslab as command
@@ -29,7 +32,11 @@ from tests.remote.conftest import BUCKET, S3
 from tests.remote.server import Server
 from tests.remote.zarr_stores import KINDS, by_zarr, put
 
-ROWS = [row for row in zarr_rows.rows() if row.group in ("Layout", "Shards", "Fill values", "Shapes", "Groups")]
+ROWS = [
+    row
+    for row in zarr_rows.rows()
+    if row.group in ("Layout", "Shards", "Fill values", "Shapes", "Groups")
+]
 
 
 @pytest.fixture(params=["s3", "web"])
@@ -55,7 +62,9 @@ def test_stores_of_every_kind(row: Row, web: Server, tmp_path: Path) -> None:
         )
         assert_same(np.asarray(view.source.fill), np.asarray(local.source.fill))
         assert_same(view[...], local[...])
-        assert_same(hyperslab.ArrayView(view.source, "stored")[...], zarr_rows.by_zarr(url, "stored"))
+        assert_same(
+            hyperslab.ArrayView(view.source, "stored")[...], zarr_rows.by_zarr(url, "stored")
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,7 +74,10 @@ def test_whole_arrays_and_regions(kind: str, place: S3 | Server, tmp_path: Path)
     view = hyperslab.open(url, storage_options=options)
     expected = by_zarr(path)
     assert_same(view[...], expected)
-    assert_same(np.ascontiguousarray(view[20:3:-3, 11, 5:7]), np.ascontiguousarray(expected[20:3:-3, 11, 5:7]))
+    assert_same(
+        np.ascontiguousarray(view[20:3:-3, 11, 5:7]),
+        np.ascontiguousarray(expected[20:3:-3, 11, 5:7]),
+    )
     assert_same(np.asarray(hyperslab.to_dask(url, storage_options=options)), expected)
 
 
@@ -83,30 +95,40 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     source, expected = _kept(data.draw(st.sampled_from(sorted(KINDS))), folder, lasting_web)
     slab, threads = data.draw(slabs(source.shape)), data.draw(st.integers(1, 3))
     with traced_memory() as peak:
-        block = blockio.read(source, slab, threads=threads)
+        block = reading.read(source, slab, threads=threads)
     low, high = slab.bounds
     turned = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
     forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
-    assert_same(block, expected[forward][turned] if slab.size else np.empty(slab.count, expected.dtype))
-    assert peak[0] <= blockio.read_peak(source, slab, threads=threads)
+    assert_same(
+        block, expected[forward][turned] if slab.size else np.empty(slab.count, expected.dtype)
+    )
+    assert peak[0] <= reading.read_peak(source, slab, threads=threads)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if len(row.arrays) > 1], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if len(row.arrays) > 1], ids=lambda row: row.name
+)
 def test_what_a_store_holds(row: Row, s3: S3, web: Server, tmp_path: Path) -> None:
     """By its consolidated metadata, else by listing, which a web server does not do."""
     row.make(tmp_path / "a.zarr")
     name = row.name.replace(" ", "-")
     url, options = put(s3, tmp_path / "a.zarr", f"{name}.zarr")
     assert formats.arrays(url, options) == formats.arrays(str(tmp_path / "a.zarr"))
-    with pytest.raises(UsageError, match=r"holds 3 arrays; choose one as '.*::NAME' from: a/b/v, a/v, v"):
+    with pytest.raises(
+        UsageError, match=r"holds 3 arrays; choose one as '.*::NAME' from: a/b/v, a/v, v"
+    ):
         hyperslab.open(url, storage_options=options)
     for named in (f"{url}::a/v", f"{url}::/a/v", f"{url}/a/v", f"{url}/::a/v"):
-        assert_same(hyperslab.open(named, storage_options=options)[...], by_zarr(tmp_path / "a.zarr", "a/v"))
+        assert_same(
+            hyperslab.open(named, storage_options=options)[...], by_zarr(tmp_path / "a.zarr", "a/v")
+        )
     page, _ = put(web, tmp_path / "a.zarr", "a.zarr")
     if "consolidated" in name:
         assert formats.arrays(page) == formats.arrays(str(tmp_path / "a.zarr"))
     else:
-        with pytest.raises(UsageError, match="a web server does not list what it holds: name an array"):
+        with pytest.raises(
+            UsageError, match="a web server does not list what it holds: name an array"
+        ):
             formats.arrays(page)
 
 
@@ -117,7 +139,9 @@ def test_names_without_suffix(place: S3 | Server, tmp_path: Path) -> None:
     expected = by_zarr(tmp_path / "a", "in/b c")
     assert_same(hyperslab.open(f"{url}::in/b c", storage_options=options)[...], expected)
     assert_same(
-        hyperslab.open(f"{url}/in/b%20c" if url[:4] == "http" else f"{url}/in/b c", storage_options=options)[...],
+        hyperslab.open(
+            f"{url}/in/b%20c" if url[:4] == "http" else f"{url}/in/b c", storage_options=options
+        )[...],
         expected,
     )
 
@@ -136,7 +160,9 @@ def test_what_is_not_there(place: S3 | Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [(), (20, 24, 20)])
-def test_a_volume_goes_there_and_is_the_same(shards: tuple[int, ...], s3: S3, tmp_path: Path) -> None:
+def test_a_volume_goes_there_and_is_the_same(
+    shards: tuple[int, ...], s3: S3, tmp_path: Path
+) -> None:
     values = np.random.default_rng(5).integers(0, 900, (30, 24, 20)).astype("i2")
     image, url = str(tmp_path / "a.nii"), f"s3://{BUCKET}/made{len(shards)}.zarr"
     nib.save(nib.Nifti1Image(values, np.diag([2.0, 2, 3, 1])), image)  # type: ignore[no-untyped-call]
@@ -158,12 +184,18 @@ def test_worker_processes_read_it(s3: S3, tmp_path: Path) -> None:
     url, options = put(s3, path, "workers.zarr")
     pipeline = Pipeline(url, storage_options=options).reduce("hyperslab.workloads.stats:FOLD")
     result = hyperslab.run(
-        pipeline, engine="processes", workers=2, out=tmp_path / "out", rule=hyperslab.Rule("blocks", (3,))
+        pipeline,
+        engine="processes",
+        workers=2,
+        out=tmp_path / "out",
+        rule=hyperslab.Rule("blocks", (3,)),
     )
     assert result.ok
     assert json.loads((tmp_path / "out" / "stats.json").read_text())["sum"] == by_zarr(path).sum()
     given = [f"--storage-option={name}={value}" for name, value in options.items()]
-    done = command("run", "increment", url, "-o", tmp_path / "more", "--workers", 2, "--keep", "volume", *given)
+    done = command(
+        "run", "increment", url, "-o", tmp_path / "more", "--workers", 2, "--keep", "volume", *given
+    )
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "more").glob("workers*")
     np.testing.assert_array_equal(hyperslab.open(str(made))[...], by_zarr(path) + 1)
@@ -174,7 +206,7 @@ def test_any_store_of_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     import fsspec
 
     memory: Any = fsspec.filesystem("memory", skip_instance_cache=True)
-    monkeypatch.setattr(zarr_objects, "LARGEST_NBYTES", 512)
+    monkeypatch.setattr(objects, "LARGEST_NBYTES", 512)
     try:
         for kind in ("v2", "raw", "sharded", "partly"):
             path = KINDS[kind](tmp_path / kind)

@@ -1,4 +1,6 @@
-"""What can go wrong with a Zarr store elsewhere: only a chunk that is said not to be there has the fill value."""
+"""What can go wrong with a Zarr store elsewhere: only a chunk that is said not to be there has the
+fill value.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,12 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import blockio, formats
-from hyperslab.array import ArraySource
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError, SourceChanged, Unavailable
-from hyperslab.formats.zarr_objects import ChunkObjects
-from hyperslab.slab import Hyperslab
+from hyperslab.formats.zarr.objects import ChunkObjects
 from hyperslab.testing.formats import assert_same
 from tests.remote.conftest import BUCKET, S3
 from tests.remote.server import Server
@@ -47,12 +50,14 @@ def opened(place: S3 | Server, path: Path, name: str, **more: Any) -> ArraySourc
 
 
 @pytest.mark.parametrize("kind", ["v2", "v3", "raw", "sharded"])
-def test_a_chunk_that_is_not_there_has_the_fill_value(kind: str, place: S3 | Server, tmp_path: Path) -> None:
+def test_a_chunk_that_is_not_there_has_the_fill_value(
+    kind: str, place: S3 | Server, tmp_path: Path
+) -> None:
     source = opened(place, KINDS[kind](tmp_path / "a"), f"holes-{kind}.zarr")
     chunk = "0.1.0" if kind == "v2" else "c/0/1/0"
     (tmp_path / "a" / chunk).unlink()
     remove(place, f"holes-{kind}.zarr/{chunk}")
-    found = blockio.read(source, ALL)
+    found = reading.read(source, ALL)
     assert_same(found, by_zarr(tmp_path / "a"))
     assert (found[:8, 10:20, :12] == 7).all()
 
@@ -79,7 +84,7 @@ def test_any_other_answer_is_an_error(
         server.only = "c/1/1/1"
         server.faults.append(fault)
         with pytest.raises(error, match=rf"{name}/c/1/1/1.*: .*{why}"):
-            blockio.read(source, region)
+            reading.read(source, region)
 
 
 def test_s3_denies_what_is_not_there_to_who_may_not_list(s3: S3, tmp_path: Path) -> None:
@@ -88,8 +93,10 @@ def test_s3_denies_what_is_not_there_to_who_may_not_list(s3: S3, tmp_path: Path)
     remove(s3, "hidden.zarr/c/0/0/0")
     s3.server.only = "c/0/0/0"
     s3.server.faults.append("403")
-    with pytest.raises(FormatError, match=r"denied \(403.*\), which S3 also says of what is not there.*ListBucket"):
-        blockio.read(source, ALL)
+    with pytest.raises(
+        FormatError, match=r"denied \(403.*\), which S3 also says of what is not there.*ListBucket"
+    ):
+        reading.read(source, ALL)
 
 
 def test_faults_that_pass_are_asked_again(place: S3 | Server, tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_faults_that_pass_are_asked_again(place: S3 | Server, tmp_path: Path) ->
     server.forget()
     server.only = "c/1/1/1"
     server.faults.extend(["503", "short"])
-    assert_same(blockio.read(source, ALL), by_zarr(path))
+    assert_same(reading.read(source, ALL), by_zarr(path))
     assert sum("c/1/1/1" in seen.path for seen in server.seen) == 3
 
 
@@ -110,7 +117,7 @@ def test_a_bucket_that_is_gone_is_no_missing_chunk(s3: S3, tmp_path: Path) -> No
     source = formats.open_source("s3://passing-by/a.zarr", s3.options)
     s3.fs.rm("passing-by", recursive=True)
     with pytest.raises((FormatError, SourceChanged), match=r"no such object|no longer there"):
-        blockio.read(source, ALL)
+        reading.read(source, ALL)
 
 
 @pytest.mark.parametrize("kind", ["v3", "raw", "sharded"])
@@ -122,7 +129,7 @@ def test_damaged_chunks(kind: str, place: S3 | Server, tmp_path: Path) -> None:
         source = opened(place, path, f"damaged-{kind}-{number}.zarr")
         for region in (ALL, Hyperslab((9, 11, 13), (1, 1, 1))):
             with pytest.raises(FormatError, match="copy the store again"):
-                blockio.read(source, region)
+                reading.read(source, region)
 
 
 def test_a_document_that_is_written_again_is_noticed(s3: S3, tmp_path: Path) -> None:
@@ -131,11 +138,11 @@ def test_a_document_that_is_written_again_is_noticed(s3: S3, tmp_path: Path) -> 
     time.sleep(1.1)  # S3 tells times in seconds
     s3.put("again.zarr/zarr.json", (tmp_path / "a/zarr.json").read_bytes())
     with pytest.raises(SourceChanged, match=r"again\.zarr/zarr\.json: was written to"):
-        blockio.read(source, ALL)
+        reading.read(source, ALL)
     assert formats.open_source(str(source.url), s3.options).version != source.version
     remove(s3, "again.zarr/zarr.json")
     with pytest.raises(SourceChanged, match="no longer there"):
-        blockio.read(source, ALL)
+        reading.read(source, ALL)
 
 
 def test_a_shard_that_is_replaced_while_it_is_read(
@@ -150,11 +157,13 @@ def test_a_shard_that_is_replaced_while_it_is_read(
 
     monkeypatch.setattr(ChunkObjects, "get_ranges", replaced)
     with pytest.raises(SourceChanged, match="was written to"):
-        blockio.read(source, Hyperslab((0, 0, 0), (1, 1, 1)))
+        reading.read(source, Hyperslab((0, 0, 0), (1, 1, 1)))
 
 
 def test_documents_that_are_denied(s3: S3, tmp_path: Path) -> None:
-    """One that is denied may be missing, where S3 does not say; with another that is there, it is."""
+    """One that is denied may be missing, where S3 does not say; with another that is there, it
+    is.
+    """
     path = KINDS["v2"](tmp_path / "a")
     url, options = put(s3, path, "denied.zarr")
     s3.server.only = "zarr.json"
@@ -184,17 +193,17 @@ def test_nothing_that_is_shown_holds_a_secret(web: Server, tmp_path: Path) -> No
     source = pickle.loads(pickle.dumps(view.source))
     assert all(f"X-Amz-Signature={SECRETS[3]}" in seen.path for seen in web.seen)
     assert all(seen.headers["x-pass"] == f"for {SECRETS[4]}" for seen in web.seen)
-    np.testing.assert_array_equal(blockio.read(source, ALL), view[...])
+    np.testing.assert_array_equal(reading.read(source, ALL), view[...])
     shown = [repr(source), repr(view), str(source.url), view._repr_html_()]
     for fault in ("403", "500", "hang", "drop", "short"):
         web.always = fault
         with pytest.raises(HyperslabError) as raised:
-            blockio.read(source, ALL)
+            reading.read(source, ALL)
         shown += [repr(raised.value), str(raised.value), repr(raised.value.__cause__)]
     web.forget()
     web.objects["/a b.zarr/c/0/0/0"] = b"garbage"
     with pytest.raises(FormatError) as raised:
-        blockio.read(source, ALL)
+        reading.read(source, ALL)
     shown.append(str(raised.value))
     assert not [text for text in shown for secret in SECRETS if secret in text]
 
@@ -205,6 +214,9 @@ def test_a_server_without_ranges_gives_whole_chunks(web: Server, tmp_path: Path)
     web.always = "rangeless"
     source = opened(web, path, "plain.zarr")
     assert source.nbytes_stored == source.nbytes
-    assert_same(blockio.read(source, ALL), by_zarr(path))
+    assert_same(reading.read(source, ALL), by_zarr(path))
     with pytest.raises(FormatError, match="ignores range requests"):
-        blockio.read(opened(web, KINDS["sharded"](tmp_path / "b"), "shards.zarr"), Hyperslab((0, 0, 0), (1, 1, 1)))
+        reading.read(
+            opened(web, KINDS["sharded"](tmp_path / "b"), "shards.zarr"),
+            Hyperslab((0, 0, 0), (1, 1, 1)),
+        )

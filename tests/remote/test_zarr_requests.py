@@ -1,4 +1,6 @@
-"""How often a store is asked for a Zarr array, and for what: no metadata in a task, several chunks at a time."""
+"""How often a store is asked for a Zarr array, and for what: no metadata in a task, several chunks
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ import pytest
 import zarr
 
 import hyperslab
-from hyperslab import Hyperslab, blockio, formats, remotefile
+from hyperslab import Hyperslab, formats
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError
-from hyperslab.formats import zarr_objects
+from hyperslab.formats.zarr import objects
+from hyperslab.storage.remote import file
 from hyperslab.testing.formats import assert_same
 from tests.formats.zarr_made import make
 from tests.remote.conftest import S3
@@ -47,7 +51,7 @@ def test_an_array_of_a_group_is_opened_by_its_own_documents(s3: S3, tmp_path: Pa
     assert len(s3.server.seen) == DOCUMENTS + SAMPLE
     assert all(name.startswith("in/b/") for name in asked(s3.server))
     s3.server.forget()
-    blockio.read(source, Hyperslab((1, 1, 1), (9, 9, 9)))
+    reading.read(source, Hyperslab((1, 1, 1), (9, 9, 9)))
     assert sorted(asked(s3.server)) == ["in/b/c/0/0/0", "in/b/c/1/0/0", "in/b/zarr.json"]
 
 
@@ -68,7 +72,9 @@ def test_a_table_of_contents_takes_few_requests(s3: S3, tmp_path: Path) -> None:
     assert len(s3.server.seen) == DOCUMENTS
 
 
-@pytest.mark.parametrize(("name", "requests"), [("none.zarr", DOCUMENTS), ("none", 1 + DOCUMENTS), ("none.nii", 1)])
+@pytest.mark.parametrize(
+    ("name", "requests"), [("none.zarr", DOCUMENTS), ("none", 1 + DOCUMENTS), ("none.nii", 1)]
+)
 def test_what_is_not_there_takes_few_requests(name: str, requests: int, s3: S3) -> None:
     with pytest.raises(FormatError, match="there is no such"):
         hyperslab.open(f"s3://bucket/{name}", storage_options=s3.options)
@@ -81,10 +87,12 @@ def test_a_region_takes_its_chunks_and_one_look(kind: str, s3: S3, tmp_path: Pat
     url, options = put(s3, path, f"region-{kind}.zarr")
     source = formats.open_source(url, options)
     s3.server.forget()
-    block = blockio.read(source, Hyperslab((7, 0, 0), (2, 10, 36)))
+    block = reading.read(source, Hyperslab((7, 0, 0), (2, 10, 36)))
     assert_same(np.asarray(block), by_zarr(path)[7:9, :10])
     assert len(s3.server.seen) == 2 * 3 + 1
-    assert [name for name in asked(s3.server) if not re.fullmatch(r"(c/)?\d[./]0[./]\d", name)] == [source.document]
+    assert [name for name in asked(s3.server) if not re.fullmatch(r"(c/)?\d[./]0[./]\d", name)] == [
+        source.document
+    ]
 
 
 def test_of_a_shard_what_is_needed_is_fetched(web: Server, tmp_path: Path) -> None:
@@ -99,21 +107,25 @@ def test_of_a_shard_what_is_needed_is_fetched(web: Server, tmp_path: Path) -> No
         (Hyperslab((4, 5, 6), (8, 1, 1)), 4),
     ):
         web.forget()
-        assert_same(blockio.read(source, slab), by_zarr(path)[slab.slices()])
+        assert_same(reading.read(source, slab), by_zarr(path)[slab.slices()])
         assert len(web.seen) == ranges + 1
     sizes = [int(seen.headers["range"].rpartition("-")[2]) for seen in web.seen]
     assert max(sizes) <= len(web.objects["/parts.zarr/c/0/0/0"])
 
 
-def test_several_chunks_are_asked_for_at_a_time(web: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_chunks_are_asked_for_at_a_time(
+    web: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So many as byte ranges of a file, by any number of threads; a large one in parts."""
     path = KINDS["raw"](tmp_path / "a")
     url, _ = put(web, path, "many.zarr")
     source = formats.open_source(url)
     for threads, largest in ((1, 2**23), (4, 2**23), (2, 500)):
-        monkeypatch.setattr(zarr_objects, "LARGEST_NBYTES", largest)
+        monkeypatch.setattr(objects, "LARGEST_NBYTES", largest)
         web.forget()
         web.delay_s = 0.02
-        assert_same(blockio.read(source, Hyperslab.full(source.shape), threads=threads), by_zarr(path))
-        assert remotefile.DEPTH // 2 < web.most_at_once <= remotefile.DEPTH
+        assert_same(
+            reading.read(source, Hyperslab.full(source.shape), threads=threads), by_zarr(path)
+        )
+        assert file.DEPTH // 2 < web.most_at_once <= file.DEPTH
         assert len(web.seen) == 1 + 27 * -(-8 * 10 * 12 * 2 // largest)

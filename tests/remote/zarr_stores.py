@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import zarr
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.formats.zarr_made import make
 from tests.remote.conftest import S3
 from tests.remote.server import Server
@@ -33,7 +33,11 @@ def by_zarr(path: Path, name: str = "") -> Array:
 
 def put(store: S3 | Server, folder: Path, name: str) -> tuple[str, dict[str, Any]]:
     """All files of a directory into a store: the URL of the place, and storage options."""
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     if isinstance(store, S3):
         store.fs.invalidate_cache()
         for key, data in files.items():

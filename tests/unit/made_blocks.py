@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab import kernels
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.native import core
+from hyperslab.workloads import kernels
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -52,6 +52,8 @@ def both_ways(count: Callable[[], Any]) -> Any:
 
 
 def values_of(dtype: str) -> st.SearchStrategy[Array]:
-    finite: dict[str, Any] = {} if dtype in INTEGERS else {"allow_nan": False, "allow_infinity": False}
+    finite: dict[str, Any] = (
+        {} if dtype in INTEGERS else {"allow_nan": False, "allow_infinity": False}
+    )
     elements = hnp.from_dtype(np.dtype(dtype), **finite)
     return hnp.arrays(dtype, st.integers(1, 60), elements=elements)

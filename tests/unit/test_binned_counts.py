@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab import kernels
+from hyperslab.workloads import kernels
 from tests.unit.made_blocks import both, both_ways, values_of  # noqa: F401
 
 
@@ -31,7 +31,9 @@ def test_equal_bins_are_those_of_numpy(dtype: str, data: st.DataObject, bins: in
 
 
 def numpy_can_bin(low: Any, high: Any) -> bool:
-    """It overflows near the largest numbers, and loses the 0.5 that it adds to both sides of a single large number."""
+    """It overflows near the largest numbers, and loses the 0.5 that it adds to both sides of a
+    single large number.
+    """
     moderate = max(abs(low), abs(high)) < np.finfo(low.dtype).max / 4
     return bool(moderate and (low < high or low - 0.5 < low < high + 0.5))
 
@@ -91,20 +93,30 @@ BINNED = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "ui
 
 @pytest.mark.parametrize("dtype", BINNED)
 @given(data=st.data(), bins=st.sampled_from([1, 2, 3, 10, 100, 4096, 65536, 70_000]))
-def test_bins_of_a_given_range_are_those_of_numpy(dtype: str, data: st.DataObject, bins: int) -> None:
+def test_bins_of_a_given_range_are_those_of_numpy(
+    dtype: str, data: st.DataObject, bins: int
+) -> None:
     """With values on and beside edges, NaN and infinite ones, in any layout and byte order."""
     kind = np.dtype(dtype)
     limit = 2.0**100 if kind.kind == "f" else 300
-    low, high = sorted(data.draw(st.lists(st.floats(-limit, limit, width=32), min_size=2, max_size=2, unique=True)))
+    low, high = sorted(
+        data.draw(st.lists(st.floats(-limit, limit, width=32), min_size=2, max_size=2, unique=True))
+    )
     edges, bounds = kernels.equal_edges(low, high, bins, kind)
     anywhere = data.draw(hnp.arrays(kind, st.integers(0, 60), elements=hnp.from_dtype(kind)))
     near = edges[data.draw(hnp.arrays(np.int64, 30, elements=st.integers(0, len(edges) - 1)))]
     with np.errstate(invalid="ignore", over="ignore"):
-        beside = np.concatenate([near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]).astype(kind)
+        beside = np.concatenate(
+            [near, np.nextafter(near, -np.inf), np.nextafter(near, np.inf)]
+        ).astype(kind)
     values = np.concatenate([anywhere, beside])
-    block = np.repeat(values, 2).astype(kind.newbyteorder(data.draw(st.sampled_from("<>"))))[::2][:, None]
+    block = np.repeat(values, 2).astype(kind.newbyteorder(data.draw(st.sampled_from("<>"))))[::2][
+        :, None
+    ]
     with np.errstate(invalid="ignore"):
-        counts, below, above, nan = both_ways(lambda: kernels.binned_counts(block[::-1], edges, bounds))
+        counts, below, above, nan = both_ways(
+            lambda: kernels.binned_counts(block[::-1], edges, bounds)
+        )
         expected = np.histogram(values, len(counts), bounds)[0]
     np.testing.assert_array_equal(counts, expected)
     assert nan == int(np.isnan(values).sum())
@@ -115,12 +127,21 @@ def test_bins_of_a_given_range_are_those_of_numpy(dtype: str, data: st.DataObjec
 @pytest.mark.parametrize("bins", [1, 7, 1024, 65536])
 def test_bins_of_many_values_are_those_of_numpy(dtype: str, bins: int) -> None:
     rng = np.random.default_rng(13)
-    spread = rng.normal(0, 40, (60, 70, 50)) if dtype[0] in "fi" else rng.integers(0, 200, (60, 70, 50))
+    spread = (
+        rng.normal(0, 40, (60, 70, 50)) if dtype[0] in "fi" else rng.integers(0, 200, (60, 70, 50))
+    )
     block = np.clip(spread, -128, 127).astype(dtype) if dtype[0] != "u" else spread.astype(dtype)
-    for layout in (block, np.asfortranarray(block), block[::-1, 3:60, ::2], block.astype(block.dtype.newbyteorder())):
+    for layout in (
+        block,
+        np.asfortranarray(block),
+        block[::-1, 3:60, ::2],
+        block.astype(block.dtype.newbyteorder()),
+    ):
         for low, high in ((layout.min(), layout.max()), (-20.5, 50.25)):
             edges, bounds = kernels.equal_edges(low, high, bins, layout.dtype)
-            counts, below, above, nan = both_ways(functools.partial(kernels.binned_counts, layout, edges, bounds))
+            counts, below, above, nan = both_ways(
+                functools.partial(kernels.binned_counts, layout, edges, bounds)
+            )
             np.testing.assert_array_equal(counts, np.histogram(layout, len(counts), bounds)[0])
             assert int(counts.sum()) + below + above == layout.size
             assert nan == 0
@@ -138,11 +159,15 @@ def test_bins_of_many_values_are_those_of_numpy(dtype: str, bins: int) -> None:
         (0.1, 1e5, "float32", 2**20),
     ],
 )
-def test_bins_that_numpy_rounds_are_those_of_numpy(low: float, high: float, dtype: str, bins: int) -> None:
+def test_bins_that_numpy_rounds_are_those_of_numpy(
+    low: float, high: float, dtype: str, bins: int
+) -> None:
     """It puts values beyond the edges of their bins where these are subnormal numbers apart."""
     kind = np.dtype(dtype).type
     edges, bounds = kernels.equal_edges(kind(low), kind(high), bins, np.dtype(dtype))
-    values = np.concatenate([edges, np.nextafter(edges[:-1], kind(np.inf)), np.nextafter(edges[1:], kind(-np.inf))])
+    values = np.concatenate(
+        [edges, np.nextafter(edges[:-1], kind(np.inf)), np.nextafter(edges[1:], kind(-np.inf))]
+    )
     counts = kernels.binned_counts(values, edges, bounds)[0]
     np.testing.assert_array_equal(counts, np.histogram(values, len(counts), bounds)[0])
 

@@ -13,23 +13,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import BlockError
-from hyperslab.slab import Hyperslab
 from hyperslab.testing.formats import traced_memory
 from hyperslab.workloads.cast import cast
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", "float32", "float64")
 DTYPES = ("bool", *INTEGERS, *FLOATS, "complex64", "complex128")
-EDGES = sorted({sign * 2**bits + more for bits in (0, 7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64)
-                for sign in (1, -1) for more in (-1, 0, 1)})  # fmt: skip
+EDGES = sorted(
+    {
+        sign * 2**bits + more
+        for bits in (0, 7, 8, 11, 15, 16, 24, 31, 32, 53, 63, 64)
+        for sign in (1, -1)
+        for more in (-1, 0, 1)
+    }
+)
 
 
 def single(value: Any, dtype: str) -> Array:
     """An array of one element; whole numbers become the nearest float."""
     with np.errstate(all="ignore"):
-        return np.array([value]).astype(dtype) if np.dtype(dtype).kind in "fc" else np.array([value], dtype)
+        return (
+            np.array([value]).astype(dtype)
+            if np.dtype(dtype).kind in "fc"
+            else np.array([value], dtype)
+        )
 
 
 def at(block: Array) -> Hyperslab:
@@ -37,7 +47,9 @@ def at(block: Array) -> Hyperslab:
 
 
 def fits(value: Any, dtype: str) -> bool:
-    """By exact arithmetic: whether a value has its equal in an integer dtype, or its nearest in a floating one."""
+    """By exact arithmetic: whether a value has its equal in an integer dtype, or its nearest in a
+    floating one.
+    """
     kind = np.dtype(dtype)
     number: Any = value
     if kind.kind != "c" and isinstance(number, complex):
@@ -47,7 +59,10 @@ def fits(value: Any, dtype: str) -> bool:
     if kind.kind in "fc":
         with np.errstate(all="ignore"):
             made = np.array([number]).astype(kind)[0]
-        return bool(np.isfinite(made)) or not np.isfinite(np.array([number], "c16" if kind.kind == "c" else "f8"))[0]
+        return (
+            bool(np.isfinite(made))
+            or not np.isfinite(np.array([number], "c16" if kind.kind == "c" else "f8"))[0]
+        )
     if isinstance(number, float) and not math.isfinite(number):
         return False
     exact = Fraction(number)
@@ -62,13 +77,29 @@ def held(dtype: str) -> list[Any]:
         return [False, True]
     if kind.kind in "iu":
         return [n for n in EDGES if np.iinfo(kind).min <= n <= np.iinfo(kind).max]
-    odd = [0.5, -0.5, -0.0, math.nan, math.inf, -math.inf, float(np.finfo(kind).max), float(np.finfo(kind).tiny)]
+    odd = [
+        0.5,
+        -0.5,
+        -0.0,
+        math.nan,
+        math.inf,
+        -math.inf,
+        float(np.finfo(kind).max),
+        float(np.finfo(kind).tiny),
+    ]
     values = [*(float(n) for n in EDGES), *odd]
     with np.errstate(all="ignore"):
-        inside = [value for value in values if value in odd or np.isfinite(np.array([value]).astype(kind))[0]]
+        inside = [
+            value
+            for value in values
+            if value in odd or np.isfinite(np.array([value]).astype(kind))[0]
+        ]
     if kind.kind == "f":
         return [np.array([value]).astype(kind)[0].item() for value in inside]
-    return [np.array([v]).astype(kind)[0].item() for v in [*inside, 1j, 2 + 0j, complex(1, math.nan), complex(3, -0.0)]]
+    return [
+        np.array([v]).astype(kind)[0].item()
+        for v in [*inside, 1j, 2 + 0j, complex(1, math.nan), complex(3, -0.0)]
+    ]
 
 
 @pytest.mark.parametrize("made", DTYPES)
@@ -85,7 +116,9 @@ def test_a_value_at_an_edge_is_itself_or_refused(given: str, made: str) -> None:
             if np.dtype(made).kind in "iu":
                 assert int(found[0]) == Fraction(block[0].real.item())
         else:
-            with pytest.raises(BlockError, match=rf"--dtype {made}: the value .* at \(0,\) has no equal there"):
+            with pytest.raises(
+                BlockError, match=rf"--dtype {made}: the value .* at \(0,\) has no equal there"
+            ):
                 cast(block, made, at(block))
 
 
@@ -106,8 +139,15 @@ def test_any_block(data: st.DataObject, pair: tuple[str, str]) -> None:
 
 
 def test_what_c_leaves_undefined_does_not_pass() -> None:
-    """Processors that saturate make of these the number just below, which converts back to the same float."""
-    for dtype, value in (("int32", 2.0**31), ("int64", 2.0**63), ("uint64", 2.0**64), ("uint32", 2.0**32)):
+    """Processors that saturate make of these the number just below, which converts back to the same
+    float.
+    """
+    for dtype, value in (
+        ("int32", 2.0**31),
+        ("int64", 2.0**63),
+        ("uint64", 2.0**64),
+        ("uint32", 2.0**32),
+    ):
         for kind in ("float32", "float64"):
             block = np.array([value], kind)
             with pytest.raises(BlockError, match="has no equal"):
@@ -122,7 +162,9 @@ def test_the_block_keeps_its_layout_and_is_not_changed() -> None:
     np.testing.assert_array_equal(block, before)
 
 
-@pytest.mark.parametrize(("given", "made"), [("uint8", "int8"), ("uint8", "float64"), ("float64", "uint8")])
+@pytest.mark.parametrize(
+    ("given", "made"), [("uint8", "int8"), ("uint8", "float64"), ("float64", "uint8")]
+)
 def test_memory_is_what_a_step_is_planned_with(given: str, made: str) -> None:
     """pipeline.Step.temporaries: beside the block and the result, twice the larger of them."""
     block = np.ones(2**20, given)

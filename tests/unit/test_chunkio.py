@@ -1,4 +1,6 @@
-"""Chunks through the native core: exactly the planned reads, faults by name, interruption, and life without it."""
+"""Chunks through the native core: exactly the planned reads, faults by name, interruption, and life
+without it.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,17 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab import blockio, chunkio, formats, gzipindex, native
-from hyperslab.array import ArraySource, ChunkTable
+from hyperslab import formats, native
+from hyperslab.arrays.array import ArraySource, ChunkTable
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import decoding, gzipindex
+from hyperslab.blocks.reading.kept import Reader
 from hyperslab.errors import FormatError
-from hyperslab.reader import Reader
-from hyperslab.slab import Hyperslab
-from hyperslab.span import recording
 from hyperslab.testing.formats import assert_same
+from hyperslab.trace import recording
 from tests.clusters.required import required
+from tests.end_to_end.command import INTERRUPTIBLE
 
 VALUES = np.random.default_rng(5).integers(0, 900, (40, 30, 20)).astype("<u2")
 FULL = Hyperslab.full(VALUES.shape)
@@ -47,15 +52,17 @@ def source(tmp_path: Path, request: pytest.FixtureRequest) -> ArraySource:
 
 
 def test_the_core_is_installed() -> None:
-    assert native.core is not None, "the tests are of a hyperslab with its native core: pip install ."
+    assert native.core is not None, (
+        "the tests are of a hyperslab with its native core: pip install ."
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_any_number_of_threads_gives_the_same(source: ArraySource, threads: int) -> None:
-    assert chunkio.is_batch(source)
+    assert decoding.is_batch(source)
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
-    assert_same(blockio.read(source, FULL, threads=threads), VALUES)
-    assert_same(blockio.read(source, slab, threads=threads), VALUES[slab.slices()])
+    assert_same(reading.read(source, FULL, threads=threads), VALUES)
+    assert_same(reading.read(source, slab, threads=threads), VALUES[slab.slices()])
 
 
 def unaligned(column: Any) -> Any:
@@ -71,10 +78,12 @@ def unaligned(column: Any) -> Any:
 def test_a_table_may_come_unaligned(source: ArraySource) -> None:
     table = source.chunks
     assert table is not None
-    columns = (unaligned(column) for column in (table.start, table.offset, table.nbytes, table.mask))
+    columns = (
+        unaligned(column) for column in (table.start, table.offset, table.nbytes, table.mask)
+    )
     moved = replace(source, chunks=ChunkTable(table.chunk_shape, *columns))
-    assert_same(blockio.read(moved, FULL), VALUES)
-    assert_same(blockio.read(moved, FULL, reader=Reader(moved)), VALUES)
+    assert_same(reading.read(moved, FULL), VALUES)
+    assert_same(reading.read(moved, FULL, reader=Reader(moved)), VALUES)
 
 
 def test_an_index_of_a_gzip_file_may_come_unaligned(tmp_path: Path) -> None:
@@ -84,19 +93,34 @@ def test_an_index_of_a_gzip_file_may_come_unaligned(tmp_path: Path) -> None:
     assert source.gzip is not None
     assert len(source.gzip) > 2
     moved = replace(source, gzip=replace(source.gzip, points=unaligned(source.gzip.points)))
-    assert_same(blockio.read(moved, Hyperslab.full(values.shape)), values)
+    assert_same(reading.read(moved, Hyperslab.full(values.shape)), values)
 
 
-def test_a_task_is_one_open_one_fstat_and_a_read_per_chunk(source: ArraySource, tmp_path: Path) -> None:
+def test_a_task_is_one_open_one_fstat_and_a_read_per_chunk(
+    source: ArraySource, tmp_path: Path
+) -> None:
     required("" if shutil.which("strace") else "strace is not installed (Debian package strace)")
     slab = Hyperslab((5, 0, 0), (10, 30, 20))  # two layers of four chunks
     code = (
-        "import pickle, sys; from hyperslab import blockio; source, slab = pickle.load(open(sys.argv[1], 'rb'));"
-        "block = blockio.read(source, slab); print(block.sum())"
+        "import pickle, sys; from hyperslab.blocks import reading; source, slab ="
+        " pickle.load(open(sys.argv[1], 'rb'));block = reading.read(source, slab);"
+        " print(block.sum())"
     )
     order, log = tmp_path / "order.pickle", tmp_path / "calls"
     order.write_bytes(pickle.dumps((source, slab)))
-    command = ["strace", "-f", "-y", "-e", "trace=%file,%desc", "-o", str(log), sys.executable, "-c", code, str(order)]
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-e",
+        "trace=%file,%desc",
+        "-o",
+        str(log),
+        sys.executable,
+        "-c",
+        code,
+        str(order),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) == int(VALUES[5:15].sum())
     calls = collections.Counter(
@@ -119,33 +143,47 @@ def test_damage_names_the_chunk(source: ArraySource) -> None:
         file.write(b"damaged by a test")
     os.utime(source.url, ns=(source.mtime_ns, source.mtime_ns))
     good = Hyperslab((0, 0, 0), (10, 8, 20))
-    assert_same(blockio.read(source, good), VALUES[good.slices()])
-    with pytest.raises(FormatError, match=rf"chunks\.h5::/data: the chunk at byte {offset}: .*copy the file again"):
-        blockio.read(source, FULL)
+    assert_same(reading.read(source, good), VALUES[good.slices()])
+    with pytest.raises(
+        FormatError, match=rf"chunks\.h5::/data: the chunk at byte {offset}: .*copy the file again"
+    ):
+        reading.read(source, FULL)
 
 
-def test_without_the_core_libraries_read(source: ArraySource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_core_libraries_read(
+    source: ArraySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "core", None)
-    assert chunkio.is_left_to_library(source) == bool(source.codecs)
+    assert decoding.is_left_to_library(source) == bool(source.codecs)
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
-    assert_same(blockio.read(source, slab), VALUES[slab.slices()])
-    assert blockio.read_nbytes(source, slab) > 0
+    assert_same(reading.read(source, slab), VALUES[slab.slices()])
+    assert reading.read_nbytes(source, slab) > 0
 
 
 @pytest.mark.parametrize("threads", [-1, 0, 4097, 10**30])
-def test_a_number_of_threads_that_makes_no_sense_is_refused(source: ArraySource, threads: int) -> None:
+def test_a_number_of_threads_that_makes_no_sense_is_refused(
+    source: ArraySource, threads: int
+) -> None:
     _, chunks, buffers = stored(source)
     assert native.core is not None
     with pytest.raises(ValueError, match=rf"1 to 4096, not {threads}"):
         native.core.decode_chunks(
-            buffers, chunks, (FULL.start, FULL.count, FULL.stride), np.zeros(FULL.count, "<u2"), threads
+            buffers,
+            chunks,
+            (FULL.start, FULL.count, FULL.stride),
+            np.zeros(FULL.count, "<u2"),
+            threads,
         )
 
 
 def test_buffers_are_decoded_as_a_file_is_read(source: ArraySource) -> None:
     table, chunks, buffers = stored(source)
     assert native.core is not None
-    for slab in (FULL, Hyperslab((5, 0, 3), (10, 30, 9), (1, 1, 1)), Hyperslab((1, 2, 0), (5, 4, 7), (8, 7, 3))):
+    for slab in (
+        FULL,
+        Hyperslab((5, 0, 3), (10, 30, 9), (1, 1, 1)),
+        Hyperslab((1, 2, 0), (5, 4, 7), (8, 7, 3)),
+    ):
         box = (slab.start, slab.count, slab.stride)
         of_file, of_buffers = np.zeros((2, *slab.count), "<u2")
         with Path(source.url).open("rb") as file:
@@ -168,7 +206,9 @@ def test_wrong_buffers_are_refused(source: ArraySource) -> None:
     with pytest.raises(native.core.ChunkError) as raised:
         native.core.decode_chunks(short, chunks, box, out, 1)
     assert raised.value.args[0] == 3
-    assert re.search(f"came as {len(short[3])} bytes instead of {table.nbytes[3]}", raised.value.args[1])
+    assert re.search(
+        f"came as {len(short[3])} bytes instead of {table.nbytes[3]}", raised.value.args[1]
+    )
     with pytest.raises(ValueError, match="as many buffers as rows"):
         native.core.decode_chunks(buffers[1:], chunks, box, out, 1)
     with pytest.raises(ValueError, match="writable array of the region's shape"):
@@ -187,9 +227,11 @@ def stored(source: ArraySource) -> tuple[ChunkTable, tuple[Any, ...], list[bytes
     """The table of a source, what the core is told of its chunks, and their stored bytes."""
     table = source.chunks
     assert table is not None
-    columns, data = chunkio.columns_of(table), Path(source.url).read_bytes()
-    buffers = [data[first : first + count] for first, count in zip(table.offset, table.nbytes, strict=True)]
-    return table, (columns, table.chunk_shape, chunkio.filters_of(source)), buffers
+    columns, data = decoding.columns_of(table), Path(source.url).read_bytes()
+    buffers = [
+        data[first : first + count] for first, count in zip(table.offset, table.nbytes, strict=True)
+    ]
+    return table, (columns, table.chunk_shape, decoding.filters_of(source)), buffers
 
 
 def test_a_long_read_is_interrupted_at_once(tmp_path: Path) -> None:
@@ -198,21 +240,29 @@ def test_a_long_read_is_interrupted_at_once(tmp_path: Path) -> None:
     plane = np.zeros((64, 1024, 1024), "u1")
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset(
-            "data", (3200, 1024, 1024), "u1", chunks=(4, 1024, 1024), compression="gzip", compression_opts=1
+            "data",
+            (3200, 1024, 1024),
+            "u1",
+            chunks=(4, 1024, 1024),
+            compression="gzip",
+            compression_opts=1,
         )
         dataset[:64] = plane
         stored = dataset.id.read_direct_chunk((0, 0, 0))[1]
         for first in range(64, 3200, 4):
             dataset.id.write_direct_chunk((first, 0, 0), stored)
     code = (
-        "import sys, numpy as np; from hyperslab import blockio, formats; from hyperslab.slab import Hyperslab\n"
-        "source = formats.open_source(sys.argv[1]); out = np.empty(source.shape, 'u1')\n"
-        "print('reading', flush=True)\n"
-        "blockio.read(source, Hyperslab.full(source.shape), out, 'stored', int(sys.argv[2]))"
+        f"{INTERRUPTIBLE}\nimport sys, numpy as np; from hyperslab import formats; from"
+        " hyperslab.blocks import reading\nfrom hyperslab.arrays.slab import Hyperslab\nsource ="
+        " formats.open_source(sys.argv[1]); out = np.empty(source.shape, 'u1')\nprint('reading',"
+        " flush=True)\nreading.read(source, Hyperslab.full(source.shape), out, 'stored',"
+        " int(sys.argv[2]))"
     )
     for threads in ("1", "2"):
         command = [sys.executable, "-c", code, str(path), threads]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             assert process.stdout.readline() == "reading\n"
@@ -228,12 +278,14 @@ def test_a_long_read_is_interrupted_at_once(tmp_path: Path) -> None:
 def test_a_read_counts_the_processor_time_of_all_its_threads(tmp_path: Path) -> None:
     values = np.random.default_rng(2).integers(0, 99, (64, 256, 256)).astype("u2")
     with h5py.File(tmp_path / "long.h5", "w") as file:
-        file.create_dataset("data", data=values, chunks=(4, 256, 256), compression="gzip", compression_opts=1)
+        file.create_dataset(
+            "data", data=values, chunks=(4, 256, 256), compression="gzip", compression_opts=1
+        )
     source = formats.open_source(str(tmp_path / "long.h5"))
     native.helped_ns()
     with recording() as phases:
         before = time.process_time_ns()
-        blockio.read(source, Hyperslab.full(source.shape), threads=2)
+        reading.read(source, Hyperslab.full(source.shape), threads=2)
         used = time.process_time_ns() - before
     (read,) = [phase for phase in phases if phase.kind == "read"]
     assert used / 2 < read.cpu_ns <= used * 1.01

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperslab.report.circumstances import circumstances
-from hyperslab.span import Trace
+from hyperslab.trace import Trace
 
 LOAD = {
     "cpus": 2,
@@ -52,17 +52,25 @@ def test_every_circumstance_in_words() -> None:
     assert said == {
         "slots": "2 workers x 1 thread on 2 processors with 8.00 GB for all tasks; fused",
         "connected to": "spark://head:7077",
-        "load during the run": "2 processors busy: 50 % by this run, 25 % by others; load average 3.50; "
-        "some programs waited for input and output 12 % of the time; "
-        "2.00 MB swapped in; throttled by the control group for 30 % of the time",
-        "clocks": "head: the driver's own; node1: -3.2 ms ± 0.1 ms against the driver, measured; "
-        "node2: +4 ms against the driver, by wall clocks, not measured",
-        "the engine's own times": "Spark's event log: 64 tasks took 12.5 s, by our spans 12.0 s; "
-        "at most 0.25 ms of a span lie outside its task",
+        "load during the run": (
+            "2 processors busy: 50 % by this run, 25 % by others; load average 3.50; "
+            "some programs waited for input and output 12 % of the time; "
+            "2.00 MB swapped in; throttled by the control group for 30 % of the time"
+        ),
+        "clocks": (
+            "head: the driver's own; node1: -3.2 ms ± 0.1 ms against the driver, measured; "
+            "node2: +4 ms against the driver, by wall clocks, not measured"
+        ),
+        "the engine's own times": (
+            "Spark's event log: 64 tasks took 12.5 s, by our spans 12.0 s; "
+            "at most 0.25 ms of a span lie outside its task"
+        ),
         "device": "500 MB/s",
     }
 
 
 def test_what_is_not_known_is_not_told() -> None:
     assert circumstances(Trace([], [], origin="predicted")) == {}
-    assert circumstances(Trace([], [], meta={"load": {"cpus": None, "own_share": None}})).keys() == {"cache policy"}
+    assert circumstances(
+        Trace([], [], meta={"load": {"cpus": None, "own_share": None}})
+    ).keys() == {"cache policy"}

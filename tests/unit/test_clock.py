@@ -1,4 +1,6 @@
-"""Clocks of hosts are compared with the driver's: measured where it can be asked, by the wall clock otherwise."""
+"""Clocks of hosts are compared with the driver's: measured where it can be asked, by the wall clock
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import sys
 import time
 from dataclasses import replace
 
-from hyperslab import clock
-from hyperslab.clock import ClockServer, compare, reference
+from hyperslab.machine import clock
+from hyperslab.machine.clock import ClockServer, compare, reference
 
 
 def test_the_same_clock_needs_no_question() -> None:
@@ -36,9 +38,14 @@ def test_a_driver_out_of_reach_leaves_the_wall_clocks() -> None:
 
 
 def test_every_process_of_a_host_has_the_same_clock() -> None:
-    program = "from hyperslab.clock import identity; import time; print(identity(), time.monotonic_ns(), sep='|')"
+    program = (
+        "from hyperslab.machine.clock import identity; import time; print(identity(),"
+        " time.monotonic_ns(), sep='|')"
+    )
     before = time.monotonic_ns()
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     name, moment = said.split("|")
     assert name == clock.identity()
     assert before < int(moment) < time.monotonic_ns()

@@ -1,4 +1,6 @@
-"""Filters whose chunks are formats of their own, Blosc and bitshuffle: decoded as the plugins of HDF5 decode them."""
+"""Filters whose chunks are formats of their own, Blosc and bitshuffle: decoded as the plugins of
+HDF5 decode them.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ import pytest
 
 import hyperslab
 from hyperslab import native
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5_filters import codec_name
+from hyperslab.formats.hdf5.filters import codec_name
 from hyperslab.testing.formats import assert_same
 
 CName = Literal["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
@@ -37,7 +39,9 @@ def stored(data: Array, chunks: tuple[int, ...], options: Any) -> Iterator[Any]:
 
 
 def decoded(dataset: Any) -> tuple[Array, int]:
-    """All of a dataset by the core, from its stored chunks, and how many of them were not compressed."""
+    """All of a dataset by the core, from its stored chunks, and how many of them were not
+    compressed.
+    """
     creation = dataset.id.get_create_plist()
     chunks: list[Any] = []
     filters = [creation.get_filter(number) for number in range(creation.get_nfilters())]
@@ -45,7 +49,9 @@ def decoded(dataset: Any) -> tuple[Array, int]:
     buffers = [bytes(dataset.id.read_direct_chunk(chunk.chunk_offset)[1]) for chunk in chunks]
     sizes, masks = [len(buffer) for buffer in buffers], [chunk.filter_mask for chunk in chunks]
     starts = [chunk.chunk_offset for chunk in chunks]
-    table = tuple(np.array(column, np.int64).reshape(-1) for column in (masks, sizes, masks, starts))
+    table = tuple(
+        np.array(column, np.int64).reshape(-1) for column in (masks, sizes, masks, starts)
+    )
     codecs = [(codec_name(code, name), options) for code, _, options, name in filters]
     zeros = (0,) * dataset.ndim
     out, box = np.zeros(dataset.shape, dataset.dtype), (zeros, dataset.shape, (1,) * dataset.ndim)
@@ -98,7 +104,10 @@ def test_bitshuffle_of_every_element_and_block_size(inner: Literal["none", "lz4"
 def test_edges_and_other_filters_around(tmp_path: Path) -> None:
     """Chunks reach beyond the array; whole files are read, with two threads and by parts."""
     data = elements(300 * 500, "<f4").reshape(300, 500)
-    kinds: dict[str, Any] = {"blosc": hdf5plugin.Blosc("zstd"), "bitshuffle": hdf5plugin.Bitshuffle()}
+    kinds: dict[str, Any] = {
+        "blosc": hdf5plugin.Blosc("zstd"),
+        "bitshuffle": hdf5plugin.Bitshuffle(),
+    }
     for name, options in kinds.items():
         with h5py.File(tmp_path / name, "w") as file:
             file.create_dataset("data", data=data, chunks=(64, 77), fletcher32=True, **options)
@@ -108,18 +117,29 @@ def test_edges_and_other_filters_around(tmp_path: Path) -> None:
         assert_same(view[5:250:7, ::-3], data[5:250:7, ::-3])
 
 
-HEADER = {"version": (0, 1), "codec": (2, 5 << 5), "snappy": (2, 2 << 5), "claim": (7, 64), "block": (11, 1)}
+HEADER = {
+    "version": (0, 1),
+    "codec": (2, 5 << 5),
+    "snappy": (2, 2 << 5),
+    "claim": (7, 64),
+    "block": (11, 1),
+}
 "Which byte of Blosc's header becomes what."
 SAID = {
-    "version": "version 1 of the format", "codec": "codec 5", "snappy": "snappy", "claim": "claim",
+    "version": "version 1 of the format",
+    "codec": "codec 5",
+    "snappy": "snappy",
+    "claim": "claim",
     "block": "in blocks of",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", HEADER)
 def test_a_chunk_that_is_not_what_it_should_be_is_named(what: str, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "odd.h5", "w") as file:
-        dataset = file.create_dataset("data", data=elements(5000, "<i4"), chunks=(5000,), **hdf5plugin.Blosc())
+        dataset = file.create_dataset(
+            "data", data=elements(5000, "<i4"), chunks=(5000,), **hdf5plugin.Blosc()
+        )
         raw = bytearray(dataset.id.read_direct_chunk((0,))[1])
         place, value = HEADER[what]
         raw[place] = value
@@ -130,15 +150,22 @@ def test_a_chunk_that_is_not_what_it_should_be_is_named(what: str, tmp_path: Pat
 
 
 def test_a_chunk_says_itself_how_it_is_packed(tmp_path: Path) -> None:
-    """Blosc's settings of a dataset are those of its first writer; chunks may differ, and be plain copies."""
+    """Blosc's settings of a dataset are those of its first writer; chunks may differ, and be plain
+    copies.
+    """
     data = elements(5000, "<i4")
     with stored(data, (5000,), hdf5plugin.Blosc("zstd", shuffle=2)) as dataset:
         packed = bytes(dataset.id.read_direct_chunk((0,))[1])
-    copied = struct.pack("<4B3i", 2, 1, 3, 4, data.nbytes, data.nbytes, data.nbytes + 16) + data.tobytes()
+    copied = (
+        struct.pack("<4B3i", 2, 1, 3, 4, data.nbytes, data.nbytes, data.nbytes + 16)
+        + data.tobytes()
+    )
     for number, raw in enumerate((packed, copied)):
         path = tmp_path / f"{number}.h5"
         with h5py.File(path, "w") as file:
-            dataset = file.create_dataset("data", (5000,), "<i4", chunks=(5000,), **hdf5plugin.Blosc("lz4"))
+            dataset = file.create_dataset(
+                "data", (5000,), "<i4", chunks=(5000,), **hdf5plugin.Blosc("lz4")
+            )
             dataset.id.write_direct_chunk((0,), raw)
             assert_same(np.asarray(dataset[...]), data)
         assert_same(hyperslab.open(str(path))[...], data)

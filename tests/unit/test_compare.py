@@ -1,4 +1,6 @@
-"""The comparison page: what stands in it, what it marks, what it warns of; read as a browser reads it."""
+"""The comparison page: what stands in it, what it marks, what it warns of; read as a browser reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,53 @@ from typing import Any
 
 import pytest
 
-from hyperslab.records import Records
-from hyperslab.report.compare import answers, names_of, rows_of, show_ratio, warnings_of, write_comparison
+from hyperslab.driver.submission import Records
+from hyperslab.report.compare import (
+    answers,
+    names_of,
+    rows_of,
+    show_ratio,
+    warnings_of,
+    write_comparison,
+)
 from hyperslab.report.summary import summarise
 from hyperslab.report.thumbnail import COLUMNS, FILLS, LANES, Axis, thumbnail
-from hyperslab.span import Span, Trace
+from hyperslab.trace import Span, Trace
 
 S = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
-FACTS = {"engine": "processes", "host": "n1", "processor": "fast", "system": "Linux", "command": "run"}
-PLAN = {"fingerprint": "f" * 64, "code": "c" * 64, "tasks": 2, "summary": {"sources": {"source": {"first": "a.nii"}}}}
+FACTS = {
+    "engine": "processes",
+    "host": "n1",
+    "processor": "fast",
+    "system": "Linux",
+    "command": "run",
+}
+PLAN = {
+    "fingerprint": "f" * 64,
+    "code": "c" * 64,
+    "tasks": 2,
+    "summary": {"sources": {"source": {"first": "a.nii"}}},
+}
 QUIET = {"cpus": 2, "others_share": 0.01, "stolen_share": 0.0}
 
 
-def _span(slot: str, task: int, kind: str, start_s: float, end_s: float, nbytes: int = 0, lost: bool = False) -> Span:
+def _span(
+    slot: str,
+    task: int,
+    kind: str,
+    start_s: float,
+    end_s: float,
+    nbytes: int = 0,
+    lost: bool = False,
+) -> Span:
     return Span(task, 0, slot, kind, round(start_s * S), round(end_s * S), nbytes, S // 10, 0, lost)
 
 
 def _trace(compute_s: float = 4, startup_s: float = 1, **meta: Any) -> Trace:
-    """Two slots: each reads for 1 s and computes, the second one writes for 1 s; then 1 s of nothing."""
+    """Two slots: each reads for 1 s and computes, the second one writes for 1 s; then 1 s of
+    nothing.
+    """
     spans = [
         piece
         for n in range(2)
@@ -40,15 +70,28 @@ def _trace(compute_s: float = 4, startup_s: float = 1, **meta: Any) -> Trace:
         )
     ]
     spans.append(_span("h/w0/t1", 1, "write", 11 + compute_s, 12 + compute_s, 500))
-    times = {"start_ns": round((10 - startup_s) * S), "ready_ns": 10 * S, "end_ns": round((13 + compute_s) * S)}
+    times = {
+        "start_ns": round((10 - startup_s) * S),
+        "ready_ns": 10 * S,
+        "end_ns": round((13 + compute_s) * S),
+    }
     about = {"run": {"engine": "processes", "workers": 1, "threads": 2, "cpus": 2}, "load": QUIET}
-    return Trace(spans, ["h/w0/t0", "h/w0/t1"], meta={**times, **about, "max_rss": {"h/w0": 10**8}, **meta})
+    return Trace(
+        spans, ["h/w0/t0", "h/w0/t1"], meta={**times, **about, "max_rss": {"h/w0": 10**8}, **meta}
+    )
 
 
 def _run(name: str, trace: Trace | None = None, **changes: Any) -> Records:
     trace = trace or _trace()
     known = Records(
-        Path("/data") / name / ".hyperslab" / "run-0001", trace, summarise(trace), "title", FACTS, (), "done", PLAN
+        Path("/data") / name / ".hyperslab" / "run-0001",
+        trace,
+        summarise(trace),
+        "title",
+        FACTS,
+        (),
+        "done",
+        PLAN,
     )
     return dataclasses.replace(known, **changes)
 
@@ -79,7 +122,11 @@ class _Page(HTMLParser):
             self.texts[tag][-1] += data
 
     def row(self, label: str) -> list[str]:
-        return next(cells for cells in (re.split(r"\n?\t", row) for row in self.texts["tr"]) if cells[0] == label)
+        return next(
+            cells
+            for cells in (re.split(r"\n?\t", row) for row in self.texts["tr"])
+            if cells[0] == label
+        )
 
 
 def _written(path: Path, *runs: Records) -> _Page:
@@ -88,7 +135,9 @@ def _written(path: Path, *runs: Records) -> _Page:
 
 
 def test_the_page_stands_alone_and_runs_nothing(tmp_path: Path) -> None:
-    page = _written(tmp_path / "c.html", _run("a"), _run("b", title=HOSTILE, facts={**FACTS, HOSTILE: HOSTILE}))
+    page = _written(
+        tmp_path / "c.html", _run("a"), _run("b", title=HOSTILE, facts={**FACTS, HOSTILE: HOSTILE})
+    )
     assert not {"script", "img", "link", "iframe"} & {tag for tag, _ in page.tags}
     assert not [attrs for _, attrs in page.tags if {"src", "href", "srcset"} & set(attrs)]
     assert [path.name for path in tmp_path.iterdir()] == ["c.html"]
@@ -115,10 +164,14 @@ def test_every_number_stands_beside_its_ratio_to_the_first(tmp_path: Path) -> No
 
 
 def test_what_differs_most_is_marked(tmp_path: Path) -> None:
-    write_comparison(tmp_path / "c.html", [_run("a"), _run("b", _trace(compute_s=8, startup_s=0.5))])
+    write_comparison(
+        tmp_path / "c.html", [_run("a"), _run("b", _trace(compute_s=8, startup_s=0.5))]
+    )
     text = (tmp_path / "c.html").read_text()
     assert re.findall(r"<tr class=most><th>(.*?)</th>", text) == ["compute"]
-    marks = dict(re.findall(r"<tr[^>]*><th>([\w -]+)</th>.*?<span(.*?)>[^<]*</span></td></tr>", text))
+    marks = dict(
+        re.findall(r"<tr[^>]*><th>([\w -]+)</th>.*?<span(.*?)>[^<]*</span></td></tr>", text)
+    )
     assert "230, 159, 0" in marks["compute"], "more"
     assert "0, 114, 178" in marks["start-up"], "less"
     assert marks["read"] == marks["tasks"] == "", "the same"
@@ -126,20 +179,35 @@ def test_what_differs_most_is_marked(tmp_path: Path) -> None:
 
 def test_small_differences_and_trifles_are_not_marked(tmp_path: Path) -> None:
     longer = _trace(compute_s=4.1)
-    longer.spans[0] = dataclasses.replace(longer.spans[0], kind="other", end_ns=longer.spans[0].start_ns + S // 100)
+    longer.spans[0] = dataclasses.replace(
+        longer.spans[0], kind="other", end_ns=longer.spans[0].start_ns + S // 100
+    )
     write_comparison(tmp_path / "c.html", [_run("a"), _run("b", longer)])
     marks = dict(
-        re.findall(r"<th>([\w -]+)</th>.*?<span(.*?)>[^<]*</span></td></tr>", (tmp_path / "c.html").read_text())
+        re.findall(
+            r"<th>([\w -]+)</th>.*?<span(.*?)>[^<]*</span></td></tr>",
+            (tmp_path / "c.html").read_text(),
+        )
     )
     assert marks["compute"] == "", "2.5 % more"
     assert marks["other"] == "", "new, but 10 ms"
 
 
 def test_the_answer_names_times_and_the_largest_change() -> None:
-    told = list(answers([_run("a"), _run("b", _trace(compute_s=8)), _run("c", _trace(compute_s=4.2)), _run("d")]))
+    told = list(
+        answers(
+            [_run("a"), _run("b", _trace(compute_s=8)), _run("c", _trace(compute_s=4.2)), _run("d")]
+        )
+    )
     assert told == [
-        "B took 1.50 x as long as A (12.0 s against 8.00 s); what differs most is computing, 8.00 s more.",
-        "C took about as long as A (8.20 s against 8.00 s); what differs most is computing, 400 ms more.",
+        (
+            "B took 1.50 x as long as A (12.0 s against 8.00 s); what differs most is computing,"
+            " 8.00 s more."
+        ),
+        (
+            "C took about as long as A (8.20 s against 8.00 s); what differs most is computing, 400"
+            " ms more."
+        ),
         "D took about as long as A (8.00 s against 8.00 s).",
     ]
     assert [show_ratio(r) for r in (1.0, 0.5, 0.0123, 0.0, 1234.5)] == [
@@ -154,14 +222,19 @@ def test_the_answer_names_times_and_the_largest_change() -> None:
 def test_every_run_has_its_verdict_and_how_it_ended(tmp_path: Path) -> None:
     failed = _run("b", failures=((HOSTILE, "why"),), state="failed")
     page = _written(tmp_path / "c.html", _run("a"), failed)
-    assert [text[1:] for text in page.texts["h2"] if text[:1] in "AB" and len(text) == 2] == ["a", "b"]
+    assert [text[1:] for text in page.texts["h2"] if text[:1] in "AB" and len(text) == 2] == [
+        "a",
+        "b",
+    ]
     assert sum("1 task failed." in text for text in page.texts["p"]) == 1
     assert sum("some tasks failed" in text for text in page.texts["p"]) == 1
 
 
 def test_runs_that_are_alike_need_no_warning(tmp_path: Path) -> None:
     assert list(warnings_of([_run("a"), _run("b", _trace(compute_s=9))])) == []
-    assert "Before you compare" not in _written(tmp_path / "c.html", _run("a"), _run("b")).texts["h2"]
+    assert (
+        "Before you compare" not in _written(tmp_path / "c.html", _run("a"), _run("b")).texts["h2"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,14 +244,26 @@ def test_runs_that_are_alike_need_no_warning(tmp_path: Path) -> None:
         ({"plan": {**PLAN, "code": "d" * 64}}, {}, "code of the functions differs"),
         ({"plan": {**PLAN, "summary": {"sources": {}}}}, {}, "read different sources"),
         ({"facts": {**FACTS, "host": "n2"}}, {}, "machines differ in their host: A n1, B n2"),
-        ({"facts": {**FACTS, "processor": "slow"}}, {}, "machines differ in their processor: A fast, B slow"),
+        (
+            {"facts": {**FACTS, "processor": "slow"}},
+            {},
+            "machines differ in their processor: A fast, B slow",
+        ),
         ({}, {"run": {"cpus": 4}}, "different numbers of processors: A 2, B 4"),
-        ({}, {"load": {**QUIET, "others_share": 0.4}}, "load differs: other programs took .* A 1.0 %, B 40 %"),
-        ({}, {"load": {**QUIET, "stolen_share": 0.3}}, "other virtual machines took .* A 0 %, B 30 %"),
+        (
+            {},
+            {"load": {**QUIET, "others_share": 0.4}},
+            "load differs: other programs took .* A 1.0 %, B 40 %",
+        ),
+        (
+            {},
+            {"load": {**QUIET, "stolen_share": 0.3}},
+            "other virtual machines took .* A 0 %, B 30 %",
+        ),
         ({}, {"load": {}}, "load on the machine during B is not known"),
         ({"state": "stopped"}, {}, "Not every run did all of its work: A done, B stopped"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_numbers_incomparable_is_said(
     tmp_path: Path, changes: Mapping[str, Any], meta: Mapping[str, Any], said: str
 ) -> None:
@@ -223,7 +308,10 @@ def test_names_are_as_short_as_tells_them_apart() -> None:
         "a/run-0002",
         "b/run-0001",
     ]
-    assert names_of([folder("a", *record), folder("a", *record)]) == ["run-0001 (1)", "run-0001 (2)"]
+    assert names_of([folder("a", *record), folder("a", *record)]) == [
+        "run-0001 (1)",
+        "run-0001 (2)",
+    ]
 
 
 def test_one_run_cannot_be_compared(tmp_path: Path) -> None:
@@ -238,7 +326,9 @@ def _strokes(picture: str) -> dict[str, list[tuple[str, float, list[tuple[int, f
         if kind := path.get("class"):
             moves = re.findall(r"M(\d+) ([\d.]+)h(\d+)", path.get("d", ""))
             strokes = [(int(x), float(y), int(length)) for x, y, length in moves]
-            found.setdefault(kind, []).append((path.get("stroke", ""), float(path.get("stroke-opacity", "0")), strokes))
+            found.setdefault(kind, []).append(
+                (path.get("stroke", ""), float(path.get("stroke-opacity", "0")), strokes)
+            )
     return found
 
 
@@ -246,8 +336,14 @@ def test_the_picture_has_every_phase_where_it_was() -> None:
     trace = _trace(startup_s=2)
     strokes = _strokes(thumbnail(trace, Axis([trace]), "a"))
     scale = COLUMNS / 9  # 2 s of start-up, 7 s of run
-    for kind, first_s, last_s, lanes in (("read", 0, 1, 2), ("compute", 1, 5, 2), ("write", 5, 6, 1)):
-        solid = [stroke for colour, opacity, each in strokes[kind] for stroke in each if opacity == 1]
+    for kind, first_s, last_s, lanes in (
+        ("read", 0, 1, 2),
+        ("compute", 1, 5, 2),
+        ("write", 5, 6, 1),
+    ):
+        solid = [
+            stroke for colour, opacity, each in strokes[kind] for stroke in each if opacity == 1
+        ]
         assert {colour for colour, _, _ in strokes[kind]} == {FILLS[kind]}
         assert len(solid) == lanes
         for x, _, length in solid:
@@ -260,16 +356,22 @@ def test_runs_share_one_axis() -> None:
     axis = Axis([short, long])
     assert (axis.low, axis.high) == (-3.0, 18.0)
     begins = [
-        min(x for _, _, each in _strokes(thumbnail(t, axis, "n"))["read"] for x, _, _ in each) for t in (short, long)
+        min(x for _, _, each in _strokes(thumbnail(t, axis, "n"))["read"] for x, _, _ in each)
+        for t in (short, long)
     ]
     assert begins[0] == begins[1]
 
 
 def test_lost_attempts_and_short_spans_stay_visible() -> None:
-    spans = [_span("h/w0/t0", 0, "read", 0, 1, lost=True), _span("h/w0/t0", 1, "other", 500, 500.001)]
+    spans = [
+        _span("h/w0/t0", 0, "read", 0, 1, lost=True),
+        _span("h/w0/t0", 1, "other", 500, 500.001),
+    ]
     trace = Trace(spans, ["h/w0/t0"], meta={"start_ns": 0, "ready_ns": 0, "end_ns": 1000 * S})
     strokes = _strokes(thumbnail(trace, Axis([trace]), "a"))
-    assert [colour for colour, _, _ in strokes["lost"]] == [FILLS["lost attempt"]] * len(strokes["lost"])
+    assert [colour for colour, _, _ in strokes["lost"]] == [FILLS["lost attempt"]] * len(
+        strokes["lost"]
+    )
     assert [opacity for _, opacity, _ in strokes["other"]] == [0.35]
 
 

@@ -19,13 +19,15 @@ from hyperslab.report.curves import (
 )
 from hyperslab.report.gantt import gantt
 from hyperslab.report.summary import summarise
-from hyperslab.span import Span, Trace
+from hyperslab.trace import Span, Trace
 
 S = 10**9
 
 
 def _trace() -> Trace:
-    """Ten seconds on two slots: a reads 1 GB in 5 s, then computes for 2; b writes 0.5 GB from second 2 to 4."""
+    """Ten seconds on two slots: a reads 1 GB in 5 s, then computes for 2; b writes 0.5 GB from
+    second 2 to 4.
+    """
     spans = [
         Span(0, 0, "a", "read", 0, 5 * S, 10**9, 0, 0),
         Span(0, 0, "a", "compute", 5 * S, 7 * S, 0, 0, 0),
@@ -40,20 +42,41 @@ def _random(seed: int) -> Trace:
     spans = []
     for task in range(300):
         start = draw.randrange(100 * S)
-        kind, length = draw.choice(["open", "read", "compute", "write", "merge"]), draw.randrange(2 * S)
-        spans.append(Span(task, 0, f"s{draw.randrange(4)}", kind, start, start + length, draw.randrange(10**9), 0, 0))
+        kind, length = (
+            draw.choice(["open", "read", "compute", "write", "merge"]),
+            draw.randrange(2 * S),
+        )
+        spans.append(
+            Span(
+                task,
+                0,
+                f"s{draw.randrange(4)}",
+                kind,
+                start,
+                start + length,
+                draw.randrange(10**9),
+                0,
+                0,
+            )
+        )
     return Trace(spans, [f"s{i}" for i in range(5)], meta={"ready_ns": 0, "end_ns": 110 * S})
 
 
 def test_the_curves_stand_where_the_spans_stand() -> None:
     curve = running(_trace())
     middle = (curve.edges[:-1] + curve.edges[1:]) / 2
-    inside = np.all([abs(middle - edge) > 0.1 for edge in (0, 2, 4, 5, 7)], axis=0)  # steps that no span begins in
+    inside = np.all(
+        [abs(middle - edge) > 0.1 for edge in (0, 2, 4, 5, 7)], axis=0
+    )  # steps that no span begins in
     np.testing.assert_allclose(curve.values["read"][inside], (middle < 5)[inside])
-    np.testing.assert_allclose(curve.values["compute"][inside], ((middle > 5) & (middle < 7))[inside])
+    np.testing.assert_allclose(
+        curve.values["compute"][inside], ((middle > 5) & (middle < 7))[inside]
+    )
     rates = throughput(_trace()).values
     np.testing.assert_allclose(rates["read"][inside], 2e8 * (middle < 5)[inside])
-    np.testing.assert_allclose(rates["write"][inside], 2.5e8 * ((middle > 2) & (middle < 4))[inside])
+    np.testing.assert_allclose(
+        rates["write"][inside], 2.5e8 * ((middle > 2) & (middle < 4))[inside]
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -63,19 +86,29 @@ def test_the_curves_hold_what_the_summary_holds(seed: int) -> None:
     width = np.diff(busy.edges)
     for phase, values in busy.values.items():
         assert (values * width).sum() == pytest.approx(getattr(summary, f"{phase}_s"))
-    assert np.sum(list(busy.values.values()), axis=0).max() <= 4 + 1e-9, "no more than slots that ran something"
+    assert np.sum(list(busy.values.values()), axis=0).max() <= 4 + 1e-9, (
+        "no more than slots that ran something"
+    )
     assert (moved.values["read"] * width).sum() == pytest.approx(summary.read_nbytes)
     assert (moved.values["write"] * width).sum() == pytest.approx(summary.written_nbytes)
 
 
 def test_a_span_of_no_length_still_moves_its_bytes() -> None:
-    curve = throughput(Trace([Span(0, 0, "a", "read", S, S, 4096, 0, 0)], ["a"], meta={"ready_ns": 0, "end_ns": 2 * S}))
+    curve = throughput(
+        Trace(
+            [Span(0, 0, "a", "read", S, S, 4096, 0, 0)],
+            ["a"],
+            meta={"ready_ns": 0, "end_ns": 2 * S},
+        )
+    )
     assert (curve.values["read"] * np.diff(curve.edges)).sum() == pytest.approx(4096)
 
 
 def test_a_run_of_nothing_has_flat_curves() -> None:
     for curve in (running(Trace([], [])), throughput(Trace([], []))):
-        assert all(values.shape == (STEPS,) and not values.any() for values in curve.values.values())
+        assert all(
+            values.shape == (STEPS,) and not values.any() for values in curve.values.values()
+        )
 
 
 def _levels(chart: Any) -> list[float]:

@@ -1,4 +1,6 @@
-"""hyperslab.diff: planted differences are found, exactly those, whatever the files, blocks, threads and memory."""
+"""hyperslab.diff: planted differences are found, exactly those, whatever the files, blocks, threads
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import blockio, gzipindex
-from hyperslab.array import Array
-from hyperslab.difference import traversal
-from hyperslab.difference.found import ValueDifference
-from hyperslab.difference.side import side
-from hyperslab.difference.traversal import peak, traverse
+from hyperslab.apps.difference import traversal
+from hyperslab.apps.difference.found import ValueDifference
+from hyperslab.apps.difference.side import side
+from hyperslab.apps.difference.traversal import peak, traverse
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.gathering import gather
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import DoesNotFit, FormatError, SourceChanged, UsageError
-from hyperslab.gathering import gather
-from hyperslab.slab import Hyperslab
 
 AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7], [0, 0, 0, 1]])
 SHAPE = (37, 30, 41)
@@ -81,8 +84,12 @@ def check(found: ValueDifference, a: Array, b: Array) -> None:
     places = np.argwhere(wrong)
     assert found.first is not None
     assert found.first.index == tuple(places[0])
-    np.testing.assert_equal([found.first.a, found.first.b], [a[tuple(places[0])], b[tuple(places[0])]])
-    assert found.box == Hyperslab(tuple(places.min(0).tolist()), tuple((np.ptp(places, axis=0) + 1).tolist()))
+    np.testing.assert_equal(
+        [found.first.a, found.first.b], [a[tuple(places[0])], b[tuple(places[0])]]
+    )
+    assert found.box == Hyperslab(
+        tuple(places.min(0).tolist()), tuple((np.ptp(places, axis=0) + 1).tolist())
+    )
     x, y = a[wrong].astype(np.float64), b[wrong].astype(np.float64)
     with np.errstate(all="ignore"):
         largest = np.fmax.reduce(np.abs(x - y)), np.fmax.reduce(np.abs(x - y) / np.abs(y))
@@ -99,7 +106,9 @@ STORED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("left", "right"), [*itertools.combinations(STORED, 2), ("a.nii", "a.nii"), ("d.h5", "d.h5")])
+@pytest.mark.parametrize(
+    ("left", "right"), [*itertools.combinations(STORED, 2), ("a.nii", "a.nii"), ("d.h5", "d.h5")]
+)
 def test_planted_differences_in_all_kinds_of_files(left: str, right: str, tmp_path: Path) -> None:
     noise = np.random.default_rng(1)
     a = noise.integers(-500, 500, SHAPE).astype(np.int16)
@@ -111,17 +120,29 @@ def test_planted_differences_in_all_kinds_of_files(left: str, right: str, tmp_pa
     for folder, name, values in (("a", left, a), ("b", right, b)):
         path = tmp_path / folder / name
         path.parent.mkdir()
-        paths.append(save_h5(path, values, **STORED[name]) if path.suffix == ".h5" else save(path, values))
-    for how in ({}, {"memory_bytes": 20 * MIB, "threads": 3}, {"memory_bytes": 18 * MIB, "threads": 1}):
+        paths.append(
+            save_h5(path, values, **STORED[name]) if path.suffix == ".h5" else save(path, values)
+        )
+    for how in (
+        {},
+        {"memory_bytes": 20 * MIB, "threads": 3},
+        {"memory_bytes": 18 * MIB, "threads": 1},
+    ):
         check(diff(*paths, **how), a, b)
         check(diff(*reversed(paths), **how), b, a)
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_arrays_in_any_blocks(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 12), min_size=0, max_size=4)))
-    a = np.random.default_rng(data.draw(st.integers(0, 99))).integers(-3, 3, shape).astype(np.float64)
+    a = (
+        np.random.default_rng(data.draw(st.integers(0, 99)))
+        .integers(-3, 3, shape)
+        .astype(np.float64)
+    )
     b = a.astype(data.draw(st.sampled_from(["f8", "f4", "i1", ">i4"])))
     if b.size:
         places = data.draw(st.lists(st.integers(0, b.size - 1), max_size=9))
@@ -151,7 +172,10 @@ def test_integers_are_not_rounded(tmp_path: Path) -> None:
 
 def test_real_and_stored_values(tmp_path: Path) -> None:
     stored = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
-    scaled, plain = save(tmp_path / "a.nii", stored, slope=0.5), save(tmp_path / "b.nii", stored * 0.5 + 1)
+    scaled, plain = (
+        save(tmp_path / "a.nii", stored, slope=0.5),
+        save(tmp_path / "b.nii", stored * 0.5 + 1),
+    )
     assert diff(scaled, plain).differing == 0
     assert diff(scaled, plain, values="stored").differing == 59
     (pair,) = hyperslab.diff(scaled, plain).pairs
@@ -168,7 +192,11 @@ def test_a_tolerance(tmp_path: Path) -> None:
     assert diff(a, b).differing == 1000
     found = diff(a, b, rtol=1e-5)
     assert found.first is not None
-    assert (found.differing, found.first.index, found.box) == (1, (3, 4, 5), Hyperslab((3, 4, 5), (1, 1, 1)))
+    assert (found.differing, found.first.index, found.box) == (
+        1,
+        (3, 4, 5),
+        Hyperslab((3, 4, 5), (1, 1, 1)),
+    )
     assert diff(a, b, atol=0.1).differing == 0
     for wrong in ({"atol": -1}, {"rtol": float("nan")}, {"rtol": float("inf")}):
         with pytest.raises(UsageError, match="give a number of 0 or more"):
@@ -217,7 +245,10 @@ def test_concatenated_files(tmp_path: Path) -> None:
     how: dict[str, Any] = {"sources": "concatenated", "headers": False}
     assert hyperslab.diff(whole, tmp_path / "parts", **how).same
     assert not hyperslab.diff(whole, tmp_path / "parts", axis=1, **how).same
-    with pytest.raises(UsageError, match=r"the 7 files of .*parts are taken for blocks of one array, but .* overlap"):
+    with pytest.raises(
+        UsageError,
+        match=r"the 7 files of .*parts are taken for blocks of one array, but .* overlap",
+    ):
         hyperslab.diff(whole, tmp_path / "parts")
 
 
@@ -243,11 +274,17 @@ def test_a_pair_that_cannot_be_read_is_told_and_the_others_go_on(tmp_path: Path)
     (tmp_path / "b" / "three.nii").write_bytes((tmp_path / "b" / "one.nii").read_bytes()[:-1])
     save(tmp_path / "b" / "two.nii", values[None])
     found = hyperslab.diff(tmp_path / "a", tmp_path / "b")
-    assert [(pair.same, bool(pair.trouble)) for pair in found.pairs] == [(True, False), (False, True), (False, False)]
+    assert [(pair.same, bool(pair.trouble)) for pair in found.pairs] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
     assert "three.nii: truncated: 1 bytes missing" in found.pairs[1].trouble
     assert [d.what for d in found.pairs[2].headers] == ["shape"]
     (tmp_path / "b" / "two.nii").unlink()
-    with pytest.raises(UsageError, match=r"the 3 files of .*a are taken for blocks of one array, but .* overlap"):
+    with pytest.raises(
+        UsageError, match=r"the 3 files of .*a are taken for blocks of one array, but .* overlap"
+    ):
         hyperslab.diff(tmp_path / "a", tmp_path / "b")
     found = hyperslab.diff(tmp_path / "a", tmp_path / "b", sources="independent")
     assert (found.only_a, found.only_b) == ((f"{tmp_path}/a/two.nii",), ())
@@ -273,12 +310,16 @@ def test_what_makes_no_pair(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such file"):
         hyperslab.diff(one, tmp_path / "missing.nii")
     (tmp_path / "blocks" / "block_3.nii").unlink()
-    with pytest.raises(UsageError, match=r"7 files of .* blocks of one array, but the blocks leave 5700 voxels"):
+    with pytest.raises(
+        UsageError, match=r"7 files of .* blocks of one array, but the blocks leave 5700 voxels"
+    ):
         hyperslab.diff(save(tmp_path / "whole.nii", np.zeros(SHAPE)), tmp_path / "blocks")
     save(tmp_path / "blocks" / "block_0.nii", np.zeros((19, 15, 21), np.int16))
     split(tmp_path / "mixed", np.zeros(SHAPE), 2)
     save(tmp_path / "mixed" / "block_0.nii", np.zeros((19, 15, 21), np.int16))
-    with pytest.raises(UsageError, match=r"have different dtypes \(.*int16.*float64\): compare them one by one"):
+    with pytest.raises(
+        UsageError, match=r"have different dtypes \(.*int16.*float64\): compare them one by one"
+    ):
         hyperslab.diff(save(tmp_path / "whole.nii", np.zeros(SHAPE)), tmp_path / "mixed")
     (pair,) = hyperslab.diff(f"{tmp_path}/record.h5::data", np.zeros(3)).pairs
     assert (pair.values, pair.headers[0].what) == (None, "kind of values")
@@ -291,7 +332,9 @@ def test_what_makes_no_pair(tmp_path: Path) -> None:
 def test_views_and_arrays_in_memory_are_arrays_not_lists_of_rows(tmp_path: Path) -> None:
     values = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
     other = np.where(values == 31, 0, values)
-    a, b = (hyperslab.open(save(tmp_path / f"{n}.nii", v)) for n, v in (("a", values), ("b", other)))
+    a, b = (
+        hyperslab.open(save(tmp_path / f"{n}.nii", v)) for n, v in (("a", values), ("b", other))
+    )
     check(diff(a, b), values, other)
     check(diff([a], tmp_path / "b.nii"), values, other)
     assert not hyperslab.diff(hyperslab.gather(a), hyperslab.gather(b)).same
@@ -299,7 +342,10 @@ def test_views_and_arrays_in_memory_are_arrays_not_lists_of_rows(tmp_path: Path)
     assert [pair.same for pair in found.pairs] == [True, False, False]
     with pytest.raises(UsageError, match="memory: has no affine"):
         hyperslab.diff([values, values], a)
-    with h5py.File(save_h5(tmp_path / "c.h5", values)) as file, pytest.raises(UsageError, match="'PATH::DATASET'"):
+    with (
+        h5py.File(save_h5(tmp_path / "c.h5", values)) as file,
+        pytest.raises(UsageError, match="'PATH::DATASET'"),
+    ):
         hyperslab.diff(file["data"], a)
 
 
@@ -307,11 +353,15 @@ def test_sets_of_several_datasets_are_compared_one_by_one(tmp_path: Path) -> Non
     for name, last in (("a.h5", 3), ("b.h5", 4)):
         with h5py.File(tmp_path / name, "w") as file:
             file["x"], file["y"] = [1, 2, 3], [1, 2, last]
-    sets = (hyperslab.gather([f"{tmp_path}/{name}::{n}" for n in "xy"]) for name in ("a.h5", "b.h5"))
+    sets = (
+        hyperslab.gather([f"{tmp_path}/{name}::{n}" for n in "xy"]) for name in ("a.h5", "b.h5")
+    )
     assert [pair.same for pair in hyperslab.diff(*sets).pairs] == [True, False]
 
 
-def test_first_stops_at_a_block_that_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_stops_at_a_block_that_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(traversal, "FLOOR_NBYTES", 2**16)
     monkeypatch.setattr(traversal, "LARGEST_NBYTES", 2**16)
     monkeypatch.setattr(traversal, "HARDLY_LONGER", 1e9)
@@ -354,7 +404,9 @@ def test_a_file_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.Monke
     path = save(tmp_path / "a.nii", np.zeros((4, 4, 4)))
     found = gather(path)
     changed = replace(found, sources=(replace(found.sources[0], mtime_ns=1),))
-    with pytest.raises(SourceChanged, match=r"a\.nii: was written to, or removed, while it was compared"):
+    with pytest.raises(
+        SourceChanged, match=r"a\.nii: was written to, or removed, while it was compared"
+    ):
         hyperslab.diff(path, changed)
 
 
@@ -381,15 +433,25 @@ CHUNKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1}
         ("k.h5", "l.h5", 100, 1.5),  # chunks of 32 and of 30
     ],
 )
-def test_the_walk_reads_every_byte_about_once(left: str, right: str, memory: int, most: float, tmp_path: Path) -> None:
+def test_the_walk_reads_every_byte_about_once(
+    left: str, right: str, memory: int, most: float, tmp_path: Path
+) -> None:
     values = np.random.default_rng(0).integers(0, 9, (128, 120, 150)).astype(np.uint16)
-    chunks = {"c.h5": {}, "k.h5": {"chunks": (32, 32, 32), **CHUNKED}, "l.h5": {"chunks": (30, 30, 30), **CHUNKED}}
+    chunks = {
+        "c.h5": {},
+        "k.h5": {"chunks": (32, 32, 32), **CHUNKED},
+        "l.h5": {"chunks": (30, 30, 30), **CHUNKED},
+    }
     for name in {left, right}:
-        save(tmp_path / name, values) if name == "a.nii" else save_h5(tmp_path / name, values, **chunks[name])
+        (
+            save(tmp_path / name, values)
+            if name == "a.nii"
+            else save_h5(tmp_path / name, values, **chunks[name])
+        )
     a, b = (side(gather(tmp_path / name), "real") for name in (left, right))
     way = traverse(a, b, memory * MIB, 2)
     for each in (a, b):
         source = each.sources[0]
-        taken = sum(blockio.read_nbytes(source, slab) for slab in way.partition)
+        taken = sum(reading.read_nbytes(source, slab) for slab in way.partition)
         assert taken <= most * source.nbytes_stored
     assert way.slots * max(peak(a, b, slab) for slab in way.partition) <= memory * MIB

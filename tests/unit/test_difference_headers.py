@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.array import Array, Scaling
-from hyperslab.difference.found import Difference
-from hyperslab.difference.headers import compare_headers
-from hyperslab.gathering import gather
-from hyperslab.sources import SourceSet, mosaic
+from hyperslab.apps.difference.found import Difference
+from hyperslab.apps.difference.headers import compare_headers
+from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays.sets import SourceSet, mosaic
+from hyperslab.blocks.gathering import gather
 from tests.end_to_end.command import DATA, FUNCTIONAL
 
 VALUES = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6)
@@ -31,7 +31,9 @@ def save(path: Path, values: Array = VALUES, affine: Array = AFFINE, **fields: A
     return path
 
 
-def save_h5(path: Path, values: Array = VALUES, /, storage: dict[str, Any] | None = None, **attributes: Any) -> Path:
+def save_h5(
+    path: Path, values: Array = VALUES, /, storage: dict[str, Any] | None = None, **attributes: Any
+) -> Path:
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset("data", data=values, **(storage or {}))
         dataset.attrs.update({"affine": AFFINE, **attributes})
@@ -54,7 +56,9 @@ def moved(by: float, axis: int = 0) -> Array:
     return affine
 
 
-@pytest.mark.parametrize(("by", "is_told"), [(0.0, False), (0.0005, False), (0.002, True), (3.0, True)])
+@pytest.mark.parametrize(
+    ("by", "is_told"), [(0.0, False), (0.0005, False), (0.002, True), (3.0, True)]
+)
 def test_an_affine_that_is_elsewhere(by: float, is_told: bool, tmp_path: Path) -> None:
     pair = diff(save(tmp_path / "a.nii"), save(tmp_path / "b.nii", affine=moved(by, 1)))
     assert pair.same is not is_told
@@ -73,10 +77,14 @@ def test_micrometres_are_not_rounded_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [np.longdouble(1) / 3, np.array([np.longdouble(1) / 3, 2]), np.longdouble("nan")], ids=str
+    "value",
+    [np.longdouble(1) / 3, np.array([np.longdouble(1) / 3, 2]), np.longdouble("nan")],
+    ids=str,
 )
 def test_attributes_longer_than_pythons_numbers(value: Any, tmp_path: Path) -> None:
-    one, same, other = (save_h5(tmp_path / f"{n}.h5", odd=v) for n, v in enumerate((value, value, value + 1)))
+    one, same, other = (
+        save_h5(tmp_path / f"{n}.h5", odd=v) for n, v in enumerate((value, value, value + 1))
+    )
     assert diff(one, same).same
     assert diff(one, other).same is bool(np.isnan(value).any())
 
@@ -106,7 +114,10 @@ def test_a_block_that_is_not_quite_in_its_place(tmp_path: Path) -> None:
         corner[:3, 3] += AFFINE[:3, :3] @ [0, 0, 3 * number] + [0, strayed, 0]
         save(tmp_path / f"block_{number}.nii", VALUES[..., 3 * number :][..., :3], corner)
     (one,) = diff(whole, tmp_path / "block_*.nii").headers
-    assert one.detail == f"corners up to 0.005 mm apart in {tmp_path}/block_1.nii, tolerated are 0.0007 mm"
+    assert (
+        one.detail
+        == f"corners up to 0.005 mm apart in {tmp_path}/block_1.nii, tolerated are 0.0007 mm"
+    )
     assert diff(tmp_path / "block_*.nii", whole).headers[0].detail == one.detail
     assert diff(whole, tmp_path / "block_*.nii", headers=False).same
 
@@ -121,14 +132,19 @@ def test_blocks_placed_by_a_list_are_not_judged_by_their_affines(tmp_path: Path)
 
 def test_one_without_an_affine(tmp_path: Path) -> None:
     found = gather(save(tmp_path / "a.nii"))
-    without = mosaic([replace(s, header=replace(s.header, base_affine=None)) for s in found.sources], [(0, 0, 0)])
+    without = mosaic(
+        [replace(s, header=replace(s.header, base_affine=None)) for s in found.sources], [(0, 0, 0)]
+    )
     assert [(one.what, one.b) for one in compare_headers(found, without)] == [("affine", "none")]
     assert compare_headers(without, without) == []
 
 
 def test_dtypes_and_scaling(tmp_path: Path) -> None:
     a, b = save(tmp_path / "a.nii"), save(tmp_path / "b.nii", VALUES.astype(np.float32))
-    assert differing(a, b) == {"stored dtype": ("int16", "float32"), "real dtype": ("int16", "float32")}
+    assert differing(a, b) == {
+        "stored dtype": ("int16", "float32"),
+        "real dtype": ("int16", "float32"),
+    }
     assert differing(a, b, headers=False) == {}
     c = save_h5(tmp_path / "c.h5", VALUES, scale_factor=np.float32(0.5), _FillValue=np.int16(3))
     assert differing(a, c)["scaling"] == ("none", "x 0.5 + 0, with missing values")
@@ -147,7 +163,9 @@ def test_the_scaling_of_slices(tmp_path: Path) -> None:
 
 
 def _with_scaling(found: SourceSet, scaling: Scaling) -> SourceSet:
-    return mosaic([replace(source, scaling=scaling) for source in found.sources], [(0,) * found.ndim])
+    return mosaic(
+        [replace(source, scaling=scaling) for source in found.sources], [(0,) * found.ndim]
+    )
 
 
 def test_voxel_sizes_and_units_of_nifti(tmp_path: Path) -> None:
@@ -159,11 +177,17 @@ def test_voxel_sizes_and_units_of_nifti(tmp_path: Path) -> None:
         "units": ("('mm', 'sec')", "('mm', 'msec')"),
     }
     near = np.nextafter(np.float32(2), np.float32(3))
-    assert diff(a, save(tmp_path / "c.nii", values, pixdim=[1, 1, 1, 1, near, 0, 0, 0], xyzt_units=10)).same
+    assert diff(
+        a, save(tmp_path / "c.nii", values, pixdim=[1, 1, 1, 1, near, 0, 0, 0], xyzt_units=10)
+    ).same
 
 
 def test_attributes_key_by_key(tmp_path: Path) -> None:
-    both: dict[str, Any] = {"long_name": "temperature", "levels": np.array([1.0, np.nan]), "version": 3}
+    both: dict[str, Any] = {
+        "long_name": "temperature",
+        "levels": np.array([1.0, np.nan]),
+        "version": 3,
+    }
     a = save_h5(tmp_path / "a.h5", VALUES, **both, units="K", only_here=1, note="x" * 100 + "a")
     b = save_h5(tmp_path / "b.h5", VALUES, **both, units="C", other="y", note="x" * 100 + "b")
     assert differing(a, b) == {
@@ -173,14 +197,18 @@ def test_attributes_key_by_key(tmp_path: Path) -> None:
         "attribute other": ("none", "y"),
     }
     assert differing(a, b, attributes=False) == {"units": ("K", "C")}
-    assert differing(a, save_h5(tmp_path / "c.h5", VALUES, **{**both, "version": 4}), attributes=False) == {
-        "units": ("K", "none")
-    }
+    assert differing(
+        a, save_h5(tmp_path / "c.h5", VALUES, **{**both, "version": 4}), attributes=False
+    ) == {"units": ("K", "none")}
 
 
 def test_the_same_attribute_in_other_words(tmp_path: Path) -> None:
-    a = save_h5(tmp_path / "a.h5", VALUES, name=np.bytes_(b"T\0"), number=np.float32(0.5), pair=[1, 2])
-    b = save_h5(tmp_path / "b.h5", VALUES, name="T", number=np.array([0.5]), pair=np.array([1.0, 2.0]))
+    a = save_h5(
+        tmp_path / "a.h5", VALUES, name=np.bytes_(b"T\0"), number=np.float32(0.5), pair=[1, 2]
+    )
+    b = save_h5(
+        tmp_path / "b.h5", VALUES, name="T", number=np.array([0.5]), pair=np.array([1.0, 2.0])
+    )
     assert diff(a, b).same
 
 
@@ -204,7 +232,9 @@ def test_scaling_in_the_words_of_two_formats(tmp_path: Path) -> None:
         file.write(np.array([0.5, 3], "<f4").tobytes())
     b = save_h5(tmp_path / "b.h5", VALUES, scale_factor=0.5, add_offset=3.0)
     assert diff(a, b).same
-    assert list(differing(a, save_h5(tmp_path / "c.h5", VALUES, scale_factor=0.5, add_offset=4.0))) == ["scaling"]
+    assert list(
+        differing(a, save_h5(tmp_path / "c.h5", VALUES, scale_factor=0.5, add_offset=4.0))
+    ) == ["scaling"]
 
 
 def test_names_of_axes(tmp_path: Path) -> None:
@@ -213,13 +243,23 @@ def test_names_of_axes(tmp_path: Path) -> None:
         with h5py.File(tmp_path / name, "a") as file:
             for axis, dim in zip(file["data"].dims, dims, strict=True):
                 axis.label = dim
-    assert differing(tmp_path / "a.h5", tmp_path / "b.h5") == {"names of axes": ("t, y, x", "z, y, x")}
+    assert differing(tmp_path / "a.h5", tmp_path / "b.h5") == {
+        "names of axes": ("t, y, x", "z, y, x")
+    }
     assert diff(tmp_path / "a.h5", save(tmp_path / "c.nii")).same
 
 
 def test_what_is_only_stored_differently(tmp_path: Path) -> None:
-    chunked: dict[str, Any] = {"chunks": (2, 5, 3), "shuffle": True, "compression": "gzip", "compression_opts": 4}
-    pair = diff(save_h5(tmp_path / "a.h5", VALUES, chunked), save_h5(tmp_path / "b.h5", VALUES.astype(">i2")))
+    chunked: dict[str, Any] = {
+        "chunks": (2, 5, 3),
+        "shuffle": True,
+        "compression": "gzip",
+        "compression_opts": 4,
+    }
+    pair = diff(
+        save_h5(tmp_path / "a.h5", VALUES, chunked),
+        save_h5(tmp_path / "b.h5", VALUES.astype(">i2")),
+    )
     assert pair.same
     assert {one.what: (one.a, one.b) for one in pair.stored} == {
         "byte order": ("little", "big"),
@@ -230,7 +270,10 @@ def test_what_is_only_stored_differently(tmp_path: Path) -> None:
     nib.save(image, tmp_path / "b.nii.gz")
     pair = diff(save(tmp_path / "a.nii"), tmp_path / "b.nii.gz")
     assert pair.same
-    assert {one.what: (one.a, one.b) for one in pair.stored} == {"codecs": ("none", "gzip"), "version": ("1", "2")}
+    assert {one.what: (one.a, one.b) for one in pair.stored} == {
+        "codecs": ("none", "gzip"),
+        "version": ("1", "2"),
+    }
 
 
 def test_a_shape_is_told_alone(tmp_path: Path) -> None:
@@ -238,3 +281,20 @@ def test_a_shape_is_told_alone(tmp_path: Path) -> None:
     assert [(one.what, one.a, one.b) for one in pair.headers] == [("shape", "4x5x6", "17x21x3x20")]
     assert (pair.values, pair.stored, pair.same) == (None, (), False)
     assert not diff(tmp_path / "a.nii", FUNCTIONAL, headers=False).same
+
+
+def test_fields_beside_the_geometry_are_named(tmp_path: Path) -> None:
+    """Of NIfTI files, and of what other formats carry of them; those that a block cannot have are
+    no difference.
+    """
+    one = save(tmp_path / "a.nii", slice_code=1, slice_end=5, slice_duration=0.0666)
+    other = save(tmp_path / "b.nii", cal_max=7)
+    hyperslab.convert(one, tmp_path / "a.h5", engine="serial")
+    hyperslab.convert(
+        one, tmp_path / "blocks", grid=hyperslab.Rule("blocks", (1, 1, 3)), engine="serial"
+    )
+    expected = {"NIfTI slice_end", "NIfTI slice_code", "NIfTI slice_duration", "NIfTI cal_max"}
+    for made in (one, tmp_path / "a.h5", tmp_path / "blocks"):
+        assert differing(one, made) == {}
+        assert set(differing(made, other)) == expected
+    assert differing(one, other)["NIfTI slice_code"] == ("1", "0")

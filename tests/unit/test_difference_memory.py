@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from tests.end_to_end.command import growth, save
 
 ALLOWED_NBYTES = 48_000_000
@@ -16,7 +16,9 @@ ALLOWED_NBYTES = 48_000_000
 
 def save_h5(path: Path, values: Array) -> Path:
     with h5py.File(path, "w") as file:
-        file.create_dataset("data", data=values, chunks=(50, 50, 50), compression="gzip", compression_opts=1)
+        file.create_dataset(
+            "data", data=values, chunks=(50, 50, 50), compression="gzip", compression_opts=1
+        )
     return path
 
 

@@ -1,4 +1,6 @@
-"""Direct writes against a file in memory: on file systems that refuse them, on full ones, and where processes fork."""
+"""Direct writes against a file in memory: on file systems that refuse them, on full ones, and where
+processes fork.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperslab import directio
-from hyperslab.directio import ALIGNMENT, DirectFile
+from hyperslab.blocks.writing import directio
+from hyperslab.blocks.writing.directio import ALIGNMENT, DirectFile
 
 WINDOW = 2 * ALIGNMENT
 EITHER = pytest.mark.parametrize("is_direct", [False, True])
@@ -51,7 +53,9 @@ class Writes:
         if kind == "direct":
             self.direct.append(offset)
         (data,) = buffers
-        return self._pwritev(fd, [data[: len(data) if kind == "direct" else max(1, len(data) // 2)]], offset)
+        return self._pwritev(
+            fd, [data[: len(data) if kind == "direct" else max(1, len(data) // 2)]], offset
+        )
 
 
 @pytest.fixture
@@ -74,7 +78,11 @@ def fill(file: DirectFile, seed: int) -> bytes:
     random, expected = np.random.default_rng(seed), bytearray()
     for _ in range(40):
         offset = int(random.integers(20)) * ALIGNMENT + int(random.choice([0, 0, 1, 777]))
-        nbytes = int(random.choice([0, 1, 100, ALIGNMENT, ALIGNMENT + 1, WINDOW, 3 * WINDOW, 3 * WINDOW + 17]))
+        nbytes = int(
+            random.choice(
+                [0, 1, 100, ALIGNMENT, ALIGNMENT + 1, WINDOW, 3 * WINDOW, 3 * WINDOW + 17]
+            )
+        )
         data = random.bytes(nbytes)
         if nbytes > WINDOW or random.random() < 0.3:
             file.write_large(memoryview(data), offset)
@@ -89,7 +97,9 @@ def fill(file: DirectFile, seed: int) -> bytes:
 
 @EITHER
 @pytest.mark.parametrize("seed", range(8))
-def test_the_file_is_what_was_written(tmp_path: Path, seed: int, is_direct: bool, writes: Writes) -> None:
+def test_the_file_is_what_was_written(
+    tmp_path: Path, seed: int, is_direct: bool, writes: Writes
+) -> None:
     """Later writes lie over earlier ones, and the system takes less at a time than it was given."""
     with opened(tmp_path / "new", is_direct) as file:
         expected = fill(file, seed)
@@ -99,7 +109,9 @@ def test_the_file_is_what_was_written(tmp_path: Path, seed: int, is_direct: bool
 
 
 @pytest.mark.parametrize("what", ["open", "direct"])
-def test_a_file_system_that_refuses_gets_it_the_usual_way(tmp_path: Path, what: str, writes: Writes) -> None:
+def test_a_file_system_that_refuses_gets_it_the_usual_way(
+    tmp_path: Path, what: str, writes: Writes
+) -> None:
     writes.refusing[what] = errno.EINVAL
     with opened(tmp_path / "new", True) as file:
         expected = fill(file, 1)
@@ -107,7 +119,9 @@ def test_a_file_system_that_refuses_gets_it_the_usual_way(tmp_path: Path, what: 
     assert writes.direct == []
 
 
-def test_a_refusal_that_is_no_want_of_direct_writes_is_raised(tmp_path: Path, writes: Writes) -> None:
+def test_a_refusal_that_is_no_want_of_direct_writes_is_raised(
+    tmp_path: Path, writes: Writes
+) -> None:
     before = len(os.listdir("/proc/self/fd"))
     writes.refusing["open"] = errno.EIO
     with pytest.raises(OSError, match="refused"), opened(tmp_path / "new", True):
@@ -116,7 +130,9 @@ def test_a_refusal_that_is_no_want_of_direct_writes_is_raised(tmp_path: Path, wr
 
 
 @EITHER
-def test_a_write_that_fails_is_raised_with_its_file(tmp_path: Path, is_direct: bool, writes: Writes) -> None:
+def test_a_write_that_fails_is_raised_with_its_file(
+    tmp_path: Path, is_direct: bool, writes: Writes
+) -> None:
     """By the next one, or at the end; nothing is left open."""
     before = len(os.listdir("/proc/self/fd"))
 
@@ -135,7 +151,9 @@ def test_a_write_that_fails_is_raised_with_its_file(tmp_path: Path, is_direct: b
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_ended_the_writer_comes_before_a_write_that_failed(tmp_path: Path, writes: Writes) -> None:
+def test_what_ended_the_writer_comes_before_a_write_that_failed(
+    tmp_path: Path, writes: Writes
+) -> None:
     def interrupted() -> None:
         with opened(tmp_path / "new", True) as file:
             writes.refusing["direct"] = errno.ENOSPC
@@ -150,7 +168,9 @@ def test_what_ended_the_writer_comes_before_a_write_that_failed(tmp_path: Path, 
 def test_windows_are_used_again_but_never_by_two(tmp_path: Path) -> None:
     """Also not by the process that a fork makes, and the one that it was made of."""
     with opened(tmp_path / "a", True) as first, opened(tmp_path / "b", True) as second:
-        windows = {id(file.window.obj) for file in (first, second)} | {id(f._other.obj) for f in (first, second)}
+        windows = {id(file.window.obj) for file in (first, second)} | {
+            id(f._other.obj) for f in (first, second)
+        }
         assert len(windows) == 4
     with opened(tmp_path / "c", True) as third:
         assert id(third.window.obj) in windows

@@ -1,4 +1,6 @@
-"""Where two blocks differ in value: against Python's own numbers, NumPy's tolerance, and planted differences."""
+"""Where two blocks differ in value: against Python's own numbers, NumPy's tolerance, and planted
+differences.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.array import Array
-from hyperslab.difference.elements import Tolerance, are_comparable, compare
+from hyperslab.apps.difference.values import Tolerance, are_comparable, compare
+from hyperslab.arrays.array import Array
 from tests.unit.made_blocks import FLOATS, INTEGERS
 
 NUMBERS = (*INTEGERS, *FLOATS, "longdouble", "bool", "complex64", "complex128")
 EDGES = [
-    0, -0.0, 1, -1, 0.5, 127, 128, 255, 256, 2048, 2049, 65504, 2**24, 2**24 + 1, 2**53 - 1, 2**53, 2**53 + 1, 2**62,
-    2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, -(2**53), -(2**53) - 1, -(2**63), -(2**63) - 1, 1e300, -1e300,
-    math.inf, -math.inf, math.nan, 5e-324, 1e-40,
-]  # fmt: skip
+    0,
+    -0.0,
+    1,
+    -1,
+    0.5,
+    127,
+    128,
+    255,
+    256,
+    2048,
+    2049,
+    65504,
+    2**24,
+    2**24 + 1,
+    2**53 - 1,
+    2**53,
+    2**53 + 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**63 + 1,
+    2**64 - 1,
+    2**64,
+    -(2**53),
+    -(2**53) - 1,
+    -(2**63),
+    -(2**63) - 1,
+    1e300,
+    -1e300,
+    math.inf,
+    -math.inf,
+    math.nan,
+    5e-324,
+    1e-40,
+]
 "Around every place where one dtype ends and another goes on."
 
 
 def number(value: Any) -> Any:
-    """An element as exactly what it is: NaN as one thing, 0 without a sign, complex numbers as their parts."""
+    """An element as exactly what it is: NaN as one thing, 0 without a sign, complex numbers as
+    their parts.
+    """
     if isinstance(value, complex | np.complexfloating):
         return number(value.real), number(value.imag)
     if isinstance(value, np.longdouble):
@@ -46,7 +81,9 @@ def numbers(array: Array) -> list[Any]:
 def is_equal(a: Any, b: Any) -> bool:
     """Whether two such numbers are equal, a real one being complex without an imaginary part."""
     if isinstance(a, tuple) or isinstance(b, tuple):
-        (x, i), (y, j) = (value if isinstance(value, tuple) else (value, Fraction(0)) for value in (a, b))
+        (x, i), (y, j) = (
+            value if isinstance(value, tuple) else (value, Fraction(0)) for value in (a, b)
+        )
         return bool(x == y and i == j)
     return bool(a == b)
 
@@ -57,10 +94,16 @@ def edges_of(dtype: str) -> Array:
     with np.errstate(all="ignore"):
         if kind.kind in "iu":
             limits = np.iinfo(kind)
-            whole = [int(e) for e in EDGES if math.isfinite(e) and e == int(e) and limits.min <= e <= limits.max]
+            whole = [
+                int(e)
+                for e in EDGES
+                if math.isfinite(e) and e == int(e) and limits.min <= e <= limits.max
+            ]
             return np.array(whole, kind)
         if kind.kind == "c":
-            return np.array([complex(x, y) for x, y in product((0.0, 1.0, math.nan, 2.0**24), repeat=2)], kind)
+            return np.array(
+                [complex(x, y) for x, y in product((0.0, 1.0, math.nan, 2.0**24), repeat=2)], kind
+            )
         if kind.char == "g":
             return np.array([np.longdouble(str(e)) for e in EDGES], kind)
         return np.array(EDGES, np.float64).astype(kind)
@@ -71,13 +114,18 @@ def edges_of(dtype: str) -> Array:
 def test_every_two_dtypes_are_compared_exactly(left: str, right: str) -> None:
     a, b = edges_of(left), edges_of(right)
     a, b = (np.ascontiguousarray(side) for side in np.broadcast_arrays(a[:, None], b))
-    expected = np.array([not is_equal(x, y) for x, y in zip(numbers(a), numbers(b), strict=True)]).reshape(a.shape)
+    expected = np.array(
+        [not is_equal(x, y) for x, y in zip(numbers(a), numbers(b), strict=True)]
+    ).reshape(a.shape)
     assert are_comparable(a.dtype, b.dtype)
     found = compare(a, b)
     np.testing.assert_array_equal(found.mask, expected)
     assert expected.any()
     if left != "bool" or right != "bool":
-        nan = [("NaN" in str(x)) != ("NaN" in str(y)) for x, y in zip(numbers(a), numbers(b), strict=True)]
+        nan = [
+            ("NaN" in str(x)) != ("NaN" in str(y))
+            for x, y in zip(numbers(a), numbers(b), strict=True)
+        ]
         assert found.one_nan >= sum(nan)
 
 
@@ -103,9 +151,13 @@ def test_against_python(blocks: tuple[Array, Array]) -> None:
     np.testing.assert_array_equal(found.mask.ravel(), [x != y for x, y in pairs])
     apart = [distance for x, y in pairs if x != y and (distance := _distance(x, y)) is not None]
     assert _near(found.absolute, max(apart, default=None))
-    ratios = [_ratio(_distance(x, y), y) for x, y in pairs if x != y and _distance(x, y) is not None]
+    ratios = [
+        _ratio(_distance(x, y), y) for x, y in pairs if x != y and _distance(x, y) is not None
+    ]
     # Where |a - b| is beyond float64, so is its share of b.
-    assert found.absolute == math.inf or _near(found.relative, max((r for r in ratios if r is not None), default=None))
+    assert found.absolute == math.inf or _near(
+        found.relative, max((r for r in ratios if r is not None), default=None)
+    )
     assert found.one_nan == sum((x == "NaN") != (y == "NaN") for x, y in pairs)
 
 
@@ -127,24 +179,36 @@ def _near(found: float, expected: Any) -> bool:
         return math.isnan(found)
     if found == math.inf or expected == math.inf:
         return found == math.inf and bool(expected > Fraction(10) ** 307)
-    return bool(abs(Fraction(found) - expected) <= expected * Fraction(1, 10**12) + Fraction(1, 10**320))
+    return bool(
+        abs(Fraction(found) - expected) <= expected * Fraction(1, 10**12) + Fraction(1, 10**320)
+    )
 
 
 @given(
     data=st.data(),
-    dtypes=st.tuples(*[st.sampled_from(["float32", "float64", "int16", "uint8", "complex128"])] * 2),
+    dtypes=st.tuples(
+        *[st.sampled_from(["float32", "float64", "int16", "uint8", "complex128"])] * 2
+    ),
     atol=st.sampled_from([0.0, 1e-8, 0.5, 3.0]),
     rtol=st.sampled_from([0.0, 1e-5, 0.1, 1.0]),
 )
-def test_the_tolerance_is_numpys(data: st.DataObject, dtypes: tuple[str, str], atol: float, rtol: float) -> None:
-    near = st.sampled_from([0.0, 1.0, 1.5, -1.0, 1.00001, 0.1, 100.0, 3.0, math.nan, math.inf, -math.inf])
+def test_the_tolerance_is_numpys(
+    data: st.DataObject, dtypes: tuple[str, str], atol: float, rtol: float
+) -> None:
+    near = st.sampled_from(
+        [0.0, 1.0, 1.5, -1.0, 1.00001, 0.1, 100.0, 3.0, math.nan, math.inf, -math.inf]
+    )
     made = [data.draw(st.lists(near, min_size=1, max_size=30)) for _ in "ab"]
     n = min(map(len, made))
     with np.errstate(all="ignore"):
         a, b = (
-            np.nan_to_num(m[:n]) if kind[0] in "iu" else np.array(m[:n]) for m, kind in zip(made, dtypes, strict=True)
+            np.nan_to_num(m[:n]) if kind[0] in "iu" else np.array(m[:n])
+            for m, kind in zip(made, dtypes, strict=True)
         )
-        a, b = (side.clip(0, 100) if kind[0] in "iu" else side for side, kind in zip((a, b), dtypes, strict=True))
+        a, b = (
+            side.clip(0, 100) if kind[0] in "iu" else side
+            for side, kind in zip((a, b), dtypes, strict=True)
+        )
         a, b = (side.astype(kind) for side, kind in zip((a, b), dtypes, strict=True))
         wide = np.result_type(a, b, np.float64)
         expected = ~np.isclose(a.astype(wide), b.astype(wide), rtol, atol, equal_nan=True)
@@ -212,5 +276,10 @@ def test_what_cannot_be_equal(left: Any, right: Any) -> None:
 def test_equal_blocks_of_any_layout() -> None:
     a = np.random.default_rng(0).integers(0, 9, (5, 6, 7)).astype(np.float32)
     a[2] = np.nan
-    for b in (a.copy(), np.asfortranarray(a), a.astype(np.float64), np.ascontiguousarray(a[::-1])[::-1]):
+    for b in (
+        a.copy(),
+        np.asfortranarray(a),
+        a.astype(np.float64),
+        np.ascontiguousarray(a[::-1])[::-1],
+    ):
         assert not compare(a, b).mask.any()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.encoding import Encoding
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.errors import UsageError
 
 
@@ -22,7 +22,9 @@ def test_a_number_is_the_shape_of_a_chunk_of_one_dimension(tmp_path: Path) -> No
     chunks: Any = [np.int64(2), 3]
     assert Encoding(chunks=chunks).chunks == (2, 3)
     number: Any = 2
-    hyperslab.convert(np.arange(5), tmp_path / "a.h5", encoding=Encoding(chunks=number, compression="gzip:1"))
+    hyperslab.convert(
+        np.arange(5), tmp_path / "a.h5", encoding=Encoding(chunks=number, compression="gzip:1")
+    )
     assert hyperslab.open(tmp_path / "a.h5").source.own_chunk_shape == (2,)
 
 
@@ -49,7 +51,9 @@ def test_wrong_arguments_of_a_conversion_are_said_to_be_its_own(tmp_path: Path) 
         lambda: hyperslab.convert(np.arange(5), tmp_path / "a.h5", encoding=encoding),
         lambda: hyperslab.Pipeline(np.arange(5)).write(tmp_path / "out", "h5", encoding=encoding),
     ):
-        with pytest.raises(UsageError, match=r"encoding has to be a hyperslab\.Encoding, not a dict"):
+        with pytest.raises(
+            UsageError, match=r"encoding has to be a hyperslab\.Encoding, not a dict"
+        ):
             convert()
     with pytest.raises(TypeError, match=r"convert\(\) takes no argument 'compress'"):
         hyperslab.convert(np.arange(5), tmp_path / "a.h5", compress=True)

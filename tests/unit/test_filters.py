@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab import workloads
-from hyperslab.array import Array
-from hyperslab.pipeline import Pipeline
+from hyperslab.arrays.array import Array
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import downsample, smooth
 from tests.blockwise import NUMBERS, SHAPES, arrays, blocks_of
 
@@ -26,7 +26,10 @@ def smoothed_blockwise(data: Array, seed: int, boundary: str = "symmetric", **pa
     out = np.empty(data.shape, step.dtype)
     padded = np.pad(data, [(h, h) for h in step.halo], mode=boundary)  # type: ignore[call-overload]
     for slab in blocks_of(data.shape, seed):
-        wide = tuple(slice(a, a + n + 2 * h) for a, n, h in zip(slab.start, slab.count, step.halo, strict=True))
+        wide = tuple(
+            slice(a, a + n + 2 * h)
+            for a, n, h in zip(slab.start, slab.count, step.halo, strict=True)
+        )
         block = np.asfortranarray(padded[wide])
         before = block.copy()
         result = step.ref.load()(block, **step.ref.params)
@@ -55,7 +58,9 @@ def test_smoothing_is_the_same_bit_by_bit_in_blocks(
 def test_smoothing_is_that_of_scipy(dtype: str, boundary: str, mode: str) -> None:
     data = (np.random.default_rng(1).random((23, 31, 9)) * 200).astype(dtype)
     found = smoothed_blockwise(data, 3, boundary, sigma=(1.7, 0.6, 3.0), truncate=3.5)
-    expected = scipy.ndimage.gaussian_filter(data.astype(np.float64), (1.7, 0.6, 3.0), truncate=3.5, mode=mode)
+    expected = scipy.ndimage.gaussian_filter(
+        data.astype(np.float64), (1.7, 0.6, 3.0), truncate=3.5, mode=mode
+    )
     bound = 200 * 3 * 40 * np.finfo(found.dtype).eps
     np.testing.assert_allclose(found, expected, rtol=0, atol=bound)
 
@@ -65,14 +70,18 @@ def test_smoothing_spares_the_fourth_axis_and_axes_of_sigma_0() -> None:
     (step,) = workloads.build("smooth", Pipeline(data), {"sigma": (1.0, 0, 2.0)}).steps
     assert step.halo == (4, 0, 8, 0)
     found = step.ref.load()(data, **step.ref.params)
-    np.testing.assert_allclose(found, scipy.ndimage.gaussian_filter(data, (1.0, 0, 2.0, 0)), rtol=1e-13)
+    np.testing.assert_allclose(
+        found, scipy.ndimage.gaussian_filter(data, (1.0, 0, 2.0, 0)), rtol=1e-13
+    )
 
 
 def test_smoothing_large_blocks_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(1).random((40, 30, 20)).astype(np.float32)
     expected = smooth.gaussian(data, (1.0, 1.0, 1.0))
     monkeypatch.setattr(smooth, "_PIECE_NBYTES", 500)
-    np.testing.assert_array_equal(smooth.gaussian(np.asfortranarray(data), (1.0, 1.0, 1.0)), expected)
+    np.testing.assert_array_equal(
+        smooth.gaussian(np.asfortranarray(data), (1.0, 1.0, 1.0)), expected
+    )
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -80,34 +89,51 @@ def test_smoothing_large_blocks_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_downsampling_is_the_mean_of_those_present(
     dtype: str, data: st.DataObject, factors: tuple[int, int, int], seed: int
 ) -> None:
-    kind = {"allow_nan": False, "min_value": -1000, "max_value": 1000} if dtype.startswith("float") else {}
+    kind = (
+        {"allow_nan": False, "min_value": -1000, "max_value": 1000}
+        if dtype.startswith("float")
+        else {}
+    )
     values = data.draw(arrays(dtype, **kind))
     (step,) = workloads.build("downsample", Pipeline(values), {"factor": factors}).steps
     assert step.scale == factors
-    out = np.full([math.ceil(n / f) for n, f in zip(values.shape, factors, strict=True)], np.nan, step.dtype)
+    out = np.full(
+        [math.ceil(n / f) for n, f in zip(values.shape, factors, strict=True)], np.nan, step.dtype
+    )
     for slab in blocks_of(values.shape, seed, factors):
         result = step.ref.load()(np.asfortranarray(values[slab.slices()]), **step.ref.params)
         assert result.dtype == out.dtype
-        place = tuple(slice(a // f, a // f + n) for a, f, n in zip(slab.start, factors, result.shape, strict=True))
+        place = tuple(
+            slice(a // f, a // f + n)
+            for a, f, n in zip(slab.start, factors, result.shape, strict=True)
+        )
         out[place] = result
     np.testing.assert_array_equal(out, downsample.block_mean(values, factors))
     for index in itertools.product(*map(range, out.shape)):
-        group = values[tuple(slice(i * f, (i + 1) * f) for i, f in zip(index, factors, strict=True))]
+        group = values[
+            tuple(slice(i * f, (i + 1) * f) for i, f in zip(index, factors, strict=True))
+        ]
         exact = sum((Fraction(v) for v in group.ravel().tolist()), Fraction()) / group.size
         magnitude = max(abs(Fraction(v)) for v in group.ravel().tolist())
         inexact = Fraction(group.size * 2**-53) * magnitude if dtype.startswith("float") else 0
         allowed = (
-            Fraction(float(np.finfo(out.dtype).eps)) * abs(exact) + inexact + Fraction(float(np.finfo(out.dtype).tiny))
+            Fraction(float(np.finfo(out.dtype).eps)) * abs(exact)
+            + inexact
+            + Fraction(float(np.finfo(out.dtype).tiny))
         )
         assert abs(Fraction(float(out[index])) - exact) <= allowed
 
 
 def test_downsampling_by_large_factors_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(1).integers(0, 65536, (40, 30, 20)).astype(np.uint16)
-    expected = data.reshape(2, 20, 2, 15, 2, 10).mean(axis=(1, 3, 5), dtype=np.float64).astype(np.float32)
+    expected = (
+        data.reshape(2, 20, 2, 15, 2, 10).mean(axis=(1, 3, 5), dtype=np.float64).astype(np.float32)
+    )
     np.testing.assert_array_equal(downsample.block_mean(data, (20, 15, 10)), expected)
     monkeypatch.setattr(downsample, "_PIECE_NBYTES", 500)
-    np.testing.assert_array_equal(downsample.block_mean(np.asfortranarray(data), (20, 15, 10)), expected)
+    np.testing.assert_array_equal(
+        downsample.block_mean(np.asfortranarray(data), (20, 15, 10)), expected
+    )
 
 
 def test_downsampling_keeps_the_fourth_axis() -> None:
@@ -115,4 +141,6 @@ def test_downsampling_keeps_the_fourth_axis() -> None:
     (step,) = workloads.build("downsample", Pipeline(data), {}).steps
     assert step.scale == (2, 2, 2, 1)
     found = step.ref.load()(data, **step.ref.params)
-    np.testing.assert_allclose(found, data.reshape(2, 2, 3, 2, 1, 2, 3).mean(axis=(1, 3, 5)), rtol=1e-14)
+    np.testing.assert_allclose(
+        found, data.reshape(2, 2, 3, 2, 1, 2, 3).mean(axis=(1, 3, 5)), rtol=1e-14
+    )

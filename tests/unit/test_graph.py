@@ -6,14 +6,17 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from hyperslab.report.graph import graph_svg
-from hyperslab.span import Trace
+from hyperslab.trace import Trace
 
 
 def _plan(end: dict[str, Any], tasks: int = 12_500) -> dict[str, Any]:
     source = {"kind": "independent", "files": 3, "first": "/data/a<b.nii", "shape": [4, 4]}
     mask = {"kind": "independent", "files": 3, "first": "/data/m.nii", "shape": [4, 4]}
     steps = [{"function": "module:clip_to_a_very_long_range", "params": {}}]
-    return {"tasks": tasks, "summary": {"sources": {"source": source, "mask": mask}, "steps": steps, "end": end}}
+    return {
+        "tasks": tasks,
+        "summary": {"sources": {"source": source, "mask": mask}, "steps": steps, "end": end},
+    }
 
 
 def _trace(labels: int, granularity: str = "fused") -> Trace:
@@ -54,15 +57,22 @@ def test_only_fused_steps_have_a_frame() -> None:
 
 
 def test_a_reduction_ends_in_a_merge_tree() -> None:
-    boxes, _, arrows = _read(graph_svg(_plan({"function": "workloads:HISTOGRAM", "params": {}}, 4), _trace(4)))
+    boxes, _, arrows = _read(
+        graph_svg(_plan({"function": "workloads:HISTOGRAM", "params": {}}, 4), _trace(4))
+    )
     assert boxes[-3:] == ["HISTOGRAM: lift", "merge tree: 2.50 MB moved", "result: of all blocks"]
-    assert arrows == 6, "one to each step, three into the tree for its many tasks, one to the result"
+    assert arrows == 6, (
+        "one to each step, three into the tree for its many tasks, one to the result"
+    )
 
 
 def test_what_a_reduction_needs_first_is_a_stage_of_its_own() -> None:
     svg = graph_svg(_plan({"function": "workloads:HISTOGRAM", "params": {}}, 4), _trace(8))
     boxes, texts, arrows = _read(svg)
-    assert [box for box in boxes if box.startswith("result")] == ["result: for the next stage", "result: of all blocks"]
+    assert [box for box in boxes if box.startswith("result")] == [
+        "result: for the next stage",
+        "result: of all blocks",
+    ]
     assert [text for text in texts if "stage " in text and "of 2" in text] == [
         "stage 1 of 2: 4 tasks, fused",
         "stage 2 of 2: 4 tasks, fused",

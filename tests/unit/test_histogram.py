@@ -1,4 +1,6 @@
-"""histogram and histogram-python: counts over any partition are those over the whole array, exactly."""
+"""histogram and histogram-python: counts over any partition are those over the whole array,
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hyperslab import workloads
-from hyperslab.array import Array
-from hyperslab.pipeline import Pipeline
+from hyperslab.arrays.array import Array
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import histogram
 from tests.blockwise import NUMBERS, SHAPES, arrays, reduce_blocks
 
 
-def count(data: Array, seed: int = 0, name: str = "histogram", **params: Any) -> histogram.Histogram:
+def count(
+    data: Array, seed: int = 0, name: str = "histogram", **params: Any
+) -> histogram.Histogram:
     result = reduce_blocks(workloads.build(name, Pipeline(data), params), data, seed)
     assert isinstance(result, histogram.Histogram)
     assert result.counts.dtype == np.int64
@@ -37,7 +41,8 @@ def test_narrow_types_have_a_bin_per_value(name: str, dtype: str, data: st.DataO
     low = 0 if dtype == "bool" else int(np.iinfo(dtype).min)
     assert result.first == low
     np.testing.assert_array_equal(
-        result.counts, np.bincount(values.astype(np.int64).ravel() - low, minlength=len(result.counts))
+        result.counts,
+        np.bincount(values.astype(np.int64).ravel() - low, minlength=len(result.counts)),
     )
     assert len(result.counts) == {"bool": 2, "int8": 256, "uint8": 256}.get(dtype, 65536)
 
@@ -51,17 +56,23 @@ def test_wide_integers_that_lie_close_have_a_bin_per_value(dtype: str, data: st.
     result = count(values, data.draw(st.integers(0, 99)))
     assert result.values is not None
     found = {int(v): int(n) for v, n in zip(result.values, result.counts, strict=True) if n}
-    assert found == {int(v): int(n) for v, n in zip(*np.unique(values, return_counts=True), strict=True)}
+    assert found == {
+        int(v): int(n) for v, n in zip(*np.unique(values, return_counts=True), strict=True)
+    }
     assert (int(result.values[0]), int(result.values[-1])) == (int(values.min()), int(values.max()))
 
 
-FINITE: dict[str, dict[str, Any]] = {"float64": {"allow_nan": False, "min_value": -1e9, "max_value": 1e9}}
+FINITE: dict[str, dict[str, Any]] = {
+    "float64": {"allow_nan": False, "min_value": -1e9, "max_value": 1e9}
+}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @given(data=st.data())
 def test_equal_bins_are_those_of_numpy_over_the_whole(dtype: str, data: st.DataObject) -> None:
-    values = data.draw(arrays("int32" if dtype == "float32" else dtype, **FINITE.get(dtype, {}))).astype(dtype)
+    values = data.draw(
+        arrays("int32" if dtype == "float32" else dtype, **FINITE.get(dtype, {}))
+    ).astype(dtype)
     result = count(values, data.draw(st.integers(0, 99)), bins=64)
     if len(result.counts) == 64:
         counts, edges = np.histogram(values, 64)
@@ -80,7 +91,9 @@ def test_the_default_for_floats_is_1024_equal_bins() -> None:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_a_range_can_be_given_for_every_dtype(dtype: str) -> None:
-    values = np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 100, (9, 8, 7)).astype(dtype)
+    values = (
+        np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 100, (9, 8, 7)).astype(dtype)
+    )
     plain = values.astype({"bool": "uint8", "float16": "float32"}.get(dtype, dtype))
     result = count(values, bins=7, range=(1, 60.5))
     counts, edges = np.histogram(plain, 7, (1, 60.5))
@@ -90,7 +103,9 @@ def test_a_range_can_be_given_for_every_dtype(dtype: str) -> None:
 
 
 def test_values_on_edges_and_out_of_range() -> None:
-    values = np.array([0, 0.1, 0.2, 0.3, 0.7, 0.9, 1.0, np.nan, np.inf, -np.inf, -0.1, 1.1]).reshape(3, 2, 2)
+    values = np.array(
+        [0, 0.1, 0.2, 0.3, 0.7, 0.9, 1.0, np.nan, np.inf, -np.inf, -0.1, 1.1]
+    ).reshape(3, 2, 2)
     result = count(values, bins=10, range=(0.0, 1.0))
     np.testing.assert_array_equal(result.counts, np.histogram(values, 10, (0.0, 1.0))[0])
     assert (result.below, result.above, result.nan) == (2, 2, 1)
@@ -98,10 +113,17 @@ def test_values_on_edges_and_out_of_range() -> None:
 
 
 def test_the_range_is_that_of_the_finite_values() -> None:
-    values = np.array([np.nan, 3.0, np.inf, -np.inf, 5.0, 4.0, np.nan, 3.5], np.float32).reshape(2, 2, 2)
+    values = np.array([np.nan, 3.0, np.inf, -np.inf, 5.0, 4.0, np.nan, 3.5], np.float32).reshape(
+        2, 2, 2
+    )
     result = count(values, bins=4)
     np.testing.assert_array_equal(result.edges, np.array([3, 3.5, 4, 4.5, 5], np.float32))
-    assert (result.counts.tolist(), result.below, result.above, result.nan) == ([1, 1, 1, 1], 1, 1, 2)
+    assert (result.counts.tolist(), result.below, result.above, result.nan) == (
+        [1, 1, 1, 1],
+        1,
+        1,
+        2,
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, 7.5, 1e300, 5e-324, np.finfo(np.float64).max])
@@ -160,4 +182,6 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
 def test_a_few_numbers_to_print() -> None:
     per_value = count(np.array([[[3, 3, 9]]], np.uint8)).lines()
     assert per_value == ["histogram  3 values in 256 bins", "fullest    3: 2 values"]
-    assert count(np.array([[[0.0, 1.0, 0.9]]]), bins=2).lines()[1] == "fullest    0.5 to 1.0: 2 values"
+    assert (
+        count(np.array([[[0.0, 1.0, 0.9]]]), bins=2).lines()[1] == "fullest    0.5 to 1.0: 2 values"
+    )

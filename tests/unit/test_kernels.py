@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab import kernels
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.workloads import kernels
 from tests.unit.made_blocks import FLOATS, INTEGERS, layouts, values_of
 
 
@@ -60,7 +60,10 @@ def test_integer_sums_are_exact(dtype: str, data: st.DataObject) -> None:
 def test_integer_sums_of_a_full_piece_of_extremes(dtype: str) -> None:
     n = 2**20
     for extreme in (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)):
-        assert kernels.integer_sums(np.full(n, extreme, dtype)) == (n * extreme, n * extreme * extreme)
+        assert kernels.integer_sums(np.full(n, extreme, dtype)) == (
+            n * extreme,
+            n * extreme * extreme,
+        )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -73,14 +76,26 @@ def test_float_sums_are_exact(dtype: str, data: st.DataObject) -> None:
 def test_float_sums_over_the_whole_range_of_float64() -> None:
     rng = np.random.default_rng(3)
     values = np.ldexp(rng.uniform(-1, 1, 3000), rng.integers(-1074, 1024, 3000))
-    extremes = [np.finfo(float).max, -np.finfo(float).max, 5e-324, -5e-324, 0.0, -0.0, 2.0**450, 2.0**-450]
+    extremes = [
+        np.finfo(float).max,
+        -np.finfo(float).max,
+        5e-324,
+        -5e-324,
+        0.0,
+        -0.0,
+        2.0**450,
+        2.0**-450,
+    ]
     values = np.concatenate([values, extremes])
     assert in_numbers(kernels.float_sums(values)) == exact_sums(values)
 
 
 def test_float_sums_of_a_full_piece() -> None:
     value, n = 1 / 3, 2**20
-    assert in_numbers(kernels.float_sums(np.full(n, value))) == (n * Fraction(value), n * Fraction(value) ** 2)
+    assert in_numbers(kernels.float_sums(np.full(n, value))) == (
+        n * Fraction(value),
+        n * Fraction(value) ** 2,
+    )
 
 
 def test_float_sums_leave_their_argument_alone() -> None:

@@ -1,4 +1,6 @@
-"""Slots by process and thread are numbered so that no two share a lane at a time, and restarts keep it."""
+"""Slots by process and thread are numbered so that no two share a lane at a time, and restarts keep
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.lanes import number, parse
-from hyperslab.span import Slot
+from hyperslab.driver.lanes import number
+from hyperslab.trace import Slot
 
 TIMES = st.tuples(st.integers(0, 100), st.integers(0, 30)).map(lambda t: (t[0], t[0] + t[1]))
-SEEN = st.lists(st.tuples(st.builds(Slot, st.sampled_from("ab"), st.integers(1, 5), st.integers(1, 4)), TIMES))
+SEEN = st.lists(
+    st.tuples(st.builds(Slot, st.sampled_from("ab"), st.integers(1, 5), st.integers(1, 4)), TIMES)
+)
 
 
 @given(SEEN)
@@ -20,7 +24,11 @@ def test_no_two_slots_share_a_lane_at_a_time(seen: list[tuple[Slot, tuple[int, i
     lanes = number(given_slots)
     assert set(lanes) == {slot for slot, *_ in given_slots}
     lives = {
-        s: (min(a for x, a, _ in given_slots if x == s), max(b for x, _, b in given_slots if x == s)) for s in lanes
+        s: (
+            min(a for x, a, _ in given_slots if x == s),
+            max(b for x, _, b in given_slots if x == s),
+        )
+        for s in lanes
     }
     for one, other in itertools.combinations(lanes, 2):
         assert lanes[one].host == one.host
@@ -38,4 +46,5 @@ def test_a_restarted_worker_keeps_its_lane() -> None:
 
 
 def test_only_slots_are_parsed() -> None:
-    assert parse(["vm/w3/t4", "driver", "a/wx/t1", ""]) == {"vm/w3/t4": Slot("vm", 3, 4)}
+    assert Slot.parse("vm/w3/t4") == Slot("vm", 3, 4)
+    assert [Slot.parse(text) for text in ("driver", "a/wx/t1", "")] == [None] * 3

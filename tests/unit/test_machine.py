@@ -1,4 +1,6 @@
-"""Defaults respect affinity, cgroups and Slurm allocations; workers get their share of the processors."""
+"""Defaults respect affinity, cgroups and Slurm allocations; workers get their share of the
+processors.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 import hyperslab
 from hyperslab.engines import EngineOptions, default_workers
 from hyperslab.engines.environment import THREAD_VARIABLES, environment
-from hyperslab.machine import Host, peak_rss_bytes
+from hyperslab.machine.host import Host, peak_rss_bytes
 
 SELF_CGROUP = Path("/proc/self/cgroup")
 
@@ -29,7 +31,11 @@ def test_without_limits_the_affinity_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "quota", [{"cpu.max": "100000 100000"}, {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}]
+    "quota",
+    [
+        {"cpu.max": "100000 100000"},
+        {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"},
+    ],
 )
 def test_a_cgroup_quota_limits_the_processors(tmp_path: Path, quota: dict[str, str]) -> None:
     for name, text in quota.items():
@@ -38,7 +44,8 @@ def test_a_cgroup_quota_limits_the_processors(tmp_path: Path, quota: dict[str, s
 
 
 @pytest.mark.parametrize(
-    "unlimited", [{"cpu.max": "max 100000"}, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}]
+    "unlimited",
+    [{"cpu.max": "max 100000"}, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}],
 )
 def test_no_quota_is_no_limit(tmp_path: Path, unlimited: dict[str, str]) -> None:
     for name, text in unlimited.items():
@@ -69,7 +76,10 @@ def test_a_slurm_allocation_counts(tmp_path: Path) -> None:
     host = Host.here({"SLURM_CPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "100"}, tmp_path)
     assert (host.cpus, host.cpus_from) == (1, "slurm")
     assert (host.memory_bytes, host.memory_from) == (100 * 2**20, "slurm")
-    assert Host.here({"SLURM_CPUS_ON_NODE": "1", "SLURM_MEM_PER_NODE": "7"}, tmp_path).memory_bytes == 7 * 2**20
+    assert (
+        Host.here({"SLURM_CPUS_ON_NODE": "1", "SLURM_MEM_PER_NODE": "7"}, tmp_path).memory_bytes
+        == 7 * 2**20
+    )
 
 
 def test_every_processor_is_a_slot_by_default() -> None:
@@ -79,7 +89,9 @@ def test_every_processor_is_a_slot_by_default() -> None:
     assert default_workers("processes", host) == (6, 1)
 
 
-def test_workers_are_told_their_share_of_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_told_their_share_of_the_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("MKL_NUM_THREADS", "64")
     variables = environment(EngineOptions(tmp_path, workers=2, slot_cpus=3))
@@ -98,7 +110,9 @@ def blas_threads(block: np.ndarray) -> int:
 def test_blas_has_one_thread_where_every_processor_is_a_slot(engine: str) -> None:
     fold = hyperslab.Fold(lift=blas_threads, merge=max)
     cpus = Host.here().cpus
-    result = hyperslab.run(hyperslab.Pipeline(np.zeros((8, 8))).reduce(fold), engine=engine, workers=cpus)
+    result = hyperslab.run(
+        hyperslab.Pipeline(np.zeros((8, 8))).reduce(fold), engine=engine, workers=cpus
+    )
     assert result.value == 1
 
 
@@ -106,14 +120,22 @@ def test_the_peak_of_a_worker_is_not_that_of_its_parent() -> None:
     ballast = np.ones(64 * 2**20, np.uint8)
     assert peak_rss_bytes() > ballast.nbytes
     fold = hyperslab.Fold(lift=lambda block: peak_rss_bytes(), merge=max)
-    result = hyperslab.run(hyperslab.Pipeline(np.zeros((8, 8))).reduce(fold), engine="processes", workers=1)
+    result = hyperslab.run(
+        hyperslab.Pipeline(np.zeros((8, 8))).reduce(fold), engine="processes", workers=1
+    )
     worker = int(result.value)
     assert 10 * 2**20 < worker < peak_rss_bytes()
 
 
 def test_tracing_costs_under_one_percent(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).random((16, 256, 256))  # blocks that take some tens of milliseconds to sort
-    pipeline = hyperslab.Pipeline(values).map(lambda block: np.sort(block, axis=None).reshape(block.shape))
-    result = hyperslab.run(pipeline.write(tmp_path / "out"), workers=2, rule=hyperslab.Rule("blocks", (4,)))
+    values = np.random.default_rng(0).random(
+        (16, 256, 256)
+    )  # blocks that take some tens of milliseconds to sort
+    pipeline = hyperslab.Pipeline(values).map(
+        lambda block: np.sort(block, axis=None).reshape(block.shape)
+    )
+    result = hyperslab.run(
+        pipeline.write(tmp_path / "out"), workers=2, rule=hyperslab.Rule("blocks", (4,))
+    )
     assert result.summary.tracing_cost is not None
     assert 0 < result.summary.tracing_cost < 0.01

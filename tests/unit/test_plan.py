@@ -1,4 +1,6 @@
-"""Compiling pipelines: what decides the fingerprint, what a task is said to need, what is refused, and at what cost."""
+"""Compiling pipelines: what decides the fingerprint, what a task is said to need, what is refused,
+and at what cost.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,19 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import driver, formats, sinkio, workloads
-from hyperslab.admission import JOURNAL_BYTES_PER_TASK, admit, examine
-from hyperslab.array import Array
-from hyperslab.conversion import conversion
-from hyperslab.encoding import Encoding
+from hyperslab import formats, workloads
+from hyperslab.apps.conversion import conversion
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.sets import concatenated, independent
+from hyperslab.blocks import writing
+from hyperslab.blocks.gathering import gather
+from hyperslab.driver import run
+from hyperslab.driver.admission import JOURNAL_BYTES_PER_TASK, admit, examine
 from hyperslab.errors import DoesNotFit, HyperslabError, UsageError
-from hyperslab.gathering import gather
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.plan import Budget, Plan, compile_plan
-from hyperslab.sources import concatenated, independent
+from hyperslab.plan.compile import Budget, Plan, compile_plan
+from hyperslab.plan.pipeline import Pipeline
 
 BUDGET = Budget(2**30, 2)
 
@@ -47,7 +51,9 @@ def add(block: Array, amount: int = 1) -> Array:
     return block + np.int16(amount)
 
 
-def compiled(source: str, amount: int = 1, rule: Rule | None = None, budget: Budget = BUDGET, **options: str) -> Plan:
+def compiled(
+    source: str, amount: int = 1, rule: Rule | None = None, budget: Budget = BUDGET, **options: str
+) -> Plan:
     pipeline = Pipeline(source, **options).map(add, {"amount": amount}).write("out")  # type: ignore[arg-type]
     return compile_plan(pipeline, rule or Rule("blocks", (2, 2, 2)), budget)
 
@@ -80,7 +86,7 @@ def test_a_module_that_was_edited_after_planning_is_not_loaded(tmp_path: Path) -
     program = f"""
 import pickle, sys
 sys.path.insert(0, {str(tmp_path)!r})
-from hyperslab.function import refer
+from hyperslab.plan.function import refer
 pickle.dump(refer("edited_later:f"), sys.stdout.buffer)
 """
     sent = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
@@ -90,10 +96,16 @@ pickle.dump(refer("edited_later:f"), sys.stdout.buffer)
 
 
 def test_parameters_have_the_same_digest_in_every_process() -> None:
-    program = "from hyperslab.function import digest_of; print(digest_of({'a': {'x', 'y', 'z'}, 'b': [1.5, None]}))"
+    program = (
+        "from hyperslab.plan.function import digest_of; print(digest_of({'a': {'x', 'y', 'z'}, 'b':"
+        " [1.5, None]}))"
+    )
     prints = {
         subprocess.run(
-            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2", "3")
     }
@@ -103,17 +115,23 @@ def test_parameters_have_the_same_digest_in_every_process() -> None:
 def test_edited_code_is_told_from_the_code_before(volume: str, tmp_path: Path) -> None:
     script, neighbour = tmp_path / "mine.py", tmp_path / "beside.py"
     codes = []
-    for line, more in (("return block", "1"), ("return block  # edited", "1"), ("return block  # edited", "2")):
+    for line, more in (
+        ("return block", "1"),
+        ("return block  # edited", "1"),
+        ("return block  # edited", "2"),
+    ):
         neighbour.write_text(f"AMOUNT = {more}\n")
         script.write_text(f"import beside\n\n\ndef f(block):\n    {line}\n")
         program = f"""
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.plan import Budget, compile_plan
+from hyperslab.arrays.partition import Rule
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.compile import Budget, compile_plan
 plan = compile_plan(Pipeline({volume!r}).map("{script}:f").write("out"), Rule(), Budget(2**30, 2))
 print(plan.fingerprint, plan.code)
 """
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
         codes.append(done.stdout.split())
     assert len({fingerprint for fingerprint, _ in codes}) == 1
     assert len({code for _, code in codes}) == 3
@@ -139,15 +157,24 @@ def test_a_step_without_a_halo_after_one_that_cut_it_off_is_fine_and_before_one_
     good = Pipeline(volume).map(trim, halo=1).map(same).write(tmp_path / "good", keep="volume")
     result = hyperslab.run(good, engine="serial", rule=rule)
     assert np.array_equal(hyperslab.open(str(result.outputs[0]))[...], expected)
-    early = Pipeline(volume).map(lambda b: b[2:-2, 2:-2, 2:-2], halo=1).map(same, halo=1).write(tmp_path / "early")
+    early = (
+        Pipeline(volume)
+        .map(lambda b: b[2:-2, 2:-2, 2:-2], halo=1)
+        .map(same, halo=1)
+        .write(tmp_path / "early")
+    )
     result = hyperslab.run(early, engine="serial", rule=rule)
     assert result.state == "failed"
     assert "returned a block of shape" in result.failures[0].failure.message
 
 
 def test_independent_sources_may_differ_in_dtype_unless_they_are_merged(tmp_path: Path) -> None:
-    paths = [save(tmp_path / f"{name}.nii", np.ones((4, 4, 4), name)) for name in ("int16", "float32")]
-    result = hyperslab.run(Pipeline(paths).map(np.negative).write(tmp_path / "out"), engine="serial")
+    paths = [
+        save(tmp_path / f"{name}.nii", np.ones((4, 4, 4), name)) for name in ("int16", "float32")
+    ]
+    result = hyperslab.run(
+        Pipeline(paths).map(np.negative).write(tmp_path / "out"), engine="serial"
+    )
     assert [hyperslab.open(str(path)).dtype for path in result.outputs] == [np.float32, np.int16]
     fold = hyperslab.Fold(np.sum, np.add)
     with pytest.raises(UsageError, match=r"different dtypes \(float32, int16\)"):
@@ -160,17 +187,30 @@ def test_stored_values_of_different_slopes_are_not_joined(tmp_path: Path) -> Non
     joined = gather(paths, "concatenated", 0)
     with pytest.raises(UsageError, match="--values real"):
         compile_plan(Pipeline(joined, values="stored").map(add).write("out"), Rule(), BUDGET)
-    assert len(compile_plan(Pipeline(joined).map(add, dtype="float64").write("out"), Rule(), BUDGET).stages) == 1
+    assert (
+        len(
+            compile_plan(
+                Pipeline(joined).map(add, dtype="float64").write("out"), Rule(), BUDGET
+            ).stages
+        )
+        == 1
+    )
 
 
 def test_a_task_needs_what_its_widest_step_needs(volume: str) -> None:
     fold = hyperslab.Fold(np.sum, np.add)
-    narrow = compile_plan(Pipeline(volume).map(np.abs).reduce(fold), Rule("blocks", (1,)), BUDGET).bytes_peak
-    wide = compile_plan(Pipeline(volume).map(np.abs, dtype="float64").reduce(fold), Rule("blocks", (1,)), BUDGET)
+    narrow = compile_plan(
+        Pipeline(volume).map(np.abs).reduce(fold), Rule("blocks", (1,)), BUDGET
+    ).bytes_peak
+    wide = compile_plan(
+        Pipeline(volume).map(np.abs, dtype="float64").reduce(fold), Rule("blocks", (1,)), BUDGET
+    )
     assert wide.bytes_peak - narrow >= 4096 * (8 - 2) * 2
 
 
-def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(volume: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(
+    volume: str, tmp_path: Path
+) -> None:
     budget = Budget(2 * 4096, 2)
     plan = compiled(volume, rule=Rule("blocks", (1,)), budget=budget)
     with pytest.raises(DoesNotFit, match=r"a task needs .*its slot has 4.10 kB .*--block-shape"):
@@ -182,13 +222,22 @@ def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(volume: str
     [("new.h5", True, 1), ("new.h5", False, 2), ("new.nii.gz", True, 2), ("new.nii", False, 1)],
 )
 def test_what_is_copied_at_the_end_needs_its_space_twice(
-    volume: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_local: bool, copies: int
+    volume: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_local: bool,
+    copies: int,
 ) -> None:
-    monkeypatch.setattr(sinkio, "_is_local", lambda _: is_local)
+    monkeypatch.setattr(writing, "_is_local", lambda _: is_local)
     chunks = Encoding(chunks=(1, 16, 16)) if name == "new.h5" else Encoding()
-    plan = compile_plan(conversion(volume, str(tmp_path / name), encoding=chunks), Rule("blocks", (2,)), BUDGET)
+    plan = compile_plan(
+        conversion(volume, str(tmp_path / name), encoding=chunks), Rule("blocks", (2,)), BUDGET
+    )
     needs = examine(plan, BUDGET, 1, tmp_path)
-    assert needs.bytes_written == copies * (plan.bytes_written + needs.tasks * JOURNAL_BYTES_PER_TASK)
+    assert needs.bytes_written == copies * (
+        plan.bytes_written + needs.tasks * JOURNAL_BYTES_PER_TASK
+    )
 
 
 def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
@@ -197,7 +246,11 @@ def test_planning_costs_in_proportion_to_the_tasks(volume: str) -> None:
     def cpu_seconds(files: int) -> float:
         began = time.process_time()
         for joined in (concatenated([source] * files, 0), independent([source] * files)):
-            plan = compile_plan(Pipeline(joined).map(np.negative).write("out"), Rule("blocks", (files, 1, 1)), BUDGET)
+            plan = compile_plan(
+                Pipeline(joined).map(np.negative).write("out"),
+                Rule("blocks", (files, 1, 1)),
+                BUDGET,
+            )
             assert len(plan.stages[0].tasks) >= files
         return time.process_time() - began
 
@@ -210,5 +263,7 @@ def test_elements_without_a_fixed_size_are_refused(tmp_path: Path) -> None:
         file["words"] = np.array(["one", "two"], dtype=object)
     url = f"{tmp_path / 'words.h5'}::words"
     assert hyperslab.open(url)[1] == b"two"
-    with pytest.raises(UsageError, match=r"words\.h5::/words: its elements have no fixed size.*hyperslab\.open"):
-        driver.run(Pipeline(url).map(lambda block: block).write(tmp_path / "out"), engine="serial")
+    with pytest.raises(
+        UsageError, match=r"words\.h5::/words: its elements have no fixed size.*hyperslab\.open"
+    ):
+        run.run(Pipeline(url).map(lambda block: block).write(tmp_path / "out"), engine="serial")

@@ -1,4 +1,6 @@
-"""What the kernel's counters say of a machine: made-up counters, missing ones, and the real ones of a run."""
+"""What the kernel's counters say of a machine: made-up counters, missing ones, and the real ones of
+a run.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab import pressure
-from hyperslab.span import Trace
+from hyperslab.machine import pressure
+from hyperslab.trace import Trace
 
 TICKS = pressure.TICKS_PER_S
 
@@ -25,15 +27,24 @@ def write(path: Path, text: str) -> None:
 
 
 def machine(proc: Path, second: int) -> None:
-    """Two processors after so many seconds: 1.2 of them busy, 0.2 stolen; some waiting for memory and disks."""
+    """Two processors after so many seconds: 1.2 of them busy, 0.2 stolen; some waiting for memory
+    and disks.
+    """
     ticks = second * TICKS
     user, idle, stolen = ticks, 6 * ticks // 10, 2 * ticks // 10
-    write(proc / "stat", f"cpu  {user} 0 {2 * ticks // 10} {idle} 0 0 0 {stolen} 0 0\ncpu0 0\ncpu1 0\nintr 5\n")
+    write(
+        proc / "stat",
+        f"cpu  {user} 0 {2 * ticks // 10} {idle} 0 0 0 {stolen} 0 0\ncpu0 0\ncpu1 0\nintr 5\n",
+    )
     write(proc / "loadavg", "3.50 1.00 0.50 2/100 12345\n")
-    write(proc / "pressure" / "memory", f"some avg10=0.00 total={second * 250_000}\nfull avg10=0.00 total=0\n")
+    write(
+        proc / "pressure" / "memory",
+        f"some avg10=0.00 total={second * 250_000}\nfull avg10=0.00 total=0\n",
+    )
     write(
         proc / "vmstat",
-        f"pgmajfault {7 * second}\npswpin {second}\nallocstall_dma {second}\nallocstall_normal {second}\n",
+        f"pgmajfault {7 * second}\npswpin {second}\nallocstall_dma {second}\nallocstall_normal"
+        f" {second}\n",
     )
 
 
@@ -42,7 +53,9 @@ def looked(tmp_path: Path) -> dict[str, Any]:
     samples = []
     for second in (10, 20):
         machine(tmp_path / "proc", second)
-        samples.append({**pressure.sample(tmp_path / "proc", tmp_path / "groups"), "at_s": float(second)})
+        samples.append(
+            {**pressure.sample(tmp_path / "proc", tmp_path / "groups"), "at_s": float(second)}
+        )
     return pressure.between(*samples)
 
 
@@ -57,7 +70,13 @@ def test_shares_and_counts_of_made_up_counters(tmp_path: Path) -> None:
 
 def test_what_is_not_told_is_none(tmp_path: Path) -> None:
     load = looked(tmp_path)
-    assert load["own_share"] is load["others_share"] is load["swapped_out_nbytes"] is load["oom_kills"] is None
+    assert (
+        load["own_share"]
+        is load["others_share"]
+        is load["swapped_out_nbytes"]
+        is load["oom_kills"]
+        is None
+    )
     nothing = pressure.sample(tmp_path / "none", tmp_path / "none")
     empty = pressure.between(nothing, nothing)
     assert empty["busy_share"] is empty["major_faults"] is empty["load_average"] is None
@@ -76,20 +95,32 @@ def test_a_counter_that_was_reset_has_not_grown(tmp_path: Path) -> None:
     ("files", "events"),
     [
         (
-            {"memory.max": "1000", "memory.events": "high 1\nmax 2\noom 3\noom_kill {n}",
-             "cpu.stat": "throttled_usec {n}000000"},
+            {
+                "memory.max": "1000",
+                "memory.events": "high 1\nmax 2\noom 3\noom_kill {n}",
+                "cpu.stat": "throttled_usec {n}000000",
+            },
             {"limit_nbytes": 1000, "oom_kill": 4, "throttled_share": 0.4},
         ),
         (
-            {"memory/memory.limit_in_bytes": "2000", "memory/memory.oom_control": "under_oom 0\noom_kill {n}",
-             "memory/memory.failcnt": "{n}", "cpu/cpu.stat": "throttled_time {n}000000000"},
+            {
+                "memory/memory.limit_in_bytes": "2000",
+                "memory/memory.oom_control": "under_oom 0\noom_kill {n}",
+                "memory/memory.failcnt": "{n}",
+                "cpu/cpu.stat": "throttled_time {n}000000000",
+            },
             {"limit_nbytes": 2000, "oom_kill": 4, "max": 4, "throttled_share": 0.4},
         ),
-        ({"memory/memory.limit_in_bytes": "9223372036854771712"}, {"limit_nbytes": None, "oom_kill": None}),
+        (
+            {"memory/memory.limit_in_bytes": "9223372036854771712"},
+            {"limit_nbytes": None, "oom_kill": None},
+        ),
     ],
     ids=["version 2", "version 1", "no limit"],
-)  # fmt: skip
-def test_limits_and_events_of_control_groups(tmp_path: Path, files: dict[str, str], events: dict[str, Any]) -> None:
+)
+def test_limits_and_events_of_control_groups(
+    tmp_path: Path, files: dict[str, str], events: dict[str, Any]
+) -> None:
     samples = []
     for number in (1, 5):
         for name, text in files.items():
@@ -116,11 +147,21 @@ def test_descendants_count_as_own_while_they_live_and_when_they_have_ended() -> 
 
 
 @pytest.mark.parametrize("engine", ["serial", "threads", "processes"])
-def test_a_run_keeps_what_it_was_given_and_what_the_machine_did(engine: str, tmp_path: Path) -> None:
+def test_a_run_keeps_what_it_was_given_and_what_the_machine_did(
+    engine: str, tmp_path: Path
+) -> None:
     fold = hyperslab.Fold(lift=lambda block: int(block.sum()), merge=lambda a, b: a + b)
-    result = hyperslab.run(hyperslab.Pipeline(np.ones((4, 4))).reduce(fold), engine=engine, workers=1, out=tmp_path)
+    result = hyperslab.run(
+        hyperslab.Pipeline(np.ones((4, 4))).reduce(fold), engine=engine, workers=1, out=tmp_path
+    )
     meta = Trace.load(result.folder / "trace.parquet").meta
-    assert meta["run"] == {**meta["run"], "engine": engine, "workers": 1, "threads": 1, "granularity": "fused"}
+    assert meta["run"] == {
+        **meta["run"],
+        "engine": engine,
+        "workers": 1,
+        "threads": 1,
+        "granularity": "fused",
+    }
     assert meta["run"]["cpus"] >= 1
     assert meta["run"]["memory_nbytes"] > 0
     assert meta["load"]["seconds"] > 0

@@ -22,12 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab import blockio, reader
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.blocks.reading import kept
 from hyperslab.errors import FormatError, SourceChanged
-from hyperslab.slab import Hyperslab
-from hyperslab.span import recording
 from hyperslab.testing.formats import assert_same, slabs
+from hyperslab.trace import recording
 
 VALUES = np.random.default_rng(8).integers(-900, 900, (30, 26, 17)).astype("<i2")
 KINDS: dict[str, dict[str, Any]] = {
@@ -63,8 +64,12 @@ def taken(view: hyperslab.ArrayView, slab: Hyperslab) -> int:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_read_gives_the_values(view: tuple[hyperslab.ArrayView, Array], data: st.DataObject) -> None:
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_every_read_gives_the_values(
+    view: tuple[hyperslab.ArrayView, Array], data: st.DataObject
+) -> None:
     found, expected = view
     slab = data.draw(slabs(expected.shape))
     assert_same(found.read(slab), expected[slab.slices()])
@@ -75,7 +80,9 @@ def test_every_read_gives_the_values(view: tuple[hyperslab.ArrayView, Array], da
 
 def handles(path: str) -> int:
     """How often this process has a file open."""
-    return sum(os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd"))
+    return sum(
+        os.path.realpath(f"/proc/self/fd/{fd}") == path for fd in os.listdir("/proc/self/fd")
+    )
 
 
 def test_threads_may_share_a_view(view: tuple[hyperslab.ArrayView, Array]) -> None:
@@ -96,7 +103,7 @@ def test_a_copy_reads_elsewhere(view: tuple[hyperslab.ArrayView, Array]) -> None
 def test_a_chunk_decoded_for_a_part_is_kept(view: tuple[hyperslab.ArrayView, Array]) -> None:
     found, _ = view
     corner = Hyperslab((0, 0, 0), (2, 2, 2))
-    assert taken(found, corner) == blockio.read_nbytes(found.source, corner) > 0
+    assert taken(found, corner) == reading.read_nbytes(found.source, corner) > 0
     assert taken(found, corner) == 0
     assert taken(found, Hyperslab((6, 9, 4), (1, 1, 1))) == 0, "another part of the same chunk"
     assert taken(found, Hyperslab((7, 9, 4), (1, 1, 1))) > 0
@@ -152,15 +159,15 @@ def test_thousands_of_views_keep_few_files_and_chunks(tmp_path: Path) -> None:
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
         file.create_dataset("data", data=VALUES, chunks=(7, 10, 5), compression="gzip")
-    views = [hyperslab.open(path) for _ in range(3 * reader.KEPT)]
+    views = [hyperslab.open(path) for _ in range(3 * kept.KEPT)]
     corner = Hyperslab((0, 0, 0), (2, 2, 2))
     for view in views:
         assert_same(view.read(corner), VALUES[:2, :2, :2])
-    assert handles(path) == reader.KEPT
-    assert taken(views[-reader.KEPT], corner) == 0, "one of those used last"
+    assert handles(path) == kept.KEPT
+    assert taken(views[-kept.KEPT], corner) == 0, "one of those used last"
     assert taken(views[0], corner) > 0, "it had let go of its chunks"
-    assert taken(views[-reader.KEPT], corner) == 0, "it was used since"
-    assert taken(views[1 - reader.KEPT], corner) > 0, "it made room"
+    assert taken(views[-kept.KEPT], corner) == 0, "it was used since"
+    assert taken(views[1 - kept.KEPT], corner) > 0, "it made room"
     del views, view
     gc.collect()
     assert handles(path) == 0
@@ -173,12 +180,15 @@ def test_views_close_their_files_where_the_process_has_no_more(tmp_path: Path) -
             file.create_dataset("data", data=VALUES, chunks=(7, 10, 5), compression="gzip")
     views = [hyperslab.open(path) for path in paths]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(fd) for fd in os.listdir("/proc/self/fd")) + 3, hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(int(fd) for fd in os.listdir("/proc/self/fd")) + 3, hard)
+    )
     held = []
     try:
         for view in views[:2]:
             assert_same(view[3], VALUES[3])
-        with pytest.raises(OSError, match="Too many open files"):  # noqa: PT012  # the limit is met at some turn
+        # the limit is met at some turn
+        with pytest.raises(OSError, match="Too many open files"):  # noqa: PT012
             while True:
                 held.append(os.open(paths[0], os.O_RDONLY))
         for view in views[2:]:
@@ -189,8 +199,10 @@ def test_views_close_their_files_where_the_process_has_no_more(tmp_path: Path) -
             os.close(fd)
 
 
-def test_a_file_let_go_of_is_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "KEPT", 1)
+def test_a_file_let_go_of_is_read_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "KEPT", 1)
     made = [tmp_path / f"{number}.h5" for number in range(6)]
     for number, path in enumerate(made):
         with h5py.File(path, "w") as file:
@@ -209,7 +221,7 @@ def test_a_child_of_fork_reads_though_another_thread_was_about_to(tmp_path: Path
     held = threading.Event()
 
     def hold() -> None:
-        with reader._lock:
+        with kept._lock:
             held.set()
             time.sleep(0.2)
 
@@ -240,7 +252,13 @@ def test_children_of_fork_read_while_threads_of_the_parent_do(tmp_path: Path) ->
             for _ in range(50):
                 child = os.fork()
                 if child == 0:
-                    os._exit(0 if all(np.array_equal(view[i : i + 3], values[i : i + 3]) for i in (0, 30, 60)) else 1)
+                    os._exit(
+                        0
+                        if all(
+                            np.array_equal(view[i : i + 3], values[i : i + 3]) for i in (0, 30, 60)
+                        )
+                        else 1
+                    )
                 assert os.waitstatus_to_exitcode(waited(child)) == 0
         finally:
             ended.set()
@@ -260,7 +278,9 @@ def waited(child: int) -> int:
 
 def test_few_elements_of_a_grid_of_many_cells_are_found_at_once(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "wide.h5", "w") as file:
-        made = file.create_dataset("data", (2**45,), "i4", chunks=(1,), compression="gzip", fillvalue=5)
+        made = file.create_dataset(
+            "data", (2**45,), "i4", chunks=(1,), compression="gzip", fillvalue=5
+        )
         made[2**44] = 7
     found = hyperslab.open(str(tmp_path / "wide.h5"))
     assert found[:: 2**44].tolist() == [5, 7]

@@ -1,16 +1,18 @@
-"""What a submission leaves and gives back: records, provenance in words, and pages written again from them."""
+"""What a submission leaves and gives back: records, provenance in words, and pages written again
+from them.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperslab.driver.submission import load_records, provenance
 from hyperslab.errors import UsageError
-from hyperslab.records import load_records, provenance
 from hyperslab.redaction import redact
+from hyperslab.storage.recordfile import load_record, save_record
 from tests.end_to_end.command import BRAIN, call, succeed
 
 FAILING = """
@@ -25,7 +27,18 @@ def fail(block, slab):
 def ran(tmp_path: Path) -> Path:
     out = tmp_path / "out"
     (tmp_path / "mine.py").write_text(FAILING)
-    done = call("run", f"{tmp_path}/mine.py:fail", BRAIN, "-o", out, "--blocks", "2x1x1", "--engine", "threads", "-q")
+    done = call(
+        "run",
+        f"{tmp_path}/mine.py:fail",
+        BRAIN,
+        "-o",
+        out,
+        "--blocks",
+        "2x1x1",
+        "--engine",
+        "threads",
+        "-q",
+    )
     assert done.code == 1
     return out
 
@@ -50,7 +63,9 @@ def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: P
     said = succeed("report", ran)
     assert f"report     {page}" in said
     again = page.read_text()
-    assert again.split("<h2>Every phase")[0] == first.split("<h2>Every phase")[0], "but for the charts' random names"
+    assert again.split("<h2>Every phase")[0] == first.split("<h2>Every phase")[0], (
+        "but for the charts' random names"
+    )
     assert again.split("<h2>Where the time went")[1] == first.split("<h2>Where the time went")[1]
     assert "a bad block &lt;b&gt;" in again
     other = tmp_path / "other.html"
@@ -60,29 +75,44 @@ def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: P
 
 
 def test_a_newest_submission_is_meant(ran: Path) -> None:
-    assert call("run", f"{ran.parent}/mine.py:fail", BRAIN, "-o", ran, "--blocks", "2x1x1", "-q", "--resume").code == 1
+    assert (
+        call(
+            "run",
+            f"{ran.parent}/mine.py:fail",
+            BRAIN,
+            "-o",
+            ran,
+            "--blocks",
+            "2x1x1",
+            "-q",
+            "--resume",
+        ).code
+        == 1
+    )
     assert load_records(ran).folder.name == "run-0002"
     assert load_records(ran).summary.tasks == 1, "the other had been done"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "sentence"),
+    ("name", "record", "sentence"),
     [
-        ("trace.parquet", None, "holds no trace.parquet, which a run keeps when it ends; run it to its end"),
+        (
+            "trace.parquet",
+            None,
+            "holds no trace.parquet, which a run keeps when it ends; run it to its end",
+        ),
         ("provenance.json", None, "holds no provenance.json"),
-        ("trace.parquet", "nonsense", "cannot be read"),
-        ("provenance.json", "{", "cannot be read"),
-        ("summary.json", '{"version": 99}', "newer hyperslab"),
-        ("provenance.json", '{"version": 99}', "newer hyperslab"),
+        ("summary.json", {"version": 99}, "newer hyperslab"),
+        ("provenance.json", {"version": 99}, "newer hyperslab"),
     ],
 )
-def test_records_that_are_missing_or_damaged_are_refused_in_a_sentence(
-    ran: Path, name: str, text: str | None, sentence: str
+def test_records_that_are_missing_or_newer_are_refused_in_a_sentence(
+    ran: Path, name: str, record: dict[str, int] | None, sentence: str
 ) -> None:
     path = ran / ".hyperslab" / "run-0001" / name
     path.unlink()
-    if text is not None:
-        path.write_text(text)
+    if record is not None:
+        save_record(path, record)
     with pytest.raises(UsageError, match=sentence):
         load_records(ran)
     done = call("report", ran)
@@ -97,7 +127,7 @@ def test_a_directory_without_a_run_and_an_odd_rate_are_refused(ran: Path, tmp_pa
 
 def test_a_run_whose_driver_was_killed_has_died(ran: Path) -> None:
     path = ran / ".hyperslab" / "run-0001" / "status.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "running"}))
+    save_record(path, load_record(path, "") | {"state": "running"})
     assert load_records(ran).state == "died"
     succeed("report", ran)
     assert "died before its end" in (path.parent / "report.html").read_text()
@@ -126,8 +156,14 @@ def test_provenance_is_in_words() -> None:
     ("text", "kept"),
     [
         ("run f s3://key:pass@b/x.h5 -o out", "run f s3://***@b/x.h5 -o out"),
-        ("run f --api-token abc -p api_key=zz -o out", "run f --api-token *** -p api_key=*** -o out"),
-        ("https://h/a?sig=1&X-Amz-Signature=abc&x=1", "https://h/a?sig=***&X-Amz-Signature=***&x=***"),
+        (
+            "run f --api-token abc -p api_key=zz -o out",
+            "run f --api-token *** -p api_key=*** -o out",
+        ),
+        (
+            "https://h/a?sig=1&X-Amz-Signature=abc&x=1",
+            "https://h/a?sig=***&X-Amz-Signature=***&x=***",
+        ),
         ("my secret file.nii /a@b/c", "my secret file.nii /a@b/c"),
     ],
 )

@@ -1,4 +1,6 @@
-"""renaming: a name goes over in one step and is taken from nobody unasked, whatever the file system is able to do."""
+"""renaming: a name goes over in one step and is taken from nobody unasked, whatever the file system
+is able to do.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab import renaming
-from hyperslab.renaming import rename
+from hyperslab.storage import renaming
+from hyperslab.storage.renaming import rename
 from tests.verdicts.slowfs import slow_files
 
 
@@ -82,7 +84,9 @@ def test_a_name_that_is_taken_stays_where_it_is(
 def test_a_directory_that_was_put_aside_in_vain_has_its_name_again(
     plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where two directories cannot change places, and the process ends after the first of two steps."""
+    """Where two directories cannot change places, and the process ends after the first of two
+    steps.
+    """
     folder = plain / "aside"
     folder.mkdir()
     ready, final, move = folder / "ready", folder / "final", Path.rename

@@ -20,7 +20,7 @@ from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
 from hyperslab.report.slowest import short_label, slowest
 from hyperslab.report.summary import summarise
 from hyperslab.report.verdict import judge
-from hyperslab.span import NO_TASK, Span, Trace
+from hyperslab.trace import NO_TASK, Span, Trace
 
 S = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
@@ -38,7 +38,14 @@ def _trace() -> Trace:
 
 PLAN: dict[str, Any] = {
     "summary": {
-        "sources": {"source": {"kind": "independent", "files": 3, "first": f"/data/{HOSTILE}", "shape": [4, 5]}},
+        "sources": {
+            "source": {
+                "kind": "independent",
+                "files": 3,
+                "first": f"/data/{HOSTILE}",
+                "shape": [4, 5],
+            }
+        },
         "steps": [{"function": f"module:{HOSTILE}", "params": {}}],
         "end": {"format": "nii", "keep": "blocks"},
     },
@@ -94,16 +101,28 @@ class _Page(HTMLParser):
 
 
 def _written(path: Path, trace: Trace, failures: list[tuple[str, str]] | None = None) -> _Page:
-    facts, plan = {"engine": "processes", HOSTILE: HOSTILE}, PLAN | {"tasks": len(trace.meta["labels"])}
+    facts, plan = (
+        {"engine": "processes", HOSTILE: HOSTILE},
+        PLAN | {"tasks": len(trace.meta["labels"])},
+    )
     write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, failures or [], plan)
     return _Page(path.read_text(encoding="utf-8"))
 
 
 def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
     page = _written(tmp_path / "report.html", _trace())
-    loads = [attrs[name] for _, attrs in page.tags for name in ("src", "href", "srcset", "data") if name in attrs]
+    loads = [
+        attrs[name]
+        for _, attrs in page.tags
+        for name in ("src", "href", "srcset", "data")
+        if name in attrs
+    ]
     assert loads == []
-    policy = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    policy = [
+        attrs["content"]
+        for tag, attrs in page.tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert len(policy) == 1
     assert policy[0] is not None
     assert policy[0].startswith("default-src 'none'")
@@ -134,10 +153,17 @@ def test_text_from_outside_stays_text(tmp_path: Path) -> None:
     assert f"{HOSTILE}: map" in page.text_of("title"), "a box of the task graph"
 
 
-def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(tmp_path: Path) -> None:
+def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(
+    tmp_path: Path,
+) -> None:
     trace = _trace()
     trace.meta |= {"max_rss": {"n/w0": 2_000_000, "n/w1": 9_000_000}}
-    trace.meta["run"] = {"engine": "processes", "workers": 2, "threads": 1, "memory_nbytes": 8_000_000}
+    trace.meta["run"] = {
+        "engine": "processes",
+        "workers": 2,
+        "threads": 1,
+        "memory_nbytes": 8_000_000,
+    }
     page = _written(tmp_path / "report.html", trace, [("block 1", "the file is truncated")])
     about, answer = page.text_of("p")[:2]
     assert about.startswith("processes · 2 workers x 1 thread")
@@ -156,29 +182,54 @@ def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(tmp
     assert page.text_of("b")[:2] == ["5.00 s", "1.00 s"]
     assert "the file is truncated" in page.text_of("td")
     assert "per slot, ready to the end of its last phase, less its busy time" in page.text_of("td")
-    assert page.text_of("td").index("225 % of allowed") < page.text_of("td").index("50 % of allowed"), "largest first"
+    assert page.text_of("td").index("225 % of allowed") < page.text_of("td").index(
+        "50 % of allowed"
+    ), "largest first"
 
 
 def test_sections_without_content_are_absent(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_page(path, Trace([], []), summarise(Trace([], [])), "nothing", {}, [])
     charts = ["Every phase of every task", "Running tasks", "Throughput"]
-    assert _Page(path.read_text(encoding="utf-8")).text_of("h2") == [*charts, "Where the time went", "Provenance"]
+    assert _Page(path.read_text(encoding="utf-8")).text_of("h2") == [
+        *charts,
+        "Where the time went",
+        "Provenance",
+    ]
 
 
 def test_a_run_that_was_stopped_says_so(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_page(path, _trace(), summarise(_trace()), "increment", {"engine": "serial"}, [], state="cancelled")
-    assert _Page(path.read_text(encoding="utf-8")).text_of("p")[0] == "serial · cancelled before its end"
+    write_page(
+        path,
+        _trace(),
+        summarise(_trace()),
+        "increment",
+        {"engine": "serial"},
+        [],
+        state="cancelled",
+    )
+    assert (
+        _Page(path.read_text(encoding="utf-8")).text_of("p")[0]
+        == "serial · cancelled before its end"
+    )
 
 
 def test_the_slowest_tasks_come_first_with_their_phases() -> None:
     spans = [Span(i, 0, "n/w0/t0", "read", i * S, i * S + S // 10, 0, 0, 0) for i in range(20)]
     spans.append(Span(7, 0, "n/w0/t0", "compute", 30 * S, 31 * S, 0, 0, 0))
     spans.append(Span(NO_TASK, 0, "n/w0/t0", "merge", 40 * S, 90 * S, 0, 0, 0))
-    found = slowest(Trace(spans, ["n/w0/t0"], meta={"labels": [f"/a/b.h5::/d/e[{i}:{i + 1}]" for i in range(20)]}))
+    found = slowest(
+        Trace(
+            spans, ["n/w0/t0"], meta={"labels": [f"/a/b.h5::/d/e[{i}:{i + 1}]" for i in range(20)]}
+        )
+    )
     assert len(found) == 10
-    assert (found[0].task, found[0].busy_s, found[0].phases_s) == (7, 1.1, {"read": 0.1, "compute": 1.0})
+    assert (found[0].task, found[0].busy_s, found[0].phases_s) == (
+        7,
+        1.1,
+        {"read": 0.1, "compute": 1.0},
+    )
     assert found[0].times_usual == pytest.approx(11)
     assert short_label(found[0].label) == "b.h5::/d/e[7:8]"
 
@@ -216,12 +267,19 @@ def test_idle_slots_have_a_lane_and_startup_a_band() -> None:
 
 def test_lost_attempts_are_hatched() -> None:
     chart = _drawn(_trace())
-    lost, kept = chart.select_one({"name": "read (lost attempt)"}), chart.select_one({"name": "read"})
+    lost, kept = (
+        chart.select_one({"name": "read (lost attempt)"}),
+        chart.select_one({"name": "read"}),
+    )
     assert (lost.glyph.hatch_pattern, lost.glyph.line_color) == ("/", LOST_COLOUR)
     assert kept.glyph.hatch_pattern is None
     assert list(lost.data_source.data["lane"]) == [1]
     assert np.isnan(lost.data_source.data["runq_ms"][0]), "unknown, not -1"
-    assert [item.label.value for item in chart.legend[0].items] == ["read", "compute", "lost attempt"]
+    assert [item.label.value for item in chart.legend[0].items] == [
+        "read",
+        "compute",
+        "lost attempt",
+    ]
 
 
 def test_hovering_names_the_task() -> None:
@@ -266,7 +324,10 @@ def test_task_names_that_would_bloat_the_page_are_left_out_and_said() -> None:
     trace = _trace()
     trace.meta["labels"] = ["x" * 600_000, "y" * 600_000]
     chart = _drawn(trace)
-    assert list(chart.select_one({"type": HoverTool}).formatters["@task"].args["names"].data["label"]) == []
+    assert (
+        list(chart.select_one({"type": HoverTool}).formatters["@task"].args["names"].data["label"])
+        == []
+    )
     assert "Task names are left out" in chart.below[-1].text
 
 
@@ -339,6 +400,8 @@ def test_titles_are_escaped_in_the_picture() -> None:
         ([0, float("inf")], [1], "finite and increase"),
     ],
 )
-def test_a_histogram_that_cannot_be_drawn_is_refused(edges: list[float], counts: list[int], message: str) -> None:
+def test_a_histogram_that_cannot_be_drawn_is_refused(
+    edges: list[float], counts: list[int], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         histogram_svg(edges, counts, "t")

@@ -1,4 +1,6 @@
-"""What a notebook shows of sources, plans and runs: through IPython's own formatter, read as a browser reads it."""
+"""What a notebook shows of sources, plans and runs: through IPython's own formatter, read as a
+browser reads it.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
 import hyperslab
-from hyperslab.array import Array, ArraySource
+from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays.partition import Rule
+from hyperslab.blocks.gathering import gather
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.formats import open_source
-from hyperslab.gathering import gather
 from hyperslab.markup import MAX_LINES, fragment, grid_svg, regular_cuts
-from hyperslab.partition import Rule
-from hyperslab.prepared import Options, prepare
-from hyperslab.report.fragment import time_bar
 from hyperslab.report.measures import Part
+from hyperslab.report.notebook import time_bar
 
 HOSTILE = "</td><script>alert(1)</script> & 'quotes\""
 FUNCTIONAL = Path(__file__).parents[1] / "data" / "mri" / "functional.nii"
@@ -65,12 +67,16 @@ class _Fragment(HTMLParser):
 
     def words(self) -> list[str]:
         return [
-            text.text or "" for picture in self.pictures for text in picture.iter("{http://www.w3.org/2000/svg}text")
+            text.text or ""
+            for picture in self.pictures
+            for text in picture.iter("{http://www.w3.org/2000/svg}text")
         ]
 
 
 def _shown(thing: Any) -> _Fragment:
-    """What IPython's formatter makes of it; an exception of _repr_html_ would leave no HTML at all."""
+    """What IPython's formatter makes of it; an exception of _repr_html_ would leave no HTML at
+    all.
+    """
     formats, _ = DisplayFormatter().format(thing)  # type: ignore[no-untyped-call]
     assert set(formats) == {"text/plain", "text/html"}
     assert len(formats["text/html"]) < LONGEST_FRAGMENT
@@ -122,7 +128,9 @@ def test_arrays_without_elements_or_axes_have_no_picture(chunked: str, name: str
     assert found.rows["shape"] == {"empty": "0 x 3 (dim_0, dim_1)", "scalar": "scalar"}[name]
 
 
-@pytest.mark.parametrize(("shape", "faces"), [((7,), 1), ((3, 4), 1), ((2, 3, 4), 3), ((2, 3, 4, 5), 3)])
+@pytest.mark.parametrize(
+    ("shape", "faces"), [((7,), 1), ((3, 4), 1), ((2, 3, 4), 3), ((2, 3, 4, 5), 3)]
+)
 def test_arrays_in_memory(shape: tuple[int, ...], faces: int) -> None:
     found = _shown(hyperslab.open(np.zeros(shape, "i2")))
     assert found.rows["size"] == f"{2 * math.prod(shape)} B"
@@ -132,7 +140,7 @@ def test_arrays_in_memory(shape: tuple[int, ...], faces: int) -> None:
 
 def test_what_cannot_be_read_as_meant_is_said() -> None:
     source = _source(unscalable="it has no scale", real=np.dtype("f8"))
-    array = hyperslab.view.ArrayView(source)
+    array = hyperslab.blocks.view.ArrayView(source)
     found = _shown(array)
     assert repr(array).endswith(" (4, 4) real, which cannot be computed: it has no scale>")
     assert found.rows["values"] == "real; they cannot be computed: it has no scale"
@@ -142,8 +150,20 @@ def test_what_cannot_be_read_as_meant_is_said() -> None:
 
 
 def _source(**changes: Any) -> ArraySource:
-    about = {"url": f"/data/{HOSTILE}.nii", "name": HOSTILE, "format": "nifti", "shape": (4, 4), "dims": (HOSTILE, "y")}
-    kinds = {"axes": (0, 1), "stored": np.dtype("i2"), "real": np.dtype("i2"), "chunks": None, "reason": "r"}
+    about = {
+        "url": f"/data/{HOSTILE}.nii",
+        "name": HOSTILE,
+        "format": "nifti",
+        "shape": (4, 4),
+        "dims": (HOSTILE, "y"),
+    }
+    kinds = {
+        "axes": (0, 1),
+        "stored": np.dtype("i2"),
+        "real": np.dtype("i2"),
+        "chunks": None,
+        "reason": "r",
+    }
     return ArraySource(**{**about, **kinds, **changes})
 
 
@@ -155,13 +175,15 @@ def test_text_from_files_stays_text() -> None:
 
 def test_a_set_of_sources_shows_how_they_lie() -> None:
     files = [np.zeros((4, 6), "u1"), np.zeros((2, 6), "u1"), np.zeros((3, 6), "u1")]
-    set_of = hyperslab.sources.concatenated([source for file in files for source in gather(file).sources], 0)
+    set_of = hyperslab.arrays.sets.concatenated(
+        [source for file in files for source in gather(file).sources], 0
+    )
     found = _shown(set_of)
     assert found.rows["arrays"] == "1 array"
     assert found.rows["shape"] == "9 x 6"
     assert found.rows["size"] == "54 B"
     assert _lines(found) == 2, "three files, one after the other"
-    apart = _shown(hyperslab.sources.independent(set_of.sources))
+    apart = _shown(hyperslab.arrays.sets.independent(set_of.sources))
     assert apart.rows["arrays"] == "3 arrays"
     assert apart.rows["shape"] == "4 x 6 (the first one's)"
 
@@ -180,7 +202,9 @@ def _pipeline(function: Any, out: Path, **params: Any) -> hyperslab.Pipeline:
 
 
 def test_a_plan_says_what_it_will_do_and_draws_its_blocks(tmp_path: Path) -> None:
-    prepared = prepare(_pipeline(_double, tmp_path, gain=3), Options(rule=Rule("blocks", (3, 2, 1)), workers=2))
+    prepared = prepare(
+        _pipeline(_double, tmp_path, gain=3), Options(rule=Rule("blocks", (3, 2, 1)), workers=2)
+    )
     found = _shown(prepared.plan)
     assert found.rows["does"] == "read → _double(gain=3) → write nii, blocks"
     assert found.rows["over"] == "1 array in 1 file, real values"
@@ -195,7 +219,9 @@ def test_a_plan_says_what_it_will_do_and_draws_its_blocks(tmp_path: Path) -> Non
 
 
 def test_a_run_shows_state_numbers_verdict_and_where_its_time_went(tmp_path: Path) -> None:
-    result = hyperslab.run(_pipeline(_double, tmp_path), engine="threads", workers=2, rule=Rule("blocks", (3,)))
+    result = hyperslab.run(
+        _pipeline(_double, tmp_path), engine="threads", workers=2, rule=Rule("blocks", (3,))
+    )
     found = _shown(result)
     assert "run done" in found.text
     assert found.rows["tasks"] == "3 tasks"
@@ -203,13 +229,20 @@ def test_a_run_shows_state_numbers_verdict_and_where_its_time_went(tmp_path: Pat
     assert found.rows["report"] == str(result.folder / "report.html")
     told = [re.fullmatch(r"(\w+) .* %, .*s", word) for word in found.words()]
     assert {match[1] for match in told if match} >= {"read", "compute", "write"}
-    widths = [float(rect.get("width", 0)) for rect in found.pictures[0].iter("{http://www.w3.org/2000/svg}rect")]
+    widths = [
+        float(rect.get("width", 0))
+        for rect in found.pictures[0].iter("{http://www.w3.org/2000/svg}rect")
+    ]
     assert sum(width for width in widths if width != 10) == pytest.approx(300, abs=1)
 
 
 def test_a_failed_run_names_what_failed(tmp_path: Path) -> None:
     result = hyperslab.run(
-        _pipeline(_fail, tmp_path), engine="threads", workers=1, rule=Rule("blocks", (5,)), retries=0
+        _pipeline(_fail, tmp_path),
+        engine="threads",
+        workers=1,
+        rule=Rule("blocks", (5,)),
+        retries=0,
     )
     found = _shown(result)
     assert "run failed" in found.text
@@ -220,21 +253,31 @@ def test_a_failed_run_names_what_failed(tmp_path: Path) -> None:
 
 def test_a_bar_has_a_part_for_all_that_took_time() -> None:
     bar = ET.fromstring(
-        time_bar([Part("read", 3, "reading"), Part("compute", 0, "computing"), Part("idle", 1, "idle")])
+        time_bar(
+            [Part("read", 3, "reading"), Part("compute", 0, "computing"), Part("idle", 1, "idle")]
+        )
     )
     words = [text.text for text in bar.iter("{http://www.w3.org/2000/svg}text")]
     assert words == ["read 75 %, 3.00 s", "idle 25 %, 1.00 s"]
     assert time_bar([Part("read", 0.0, "reading")]) == ""
 
 
-@given(axes=st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), min_size=1, max_size=6), name=st.text())
-def test_any_grid_is_a_well_formed_picture_inside_its_frame(axes: list[tuple[int, int]], name: str) -> None:
+@given(
+    axes=st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), min_size=1, max_size=6),
+    name=st.text(),
+)
+def test_any_grid_is_a_well_formed_picture_inside_its_frame(
+    axes: list[tuple[int, int]], name: str
+) -> None:
     cuts = [regular_cuts(extent, max(piece, extent // 1000 + 1)) for extent, piece in axes]
     text = grid_svg(cuts, [HOSTILE] * len(cuts))
     picture = ET.fromstring(text)
     width, height = (float(picture.get(side, 0)) for side in ("width", "height"))
     for path in picture.findall("{http://www.w3.org/2000/svg}path"):
-        corners = [tuple(map(float, pair.split())) for pair in re.findall(r"M([-\d.]+ [-\d.]+)", path.get("d") or "")]
+        corners = [
+            tuple(map(float, pair.split()))
+            for pair in re.findall(r"M([-\d.]+ [-\d.]+)", path.get("d") or "")
+        ]
         assert all(0 <= x <= width and 0 <= y <= height for x, y in corners)
     assert text.count("M") <= 2 * 3 * MAX_LINES + 3
     assert _Fragment(fragment("t", {"n": "x"})).rows == {"n": "x"}

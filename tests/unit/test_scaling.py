@@ -1,4 +1,6 @@
-"""Scaling: pieces of a block are scaled as the whole is, wherever its region lies and whatever its memory is."""
+"""Scaling: pieces of a block are scaled as the whole is, wherever its region lies and whatever its
+memory is.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import scaling
-from hyperslab.array import ArraySource, Scaling
-from hyperslab.slab import Hyperslab
+from hyperslab.arrays import scaling
+from hyperslab.arrays.array import ArraySource, Scaling
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
 
 SHAPE = (4, 5, 6)
@@ -20,25 +22,55 @@ BY_SLICE = np.linspace(0.5, 2, 4).reshape(4, 1, 1)
 BY_TWO = np.linspace(-1, 1, 20).reshape(4, 5, 1)
 
 
-def source(record: Scaling, real: str, axes: tuple[int, ...] = (0, 1, 2), stored: str = "i2") -> ArraySource:
+def source(
+    record: Scaling, real: str, axes: tuple[int, ...] = (0, 1, 2), stored: str = "i2"
+) -> ArraySource:
     return ArraySource(
-        url="/data/image", name="", format="hdf5", shape=SHAPE, dims=("z", "y", "x"), axes=axes,
-        stored=np.dtype(stored), real=np.dtype(real), chunks=None, reason="r", scaling=record,
-    )  # fmt: skip
+        url="/data/image",
+        name="",
+        format="hdf5",
+        shape=SHAPE,
+        dims=("z", "y", "x"),
+        axes=axes,
+        stored=np.dtype(stored),
+        real=np.dtype(real),
+        chunks=None,
+        reason="r",
+        scaling=record,
+    )
 
 
 CASES: list[tuple[Scaling, str, Any]] = [
     (Scaling(2.0, 1.0), "f8", STORED * 2.0 + 1),
-    (Scaling(BY_SLICE, BY_TWO, clip=(-3.0, 4.0)), "f8", np.clip(STORED.astype("f8"), -3, 4) * BY_SLICE + BY_TWO),
+    (
+        Scaling(BY_SLICE, BY_TWO, clip=(-3.0, 4.0)),
+        "f8",
+        np.clip(STORED.astype("f8"), -3, 4) * BY_SLICE + BY_TWO,
+    ),
     (Scaling(np.float32(0.1), np.float64(3)), "f8", STORED * np.float32(0.1) + np.float64(3)),
-    (Scaling(np.int32(7), missing=(np.int16(-3), np.int16(0))), "f8",
-     np.where(np.isin(STORED, [-3, 0]), np.nan, STORED * np.int32(7))),
-    (Scaling(unsigned=True, valid=(np.uint16(2), np.uint16(65532))), "f4",
-     np.where((STORED.view("u2") < 2) | (STORED.view("u2") > 65532), np.nan, STORED.view("u2").astype("f4"))),
-]  # fmt: skip
+    (
+        Scaling(np.int32(7), missing=(np.int16(-3), np.int16(0))),
+        "f8",
+        np.where(np.isin(STORED, [-3, 0]), np.nan, STORED * np.int32(7)),
+    ),
+    (
+        Scaling(unsigned=True, valid=(np.uint16(2), np.uint16(65532))),
+        "f4",
+        np.where(
+            (STORED.view("u2") < 2) | (STORED.view("u2") > 65532),
+            np.nan,
+            STORED.view("u2").astype("f4"),
+        ),
+    ),
+]
 
 
-@given(slab=slabs(SHAPE), case=st.sampled_from(CASES), size=st.integers(1, 200), axes=st.permutations([0, 1, 2]))
+@given(
+    slab=slabs(SHAPE),
+    case=st.sampled_from(CASES),
+    size=st.integers(1, 200),
+    axes=st.permutations([0, 1, 2]),
+)
 @settings(max_examples=300, deadline=None)
 def test_any_region_in_any_pieces(slab: Hyperslab, case: Any, size: int, axes: list[int]) -> None:
     record, real, expected = case
@@ -60,7 +92,9 @@ def test_stored_values_may_be_scaled_where_they_are() -> None:
 
 def test_overflow_is_infinite_and_silent() -> None:
     block = np.full(SHAPE, 1e38, "f4")
-    scaling.apply(source(Scaling(np.float32(1e10)), "f4", stored="f4"), Hyperslab.full(SHAPE), block, block)
+    scaling.apply(
+        source(Scaling(np.float32(1e10)), "f4", stored="f4"), Hyperslab.full(SHAPE), block, block
+    )
     assert np.isinf(block).all()
 
 
@@ -68,9 +102,14 @@ def test_a_single_value() -> None:
     described = source(Scaling(2.0, 1.0), "f8")
     out = np.empty(())
     scaling.apply(
-        ArraySource(**{name: getattr(described, name) for name in described.__slots__} | {"shape": (), "axes": ()}),
-        Hyperslab((), ()), np.array(4, "i2"), out,
-    )  # fmt: skip
+        ArraySource(
+            **{name: getattr(described, name) for name in described.__slots__}
+            | {"shape": (), "axes": ()}
+        ),
+        Hyperslab((), ()),
+        np.array(4, "i2"),
+        out,
+    )
     assert out == 9
 
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import directio, segments
-from hyperslab.array import Encoded
-from hyperslab.directio import ALIGNMENT
+from hyperslab.arrays.array import Encoded
+from hyperslab.blocks.writing import directio, segments
+from hyperslab.blocks.writing.directio import ALIGNMENT
+from hyperslab.blocks.writing.segments import Segment, home, pieces, settle
 from hyperslab.errors import FormatError
-from hyperslab.segments import Segment, home, pieces, settle
 from hyperslab.testing.formats import traced_memory
 
 EITHER = pytest.mark.parametrize("is_home", [False, True])
@@ -34,27 +34,38 @@ def append(folder: str, given: Iterable[Encoded], is_home: bool = False) -> Segm
 
 
 def settled(held: Sequence[Segment], folder: str, is_shared: bool) -> list[Encoded]:
-    """What the tables say lies in the home, which none of them had before the call where all is in parts."""
+    """What the tables say lies in the home, which none of them had before the call where all is in
+    parts.
+    """
     if not os.path.exists(home(folder)):
         Path(home(folder)).write_bytes(HEAD)
     table, raw = settle(held, folder, is_shared), Path(home(folder)).read_bytes()
     assert raw.startswith(HEAD)
-    spans = sorted((int(row["offset"]), int(row["offset"] + row["nbytes"])) for row in table if row["nbytes"])
-    assert all(end <= first for (_, end), (first, _) in pairwise([(0, len(HEAD)), *spans])), "pieces over one another"
+    spans = sorted(
+        (int(row["offset"]), int(row["offset"] + row["nbytes"])) for row in table if row["nbytes"]
+    )
+    assert all(end <= first for (_, end), (first, _) in pairwise([(0, len(HEAD)), *spans])), (
+        "pieces over one another"
+    )
     return sorted((int(r["number"]), raw[r["offset"] : r["offset"] + r["nbytes"]]) for r in table)
 
 
 @given(found=PIECES, is_home=st.lists(st.booleans(), min_size=6, max_size=6), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_pieces_come_back_in_the_order_of_their_numbers(
-    tmp_path_factory: pytest.TempPathFactory, found: list[list[bytes]], is_home: list[bool], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory,
+    found: list[list[bytes]],
+    is_home: list[bool],
+    data: st.DataObject,
 ) -> None:
     """Whichever segments they are in, also between those of others, and wherever they lie."""
     folder = str(tmp_path_factory.mktemp("parts"))
     total = sum(map(len, found))
     numbers = iter(data.draw(st.permutations(range(-3, total - 3))))
     numbered = [[(next(numbers), piece) for piece in segment] for segment in found]
-    held = [append(folder, segment, there) for segment, there in zip(numbered, is_home, strict=False)]
+    held = [
+        append(folder, segment, there) for segment, there in zip(numbered, is_home, strict=False)
+    ]
     everything = sorted(piece for segment in numbered for piece in segment)
     held = data.draw(st.permutations(held))
     assert list(pieces(held)) == everything
@@ -88,7 +99,9 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path, is_home: bool) -> None:
         raw = path.read_bytes()
         for place in range(first, len(raw)):
             path.write_bytes(raw[:place] + bytes([raw[place] ^ 0x40]) + raw[place + 1 :])
-            with pytest.raises(FormatError, match=r"what was written up to byte \d+ is damaged; .*--resume"):
+            with pytest.raises(
+                FormatError, match=r"what was written up to byte \d+ is damaged; .*--resume"
+            ):
                 list(pieces([written]))
         for length in range(first, len(raw)):
             path.write_bytes(raw[:length])
@@ -115,7 +128,10 @@ def test_another_place_than_that_of_a_segment_is_noticed(tmp_path: Path) -> None
 
 
 def _append_many(folder: str, first: int, is_home: bool) -> list[Segment]:
-    return [append(folder, [(first + i, bytes([i]) * SIZES[(first + i) % len(SIZES)])], is_home) for i in range(20)]
+    return [
+        append(folder, [(first + i, bytes([i]) * SIZES[(first + i) % len(SIZES)])], is_home)
+        for i in range(20)
+    ]
 
 
 SIZES = (0, 1, 700, ALIGNMENT, 3 * ALIGNMENT - 1, 3 * ALIGNMENT, 1_200_000, 5_000_001)
@@ -139,7 +155,9 @@ def test_threads_and_processes_append_at_the_same_time(tmp_path: Path, is_home: 
     for thread in threads:
         thread.join()
     with get_context("forkserver").Pool(2) as pool:
-        for segment_list in pool.starmap(_append_many, [(folder, 20 * n, is_home) for n in range(4, 8)]):
+        for segment_list in pool.starmap(
+            _append_many, [(folder, 20 * n, is_home) for n in range(4, 8)]
+        ):
             held.extend(segment_list)
     expected = [(n, bytes([n % 20]) * SIZES[n % len(SIZES)]) for n in range(160)]
     assert list(pieces(held)) == expected
@@ -155,7 +173,9 @@ def test_forks_of_a_process_that_has_written(tmp_path: Path) -> None:
         found = pool.starmap_async(_append_many, [(folder, 20 * n, True) for n in (1, 2)])
         held += _append_many(folder, 60, True)
         held += [segment for segments in found.get() for segment in segments]
-    assert settled(held, folder, True) == [(n, bytes([n % 20]) * SIZES[n % len(SIZES)]) for n in range(80)]
+    assert settled(held, folder, True) == [
+        (n, bytes([n % 20]) * SIZES[n % len(SIZES)]) for n in range(80)
+    ]
 
 
 @EITHER
@@ -170,13 +190,17 @@ def test_more_pieces_than_one_write_takes_and_writes_that_are_short(
     monkeypatch.setattr(segments, "_DIRECT_NBYTES", 2000)
     plain = os.pwritev
     short = 4096 if is_home else 3
-    monkeypatch.setattr(os, "pwritev", lambda fd, data, at: plain(fd, [memoryview(data[0])[:short]], at))
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, data, at: plain(fd, [memoryview(data[0])[:short]], at)
+    )
     held = append(str(tmp_path), many, is_home)
     assert list(pieces([held])) == many
     assert settled([held], str(tmp_path), is_home) == many
 
 
-def test_more_parts_than_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_parts_than_are_open_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "_OPEN", 2)
     held = []
     for n in range(6):
@@ -192,7 +216,10 @@ def test_more_parts_than_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.
 
 @EITHER
 def test_one_piece_is_in_memory_at_a_time(tmp_path: Path, is_home: bool) -> None:
-    held = [append(str(tmp_path), [(n * 10 + i, bytes(200_000)) for i in range(5)], is_home) for n in range(4)]
+    held = [
+        append(str(tmp_path), [(n * 10 + i, bytes(200_000)) for i in range(5)], is_home)
+        for n in range(4)
+    ]
     with traced_memory() as peak:
         assert sum(len(data) for _, data in pieces(held)) == 4_000_000
     assert peak[0] < 3 * 200_000
@@ -212,8 +239,12 @@ def test_many_small_pieces_take_little_memory(tmp_path: Path) -> None:
     assert sum(1 for _ in pieces([written])) == many
 
 
-def test_many_bytes_go_past_the_page_cache_in_whole_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fills the last one is zeros, not what the window had before; small ones do not, and take no more."""
+def test_many_bytes_go_past_the_page_cache_in_whole_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fills the last one is zeros, not what the window had before; small ones do not, and take
+    no more.
+    """
     plain, direct = os.pwritev, []
 
     def pwritev(fd: int, data: list[memoryview], at: int) -> int:
@@ -253,7 +284,9 @@ def test_a_file_that_cannot_be_written_or_read_is_named(tmp_path: Path, is_home:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
-        with pytest.raises(OSError, match=r"File too large: .*/home" if is_home else r"File too large: .*\.part"):
+        with pytest.raises(
+            OSError, match=r"File too large: .*/home" if is_home else r"File too large: .*\.part"
+        ):
             append(folder, [(0, bytes(2000))], is_home)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

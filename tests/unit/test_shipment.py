@@ -1,4 +1,6 @@
-"""Source files travel to workers as they are, with their neighbours and packages, and old copies are forgotten."""
+"""Source files travel to workers as they are, with their neighbours and packages, and old copies
+are forgotten.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from typing import Any
 import pytest
 
 from hyperslab.errors import HyperslabError
-from hyperslab.function import refer
-from hyperslab.shipment import pack
+from hyperslab.plan.function import refer
+from hyperslab.plan.shipment import pack
 
 LOADER = """
 import json, pickle, sys
-from hyperslab.shipment import unpack
+from hyperslab.plan.shipment import unpack
 said = []
 for path in sys.argv[1:]:
     shipment, ref = pickle.loads(open(path, "rb").read())
@@ -32,7 +34,11 @@ print(json.dumps(said))
 def load_elsewhere(*paths: Path) -> list[list[Any]]:
     """Load pickled shipments one after the other in a process that stands elsewhere."""
     done = subprocess.run(
-        [sys.executable, "-c", LOADER, *map(str, paths)], capture_output=True, text=True, cwd="/", check=False
+        [sys.executable, "-c", LOADER, *map(str, paths)],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     said: list[list[Any]] = json.loads(done.stdout)
@@ -55,9 +61,13 @@ def test_a_file_travels_with_its_neighbours(tmp_path: Path) -> None:
     first = packed(f"{home}/f.py:f", tmp_path / "first")
     (home / "ship_near.py").write_text("def factor():\n    return 20\n")
     sys.modules.pop("ship_near")
-    for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", "") == f"{home}/f.py"]:
+    for name in [
+        name
+        for name, module in sys.modules.items()
+        if getattr(module, "__file__", "") == f"{home}/f.py"
+    ]:
         del sys.modules[name]
-    from hyperslab import function
+    from hyperslab.plan import function
 
     function._load.cache_clear()
     second = packed(f"{home}/f.py:f", tmp_path / "second")
@@ -83,7 +93,12 @@ def test_a_module_of_a_package_travels(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_installed_stays(tmp_path: Path) -> None:
-    assert pack([refer("hyperslab.testing.functions:add"), refer("json:dumps"), refer(lambda x: x)]).parcels == ()
+    assert (
+        pack(
+            [refer("hyperslab.testing.functions:add"), refer("json:dumps"), refer(lambda x: x)]
+        ).parcels
+        == ()
+    )
 
 
 def test_a_file_edited_after_planning_is_refused(tmp_path: Path) -> None:
@@ -97,10 +112,14 @@ def test_a_file_edited_after_planning_is_refused(tmp_path: Path) -> None:
 def test_threads_wait_for_a_module_that_one_of_them_imports(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.3)\ndef slow(x):\n    return x\n")
     ref = refer(f"{tmp_path}/slow.py:slow")
-    from hyperslab import function
+    from hyperslab.plan import function
 
     function._load.cache_clear()
-    for name in [name for name, module in sys.modules.items() if getattr(module, "__file__", "") == ref.files[0][0]]:
+    for name in [
+        name
+        for name, module in sys.modules.items()
+        if getattr(module, "__file__", "") == ref.files[0][0]
+    ]:
         del sys.modules[name]
     loaded: list[Any] = []
     threads = [threading.Thread(target=lambda: loaded.append(ref.load()(7))) for _ in range(4)]
@@ -139,7 +158,8 @@ def test_a_module_that_the_worker_knew_before_is_loaded_anew(tmp_path: Path) -> 
     home.mkdir()
     (home / "ship_known.py").write_text("def f(x):\n    return x\n")
     program = (
-        f"import sys; sys.path.insert(0, {str(home)!r}); import ship_known; assert ship_known.f(2) == 2\n" + LOADER
+        f"import sys; sys.path.insert(0, {str(home)!r}); import ship_known; assert ship_known.f(2)"
+        " == 2\n" + LOADER
     )
     sys.path.insert(0, str(home))
     try:
@@ -150,7 +170,11 @@ def test_a_module_that_the_worker_knew_before_is_loaded_anew(tmp_path: Path) -> 
         sys.modules.pop("ship_known", None)
     (home / "ship_known.py").write_text("def f(x):\n    return x\n")
     done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, cwd="/", check=False
+        [sys.executable, "-c", program, str(path)],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0][0] == 42

@@ -1,4 +1,6 @@
-"""sinkio: what is written lies where it belongs, appears when it is complete and on storage, and nothing is left."""
+"""sinkio: what is written lies where it belongs, appears when it is complete and on storage, and
+nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 
-from hyperslab import Encoding, blockio, formats, renaming, sinkio
-from hyperslab.array import Array, ArraySink, Header
+from hyperslab import Encoding, formats
+from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.writing import Written
+from hyperslab.driver.verification import region_checksum
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
-from hyperslab.sinkio import Written
-from hyperslab.slab import Hyperslab
+from hyperslab.storage import renaming
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
-from hyperslab.verification import region_checksum
 from tests.unit.system_calls import Calls
 
 VALUES = np.random.default_rng(0).integers(0, 2**15, (30, 20, 10), dtype=np.int16)
@@ -61,18 +65,18 @@ def partial_of(sink: ArraySink, token: str = "0-00aa") -> str:
 
 
 def in_halves(sink: ArraySink, partial: str, values: Array = VALUES) -> list[Written]:
-    sinkio.allocate(sink, partial)
-    return [sinkio.write_region(sink, partial, slab, values[slab.slices()]) for slab in HALVES]
+    writing.allocate(sink, partial)
+    return [writing.write_region(sink, partial, slab, values[slab.slices()]) for slab in HALVES]
 
 
 def make(sink: ArraySink, values: Array, token: str) -> None:
     """The file, with these values, by two writers."""
     partial = partial_of(sink, token)
-    sinkio.commit(sink, partial, in_halves(sink, partial, values))
+    writing.commit(sink, partial, in_halves(sink, partial, values))
 
 
 def content(sink: ArraySink) -> Array:
-    return blockio.read(formats.open_source(sink.path), FULL, values="stored")
+    return reading.read(formats.open_source(sink.path), FULL, values="stored")
 
 
 def names(folder: Path) -> list[str]:
@@ -81,29 +85,33 @@ def names(folder: Path) -> list[str]:
 
 def test_short_writes_are_continued(volume: ArraySink, calls: Calls) -> None:
     calls.most = 1000
-    written = sinkio.write(volume, VALUES)
+    written = writing.write(volume, VALUES)
     assert calls.made.count("pwritev") >= 12
-    assert written.checksum == sinkio.file_checksum(volume.path)
-    np.testing.assert_array_equal(blockio.read(formats.open_source(volume.path), FULL), VALUES)
+    assert written.checksum == writing.file_checksum(volume.path)
+    np.testing.assert_array_equal(reading.read(formats.open_source(volume.path), FULL), VALUES)
 
 
-def test_a_fortran_block_is_written_in_one_call_without_a_copy(volume: ArraySink, calls: Calls) -> None:
+def test_a_fortran_block_is_written_in_one_call_without_a_copy(
+    volume: ArraySink, calls: Calls
+) -> None:
     block = np.asfortranarray(VALUES)
-    sinkio.write(volume, block)  # what is looked at once for a folder is known now
+    writing.write(volume, block)  # what is looked at once for a folder is known now
     calls.made.clear()
     with traced_memory() as peak:
-        sinkio.write(volume, block)
+        writing.write(volume, block)
     assert calls.made.count("pwritev") == 1
     assert peak[0] < block.nbytes
 
 
 @pytest.mark.parametrize("name", ["block.nii", "block.nii.gz", "block.h5"])
-def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_nothing_behind(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = formats.module(formats.format_of_name(name)).sink(
         str(tmp_path / name), VALUES.shape, VALUES.dtype, Header(), None
     )
-    sinkio.write(sink, VALUES)
-    before = sinkio.file_checksum(sink.path)
+    writing.write(sink, VALUES)
+    before = writing.file_checksum(sink.path)
 
     def full(*_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -111,47 +119,53 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, name: str, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", full)
         patch.setattr(os, "pwrite", full)
-        patch.setattr(sinkio, "file_checksum", full)
+        patch.setattr(writing, "file_checksum", full)
         with pytest.raises(OSError, match="No space left") as raised:
-            sinkio.write(sink, VALUES)
+            writing.write(sink, VALUES)
     assert raised.value.errno == errno.ENOSPC
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert sinkio.file_checksum(sink.path) == before, "the file of the earlier attempt stays"
+    assert writing.file_checksum(sink.path) == before, "the file of the earlier attempt stays"
 
 
 def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
     sink = nifti.sink(str(tmp_path / "gone" / "block.nii"), VALUES.shape, VALUES.dtype, Header())
     with pytest.raises(FileNotFoundError):
-        sinkio.write(sink, VALUES)
+        writing.write(sink, VALUES)
 
 
 @pytest.mark.parametrize("block", [VALUES[1:], VALUES.astype("i4")])
 def test_an_unfit_block_is_refused(volume: ArraySink, block: Array) -> None:
-    with pytest.raises(BlockError, match=r"volume\.nii: the block is .* where \(30, 20, 10\) int16 was planned"):
-        sinkio.write(volume, block)
+    with pytest.raises(
+        BlockError, match=r"volume\.nii: the block is .* where \(30, 20, 10\) int16 was planned"
+    ):
+        writing.write(volume, block)
 
 
-def test_a_volume_appears_when_all_its_regions_are_written(tmp_path: Path, volume: ArraySink) -> None:
+def test_a_volume_appears_when_all_its_regions_are_written(
+    tmp_path: Path, volume: ArraySink
+) -> None:
     partial = str(tmp_path / ".volume.part")
-    sinkio.allocate(volume, partial)
+    writing.allocate(volume, partial)
     assert Path(partial).stat().st_size == volume.nbytes
     regions = [Hyperslab((x, y, 0), (10, 10, 10)) for x in (20, 0, 10) for y in (10, 0)]
-    written = {slab: sinkio.write_region(volume, partial, slab, VALUES[slab.slices()]) for slab in regions}
+    written = {
+        slab: writing.write_region(volume, partial, slab, VALUES[slab.slices()]) for slab in regions
+    }
     for slab, done in written.items():
         assert done.nbytes == 2000
         assert done.checksum == xxhash.xxh3_128_hexdigest(VALUES[slab.slices()].tobytes(order="F"))
         assert done.checksum == region_checksum(partial, slab)
     assert not Path(volume.path).exists()
-    sinkio.commit(volume, partial, list(written.values()))
+    writing.commit(volume, partial, list(written.values()))
     assert not Path(partial).exists()
-    np.testing.assert_array_equal(blockio.read(formats.open_source(volume.path), FULL), VALUES)
+    np.testing.assert_array_equal(reading.read(formats.open_source(volume.path), FULL), VALUES)
 
 
 def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink) -> None:
     partial = str(tmp_path / ".volume.part")
-    sinkio.allocate(volume, partial)
+    writing.allocate(volume, partial)
     slab = Hyperslab((0, 0, 2), (30, 20, 3))
-    written = sinkio.write_region(volume, partial, slab, VALUES[slab.slices()])
+    written = writing.write_region(volume, partial, slab, VALUES[slab.slices()])
     with Path(partial).open("r+b") as file:
         file.seek(352 + 2 * 30 * 20 * 3)
         file.write(b"\xff")
@@ -160,16 +174,18 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
 
 @given(slab=slabs(VALUES.shape))
 @settings(max_examples=60, deadline=None)
-def test_any_region_is_written_to_its_place(tmp_path_factory: pytest.TempPathFactory, slab: Hyperslab) -> None:
+def test_any_region_is_written_to_its_place(
+    tmp_path_factory: pytest.TempPathFactory, slab: Hyperslab
+) -> None:
     folder = tmp_path_factory.mktemp("region")
     sink = nifti.sink(str(folder / "volume.nii"), VALUES.shape, VALUES.dtype, Header())
-    sinkio.allocate(sink, str(folder / "part"))
-    written = sinkio.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
+    writing.allocate(sink, str(folder / "part"))
+    written = writing.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
     assert written.checksum == region_checksum(folder / "part", slab)
-    sinkio.commit(sink, str(folder / "part"), [written])
+    writing.commit(sink, str(folder / "part"), [written])
     expected = np.zeros_like(VALUES)
     expected[slab.slices()] = VALUES[slab.slices()]
-    np.testing.assert_array_equal(blockio.read(formats.open_source(sink.path), FULL), expected)
+    np.testing.assert_array_equal(reading.read(formats.open_source(sink.path), FULL), expected)
 
 
 def test_space_that_cannot_be_reserved_is_given_back(
@@ -180,13 +196,13 @@ def test_space_that_cannot_be_reserved_is_given_back(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match=r"No space left.*\.part"):
-        sinkio.allocate(volume, str(tmp_path / ".part"))
+        writing.allocate(volume, str(tmp_path / ".part"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_h5_block_is_checked_by_the_bytes_on_disk(tmp_path: Path) -> None:
     sink = hdf5.sink(str(tmp_path / "block.h5"), VALUES.shape, VALUES.dtype, Header())
-    written = sinkio.write(sink, VALUES)
+    written = writing.write(sink, VALUES)
     assert written.checksum == xxhash.xxh3_128_hexdigest(Path(sink.path).read_bytes())
     assert written.nbytes == Path(sink.path).stat().st_size
 
@@ -206,13 +222,15 @@ def test_a_whole_file_is_not_seen_before_it_is_complete(
         plain(ready, final, overwrite)
 
     monkeypatch.setattr(renaming, "rename", watched)
-    sinkio.write(sink, VALUES)
+    writing.write(sink, VALUES)
     assert [len(found) for found in seen] == [1]
     assert seen[0][0].startswith(f".{name}.")
     assert names(tmp_path) == [name]
 
 
-def test_nothing_has_the_name_before_all_is_on_storage(sink: ArraySink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_has_the_name_before_all_is_on_storage(
+    sink: ArraySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bytes first, then the name, then the folder in which the name is."""
     events: list[tuple[str, str]] = []
     synchronise, rename = renaming.synchronise, renaming.rename
@@ -242,11 +260,11 @@ def test_a_piece_that_is_missing_is_an_error_and_no_file(sink: ArraySink) -> Non
     partial = partial_of(sink)
     written = in_halves(sink, partial)
     with pytest.raises(FormatError, match=r"(not written).*--resume"):
-        sinkio.commit(sink, partial, written[:1])
+        writing.commit(sink, partial, written[:1])
     assert not Path(sink.path).exists()
     if sink.form == "parts":
         return  # those of attempts that are not named are gone
-    sinkio.commit(sink, partial, written)
+    writing.commit(sink, partial, written)
     assert_same(content(sink), VALUES)
 
 
@@ -260,31 +278,35 @@ def test_a_damaged_piece_is_an_error_and_no_file(sink: ArraySink) -> None:
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 4]))
     with pytest.raises(FormatError, match="is damaged"):
-        sinkio.commit(sink, partial, written)
+        writing.commit(sink, partial, written)
     assert not Path(sink.path).exists()
-    again = [written[0], sinkio.write_region(sink, partial, HALVES[1], VALUES[HALVES[1].slices()])]
-    sinkio.commit(sink, partial, again)
+    again = [written[0], writing.write_region(sink, partial, HALVES[1], VALUES[HALVES[1].slices()])]
+    writing.commit(sink, partial, again)
     assert_same(content(sink), VALUES)
 
 
-def test_a_commit_that_was_interrupted_is_made_again(sink: ArraySink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it was: before the name, the earlier file stays; after it, only rubbish that says so is left."""
+def test_a_commit_that_was_interrupted_is_made_again(
+    sink: ArraySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was: before the name, the earlier file stays; after it, only rubbish that says so
+    is left.
+    """
     make(sink, VALUES, "0-00aa")
     new, partial, folder = VALUES[::-1].copy(), partial_of(sink, "0-00bb"), Path(sink.path).parent
     written = in_halves(sink, partial, new)
     with monkeypatch.context() as patch:
         patch.setattr(renaming, "rename", _interrupted)
         with pytest.raises(KeyboardInterrupt):
-            sinkio.commit(sink, partial, written)
+            writing.commit(sink, partial, written)
     assert_same(content(sink), VALUES)
     with monkeypatch.context() as patch:
-        patch.setattr(sinkio, "remove", _interrupted)
+        patch.setattr(writing, "remove", _interrupted)
         with nullcontext() if sink.form == "placed" else pytest.raises(KeyboardInterrupt):
-            sinkio.commit(sink, partial, written)
+            writing.commit(sink, partial, written)
     assert_same(content(sink), new)
     for path in folder.glob(".*.part"):
         assert ".gone-" in path.name
-        sinkio.remove_stale(path)
+        writing.remove_stale(path)
     assert len(names(folder)) == (2 if sink.form == "parts" else 1)
 
 
@@ -295,8 +317,12 @@ def _interrupted(*_: Any) -> None:
 def test_parts_that_have_no_index_yet_are_removed_with_what_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit that ends between its two renames leaves a folder that no file names, and the index that would."""
-    sink = hdf5.sink(str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True))
+    """A commit that ends between its two renames leaves a folder that no file names, and the index
+    that would.
+    """
+    sink = hdf5.sink(
+        str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True)
+    )
     partial = partial_of(sink)
     written, plain = in_halves(sink, partial), renaming.rename
 
@@ -307,31 +333,35 @@ def test_parts_that_have_no_index_yet_are_removed_with_what_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(renaming, "rename", once)
         with pytest.raises(KeyboardInterrupt):
-            sinkio.commit(sink, partial, written)
+            writing.commit(sink, partial, written)
     assert names(tmp_path) == [".new.h5.index-00aa.part", "new.h5.parts-00aa"]
-    assert sinkio.parts(Path(sink.path)) == []
-    sinkio.remove_stale(tmp_path / ".new.h5.index-00aa.part")
+    assert writing.parts(Path(sink.path)) == []
+    writing.remove_stale(tmp_path / ".new.h5.index-00aa.part")
     assert names(tmp_path) == []
 
 
 def test_what_killed_attempts_left_among_parts_is_removed(tmp_path: Path) -> None:
-    sink = hdf5.sink(str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True))
+    sink = hdf5.sink(
+        str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True)
+    )
     partial = partial_of(sink)
     written = in_halves(sink, partial)
     (Path(partial) / ".0_0_5.h5.0123456789abcdef.part").write_bytes(b"half of a part")
-    sinkio.commit(sink, partial, written)
+    writing.commit(sink, partial, written)
     assert names(tmp_path / "new.h5.parts-00aa") == ["0_0_0.h5", "0_0_5.h5"]
 
 
 def test_removing_an_output_takes_its_parts(tmp_path: Path) -> None:
-    sink = hdf5.sink(str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True))
+    sink = hdf5.sink(
+        str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True)
+    )
     make(sink, VALUES, "0-00aa")
     (tmp_path / "mine.parts-00aa").mkdir()
-    sinkio.remove_output(tmp_path / "new.h5")
+    writing.remove_output(tmp_path / "new.h5")
     assert names(tmp_path) == ["mine.parts-00aa"]
     (tmp_path / "new.h5").write_text("not HDF5")
-    sinkio.remove_output(tmp_path / "new.h5")
-    sinkio.remove_output(tmp_path / "gone.h5")
+    writing.remove_output(tmp_path / "new.h5")
+    writing.remove_output(tmp_path / "gone.h5")
     assert names(tmp_path) == ["mine.parts-00aa"]
 
 
@@ -342,11 +372,15 @@ def test_a_file_of_another_folder_of_parts_is_no_owner_of_it(tmp_path: Path) -> 
         layout[:] = h5py.VirtualSource(os.path.join(folder, "part.h5"), "data", (4,))
         with h5py.File(tmp_path / "new.h5", "w") as file:
             file.create_virtual_dataset("data", layout)
-        assert sinkio.parts(tmp_path / "new.h5") == []
+        assert writing.parts(tmp_path / "new.h5") == []
 
 
 def test_a_block_alone_has_no_parts(tmp_path: Path) -> None:
-    sink = hdf5.sink(str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True))
-    with pytest.raises(UsageError, match="virtual dataset is for a file that several tasks write to"):
-        sinkio.write(sink, VALUES)
+    sink = hdf5.sink(
+        str(tmp_path / "new.h5"), VALUES.shape, VALUES.dtype, Header(), None, Encoding(virtual=True)
+    )
+    with pytest.raises(
+        UsageError, match="virtual dataset is for a file that several tasks write to"
+    ):
+        writing.write(sink, VALUES)
     assert names(tmp_path) == []

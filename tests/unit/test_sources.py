@@ -8,14 +8,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.sources import _overlap
+from hyperslab.arrays.sets import _overlap
 
-BOXES = st.lists(st.tuples(*[st.tuples(st.integers(0, 5), st.integers(1, 3))] * 2), min_size=1, max_size=8)
+BOXES = st.lists(
+    st.tuples(*[st.tuples(st.integers(0, 5), st.integers(1, 3))] * 2), min_size=1, max_size=8
+)
 
 
 @given(BOXES)
 def test_an_overlap_is_found_where_there_is_one(boxes: list[tuple[tuple[int, int], ...]]) -> None:
-    cells = [set(itertools.product(*(range(first, first + n) for first, n in box))) for box in boxes]
+    cells = [
+        set(itertools.product(*(range(first, first + n) for first, n in box))) for box in boxes
+    ]
     low = np.array([[first for first, _ in box] for box in boxes])
     found = _overlap(low, low + np.array([[n for _, n in box] for box in boxes]))
     if found:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab import workloads
-from hyperslab.array import Array
-from hyperslab.pipeline import Pipeline
+from hyperslab.arrays.array import Array
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import stats
 from tests.blockwise import NUMBERS, arrays, reduce_blocks
 

@@ -1,9 +1,10 @@
-"""The numbers of a run: traces small enough to be added up by hand, and the laws that hold for any trace."""
+"""The numbers of a run: traces small enough to be added up by hand, and the laws that hold for any
+trace.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,35 @@ from hypothesis import strategies as st
 
 from hyperslab.report.measures import headline, measures, render, split
 from hyperslab.report.summary import SUMMARY_VERSION, Summary, summarise, window
-from hyperslab.report.textfile import replace_text
-from hyperslab.span import Span, Trace, union_ns
+from hyperslab.storage.recordfile import save_record
+from hyperslab.storage.textfile import replace_text
+from hyperslab.trace import Span, Trace, union_ns
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 S = 10**9
 SPAN_CPU_NS, SPAN_RUNQ_NS = S // 4, S // 10
 
 
-def _span(slot: str, task: int, kind: str, start_s: float, end_s: float, nbytes: int = 0, **other: Any) -> Span:
+def _span(
+    slot: str, task: int, kind: str, start_s: float, end_s: float, nbytes: int = 0, **other: Any
+) -> Span:
     known = {"attempt": 0, "cpu_ns": SPAN_CPU_NS, "runq_ns": SPAN_RUNQ_NS, **other}
-    return Span(task, known.pop("attempt"), slot, kind, round(start_s * S), round(end_s * S), nbytes, **known)
+    return Span(
+        task,
+        known.pop("attempt"),
+        slot,
+        kind,
+        round(start_s * S),
+        round(end_s * S),
+        nbytes,
+        **known,
+    )
 
 
 def _hand_made() -> Trace:
-    """Ten seconds on three slots: a is busy for 7, b for 6 with a lost attempt and gaps of 3, c is never used."""
+    """Ten seconds on three slots: a is busy for 7, b for 6 with a lost attempt and gaps of 3, c is
+    never used.
+    """
     spans = [
         _span("b", 1, "write", 20, 21, 5, attempt=1),
         _span("a", 0, "open", 12, 13),
@@ -39,7 +54,13 @@ def _hand_made() -> Trace:
         _span("b", 1, "read", 17, 18, 10, attempt=1),
         _span("b", 1, "compute", 18, 20, attempt=1),
     ]
-    meta = {"start_ns": 10 * S, "ready_ns": 12 * S, "end_ns": 22 * S, "moved_nbytes": 7, "span_cost_ns": 1e6}
+    meta = {
+        "start_ns": 10 * S,
+        "ready_ns": 12 * S,
+        "end_ns": 22 * S,
+        "moved_nbytes": 7,
+        "span_cost_ns": 1e6,
+    }
     return Trace(spans, ["a", "b", "c"], meta=meta | {"max_rss": {"0": 2000, "1": 3000}})
 
 
@@ -86,8 +107,15 @@ def test_an_instant_belongs_to_the_span_that_began_last() -> None:
         _span("a", 1, "compute", 6, 10),
     ]
     summary = summarise(Trace(spans, ["a"]))
-    assert (summary.read_s, summary.compute_s, summary.other_s, summary.busy_s) == (2.0, 4.0, 4.0, 10.0)
-    assert summary.cpu_s == 2 * SPAN_CPU_NS / S, "the CPU time of the enclosing span already holds that of the read"
+    assert (summary.read_s, summary.compute_s, summary.other_s, summary.busy_s) == (
+        2.0,
+        4.0,
+        4.0,
+        10.0,
+    )
+    assert summary.cpu_s == 2 * SPAN_CPU_NS / S, (
+        "the CPU time of the enclosing span already holds that of the read"
+    )
 
 
 def test_slots_that_never_ran_are_idle_and_not_overhead() -> None:
@@ -98,8 +126,15 @@ def test_slots_that_never_ran_are_idle_and_not_overhead() -> None:
 
 
 def test_a_run_without_tasks_divides_nothing_by_zero() -> None:
-    summary = summarise(Trace([], ["a", "b"], meta={"start_ns": S, "ready_ns": 2 * S, "end_ns": 5 * S}))
-    assert (summary.makespan_s, summary.startup_s, summary.idle_s, summary.utilisation) == (4.0, 1.0, 6.0, 0.0)
+    summary = summarise(
+        Trace([], ["a", "b"], meta={"start_ns": S, "ready_ns": 2 * S, "end_ns": 5 * S})
+    )
+    assert (summary.makespan_s, summary.startup_s, summary.idle_s, summary.utilisation) == (
+        4.0,
+        1.0,
+        6.0,
+        0.0,
+    )
     assert summary.tracing_cost is None
     nothing = summarise(Trace([], []))
     assert (nothing.makespan_s, nothing.utilisation, nothing.total_nbytes_per_s) == (0.0, 0.0, 0.0)
@@ -133,7 +168,9 @@ def test_the_cost_of_tracing_prefers_the_cpu_time_of_the_whole_run() -> None:
 
 
 SPANS = st.builds(
-    lambda slot, kind, start, length, lost: Span(0, 0, slot, kind, start, start + length, 1, 1, 1, lost),
+    lambda slot, kind, start, length, lost: Span(
+        0, 0, slot, kind, start, start + length, 1, 1, 1, lost
+    ),
     st.sampled_from("abc"),
     st.sampled_from(["open", "read", "compute", "write", "fold"]),
     st.integers(0, 1000),
@@ -144,13 +181,17 @@ SPANS = st.builds(
 
 @given(st.lists(SPANS, max_size=30), st.integers(0, 500), st.integers(0, 2000))
 def test_the_parts_add_up_to_slots_times_makespan(spans: list[Span], ready: int, end: int) -> None:
-    trace = Trace(spans, ["a", "b", "c", "d"], meta={"start_ns": 0, "ready_ns": ready, "end_ns": end})
+    trace = Trace(
+        spans, ["a", "b", "c", "d"], meta={"start_ns": 0, "ready_ns": ready, "end_ns": end}
+    )
     summary = summarise(trace)
     nanoseconds = [round(part.seconds * 1e9) for part in split(summary)]
     assert min(nanoseconds) >= 0
     assert sum(nanoseconds) == summary.slots * round(summary.makespan_without_startup_s * 1e9)
     for slot, busy_s in summary.busy_by_slot_s.items():
-        assert round(busy_s * 1e9) == union_ns([(s.start_ns, s.end_ns) for s in spans if s.slot == slot])
+        assert round(busy_s * 1e9) == union_ns(
+            [(s.start_ns, s.end_ns) for s in spans if s.slot == slot]
+        )
 
 
 def test_a_saved_summary_is_the_same_when_loaded(tmp_path: Path) -> None:
@@ -162,12 +203,14 @@ def test_a_saved_summary_is_the_same_when_loaded(tmp_path: Path) -> None:
 
 def test_a_summary_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
-    path.write_text(json.dumps({"version": SUMMARY_VERSION + 1}))
+    save_record(path, {"version": SUMMARY_VERSION + 1})
     with pytest.raises(ValueError, match=r"summary\.json was written by a newer hyperslab"):
         Summary.load(path)
 
 
-def test_a_text_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_file_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -183,7 +226,9 @@ def test_a_text_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, m
 def test_the_terminal_shows_the_answer_and_the_values_that_matter() -> None:
     lines = render(summarise(_hand_made())).splitlines()
     assert (
-        lines[0] == "Ran 2 tasks in 12.0 s on 3 slots. The largest part of the slots' time, 47 %, went to idle slots."
+        lines[0]
+        == "Ran 2 tasks in 12.0 s on 3 slots. The largest part of the slots' time, 47 %, went to"
+        " idle slots."
     )
     shown = {line[2:].split("  ")[0]: line for line in lines[1:]}
     assert "3.00 s (10 %)" in shown["overhead"]
@@ -235,5 +280,11 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_shares_and_counts() -> None:
-    assert [show_share(s) for s in (0, 0.00031, 0.042, 0.5, 1)] == ["0 %", "0.031 %", "4.2 %", "50 %", "100 %"]
+    assert [show_share(s) for s in (0, 0.00031, 0.042, 0.5, 1)] == [
+        "0 %",
+        "0.031 %",
+        "4.2 %",
+        "50 %",
+        "100 %",
+    ]
     assert [show_count(n, "task") for n in (0, 1, 12500)] == ["0 tasks", "1 task", "12,500 tasks"]

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab import sinkio
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
+from hyperslab.blocks.gathering import gather
 from hyperslab.errors import DoesNotFit, HyperslabError, RunStopped, UsageError
-from hyperslab.gathering import gather
-from hyperslab.slab import Hyperslab
 from hyperslab.workloads import synth as files
 from hyperslab.workloads.synth import synth
 from hyperslab.workloads.volume import KINDS, block, shape_of
@@ -40,7 +40,9 @@ def whole(kind: str, shape: tuple[int, ...], seed: int = 0) -> Array:
 def test_any_region_is_that_of_the_whole(kind: str, data: st.DataObject) -> None:
     index = tuple(slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in SHAPE)
     steps = data.draw(st.tuples(*[st.sampled_from([1, 1, 2, 3, -1, -2])] * 3))
-    start = tuple(s.start if t > 0 else max(s.stop - 1, s.start) for s, t in zip(index, steps, strict=True))
+    start = tuple(
+        s.start if t > 0 else max(s.stop - 1, s.start) for s, t in zip(index, steps, strict=True)
+    )
     count = tuple(-((s.start - s.stop) // abs(t)) for s, t in zip(index, steps, strict=True))
     slab = Hyperslab(start, count, steps)
     np.testing.assert_array_equal(block(kind, SHAPE, slab), whole(kind, SHAPE)[slab.slices()])
@@ -72,7 +74,11 @@ def test_bigbrain_looks_like_histology() -> None:
     counts = np.bincount(values.ravel(order="K"), minlength=65536)
     tissue = counts[:55000].reshape(-1, 1000).sum(axis=1)
     smooth = np.convolve(tissue, np.ones(3) / 3, "same")
-    peaks = [i for i in range(1, len(smooth) - 1) if smooth[i - 1] < smooth[i] >= smooth[i + 1] and smooth[i] > 20000]
+    peaks = [
+        i
+        for i in range(1, len(smooth) - 1)
+        if smooth[i - 1] < smooth[i] >= smooth[i + 1] and smooth[i] > 20000
+    ]
     assert 1.4 < len(stored) / len(zlib.compress(stored, 4)) < 2.6
     assert np.count_nonzero(counts) > 20000
     assert 0.2 < counts[:55000].sum() / values.size < 0.5
@@ -144,7 +150,9 @@ def test_blocks_make_a_mosaic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 6])
-def test_workers_write_the_same_files(blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_write_the_same_files(
+    blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "WORKER_NBYTES", MIB // 8)
     monkeypatch.setattr(files, "WRITE_NBYTES", MIB // 8)
     alone = synth("climate", tmp_path / "alone", MIB, blocks, seed=4)
@@ -166,16 +174,18 @@ def test_a_script_without_a_guard_can_use_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_leaves_nothing(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_nothing(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "WORKER_NBYTES", MIB // 8)
-    allocate = sinkio.allocate
+    allocate = writing.allocate
 
     def allocate_and_lose(sink: Any, partial: str) -> None:
         allocate(sink, partial)
         if "_00_00_00" in sink.path:
             Path(partial).unlink()
 
-    monkeypatch.setattr(sinkio, "allocate", allocate_and_lose)
+    monkeypatch.setattr(writing, "allocate", allocate_and_lose)
     with pytest.raises(RunStopped, match="No such file"):
         synth("bigbrain", tmp_path, MIB // 2, 8, workers=workers)
     assert list(tmp_path.iterdir()) == []
@@ -208,7 +218,9 @@ def test_a_killed_worker_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"size_bytes": 10**18}, DoesNotFit, "--size: .* free at"),
     ],
 )
-def test_wrong_arguments(changes: dict[str, Any], error: type[HyperslabError], said: str, tmp_path: Path) -> None:
+def test_wrong_arguments(
+    changes: dict[str, Any], error: type[HyperslabError], said: str, tmp_path: Path
+) -> None:
     given = {"kind": "bigbrain", "dest": tmp_path / "out", "size_bytes": MIB // 2, **changes}
     with pytest.raises(error, match=said):
         synth(**given)

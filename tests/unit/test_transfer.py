@@ -1,4 +1,6 @@
-"""Cuts for long runs on both sides: laws that hold for any array, and how much some real transfers have to do."""
+"""Cuts for long runs on both sides: laws that hold for any array, and how much some real transfers
+have to do.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.array import Header
-from hyperslab.conversion import conversion
-from hyperslab.encoding import Encoding
-from hyperslab.outputs import operations
-from hyperslab.partition import Partition, Rule
-from hyperslab.plan import Budget, Plan, compile_plan
+from hyperslab.apps.conversion import conversion
+from hyperslab.arrays.array import Header
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.partition import Partition, Rule
+from hyperslab.arrays.transfer import Side, Transfer, best_limit, cut_transfer
+from hyperslab.plan.compile import Budget, Plan, compile_plan
+from hyperslab.plan.sinks import operations
 from hyperslab.testing.formats import traced_memory
-from hyperslab.transfer import Side, Transfer, best_limit, cut_transfer
 
 MIB = 2**20
 SHAPE = (1024, 1000, 1050)
@@ -39,9 +41,11 @@ def sides(draw: st.DrawFn, shape: tuple[int, ...]) -> Side:
 def transfers(draw: st.DrawFn) -> Transfer:
     shape = tuple(draw(st.lists(st.integers(0, 20), min_size=1, max_size=4)))
     places = tuple(
-        np.unique([0, n, *draw(st.lists(st.integers(0, n), max_size=6))])
-        if draw(st.booleans())
-        else np.unique([*range(0, n, draw(st.integers(1, 5))), 0, n])
+        (
+            np.unique([0, n, *draw(st.lists(st.integers(0, n), max_size=6))])
+            if draw(st.booleans())
+            else np.unique([*range(0, n, draw(st.integers(1, 5))), 0, n])
+        )
         for n in shape
     )
     whole = frozenset(draw(st.lists(st.integers(0, len(shape) - 1), max_size=2)))
@@ -59,7 +63,9 @@ def finest_nbytes(transfer: Transfer) -> int:
 
 @given(transfers(), st.integers(1, 3000))
 @settings(max_examples=300)
-def test_blocks_cover_the_array_once_at_the_places_within_the_limit(transfer: Transfer, limit: int) -> None:
+def test_blocks_cover_the_array_once_at_the_places_within_the_limit(
+    transfer: Transfer, limit: int
+) -> None:
     partition = cut_transfer(transfer, limit)
     times = np.zeros(transfer.shape, np.int8)
     for block in partition:
@@ -83,7 +89,10 @@ def side(axes: str, chunk: tuple[int, ...] = ()) -> Side:
 
 
 def cut_for(read: Side, write: Side, limit: int = 16 * MIB) -> Partition:
-    places = tuple(np.unique([*range(0, n, c), n]) for n, c in zip(SHAPE, write.chunk or (1, 1, 1), strict=True))
+    places = tuple(
+        np.unique([*range(0, n, c), n])
+        for n, c in zip(SHAPE, write.chunk or (1, 1, 1), strict=True)
+    )
     return cut_transfer(Transfer(SHAPE, places, read, write), limit)
 
 
@@ -114,7 +123,9 @@ def sparse(path: Path, shape: tuple[int, ...] = SHAPE, **options: Any) -> Path:
     return path
 
 
-def planned(path: Path, dest: Path, memory: int = 64 * MIB, **options: Any) -> tuple[Plan, int, int]:
+def planned(
+    path: Path, dest: Path, memory: int = 64 * MIB, **options: Any
+) -> tuple[Plan, int, int]:
     """The plan of a conversion within so much memory, and its reads and writes."""
     plan = compile_plan(conversion(str(path), str(dest), **options), Rule(), Budget(memory, 1))
     counts = [operations(stage.job, task) for stage in plan.stages for task in stage.tasks]
@@ -126,7 +137,9 @@ def planned(path: Path, dest: Path, memory: int = 64 * MIB, **options: Any) -> t
 def test_a_split_into_125_reads_long_runs(tmp_path: Path, format: str) -> None:
     """Not a million reads of rows: the file once from its start to its end, scattered in memory."""
     source = sparse(tmp_path / "in.nii")
-    plan, reads, writes = planned(source, tmp_path / "out", grid=Rule("blocks", (5, 5, 5)), format=format)
+    plan, reads, writes = planned(
+        source, tmp_path / "out", grid=Rule("blocks", (5, 5, 5)), format=format
+    )
     output = plan.stages[0].job.output
     assert output is not None
     assert len(output.volumes) == 125
@@ -135,7 +148,9 @@ def test_a_split_into_125_reads_long_runs(tmp_path: Path, format: str) -> None:
     assert reads <= (50_000 if other_order else 100)
     assert writes <= (200_000 if other_order else 2000)
     if other_order:
-        _, reads, writes = planned(source, tmp_path / "out", 1024 * MIB, grid=Rule("blocks", (5, 5, 5)), format=format)
+        _, reads, writes = planned(
+            source, tmp_path / "out", 1024 * MIB, grid=Rule("blocks", (5, 5, 5)), format=format
+        )
         assert reads <= 10_000
         assert writes <= 1000, "with more memory, whole files are written at once"
 
@@ -143,7 +158,9 @@ def test_a_split_into_125_reads_long_runs(tmp_path: Path, format: str) -> None:
 @pytest.mark.parametrize(
     ("name", "dest"), [("in.h5", "out.nii"), ("in.nii", "out.h5"), ("in.h5", "out.nii.gz")], ids=str
 )
-def test_another_order_is_read_and_written_once_in_runs(tmp_path: Path, name: str, dest: str) -> None:
+def test_another_order_is_read_and_written_once_in_runs(
+    tmp_path: Path, name: str, dest: str
+) -> None:
     plan, reads, writes = planned(sparse(tmp_path / name), tmp_path / dest)
     assert plan.bytes_read == plan.bytes_written == math.prod(SHAPE)
     for operations_made in (reads, writes):
@@ -155,7 +172,9 @@ def test_another_order_is_read_and_written_once_in_runs(tmp_path: Path, name: st
 
 def test_chunks_are_written_whole_by_one_task_each(tmp_path: Path) -> None:
     encoding = Encoding(chunks=(100, 128, 64), compression="gzip")
-    plan, reads, writes = planned(sparse(tmp_path / "in.nii"), tmp_path / "out.h5", encoding=encoding)
+    plan, reads, writes = planned(
+        sparse(tmp_path / "in.nii"), tmp_path / "out.h5", encoding=encoding
+    )
     for cuts, chunk, extent in zip(plan.partitions[0].cuts, encoding.chunks, SHAPE, strict=True):
         assert all(place % chunk == 0 or place == extent for place in cuts)
     assert plan.bytes_read == math.prod(SHAPE)
@@ -183,7 +202,9 @@ def test_merging_blocks_reads_each_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2 * 10**9,), (5, 4 * 10**8), (4 * 10**8, 5)], ids=str)
-def test_very_long_axes_are_planned_in_little_memory(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_very_long_axes_are_planned_in_little_memory(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
     """Not with a list of every place at which an axis could be cut."""
     source = sparse(tmp_path / "in.h5", shape)
     for encoding in (Encoding(), Encoding(chunks=(1000,) if len(shape) == 1 else (5, 1000))):

@@ -1,4 +1,6 @@
-"""Counts of integers: those of counting by hand, whatever the layout, with the native core and without."""
+"""Counts of integers: those of counting by hand, whatever the layout, with the native core and
+without.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab import kernels
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.native import core
+from hyperslab.workloads import kernels
 from tests.unit.made_blocks import INTEGERS, both, both_ways, layouts  # noqa: F401
 
 
@@ -49,7 +51,9 @@ def test_value_counts_of_every_layout(name: str, bins: int) -> None:
     expected = np.bincount(block.ravel().astype(np.int64), minlength=bins)
     np.testing.assert_array_equal(kernels.value_counts(block, 0, bins), expected)
     narrow = (block.astype(np.uint64) % 300).astype(block.dtype)
-    np.testing.assert_array_equal(kernels.value_counts(narrow, 0, 300), np.bincount(narrow.ravel(), minlength=300))
+    np.testing.assert_array_equal(
+        kernels.value_counts(narrow, 0, 300), np.bincount(narrow.ravel(), minlength=300)
+    )
 
 
 @pytest.mark.usefixtures("both")
@@ -58,19 +62,31 @@ def test_value_counts_of_unaligned_and_read_only_memory() -> None:
     shifted = np.frombuffer(b"x" + values.tobytes(), np.uint8)[1:].view("<u2")
     assert not shifted.flags.aligned
     assert not shifted.flags.writeable
-    np.testing.assert_array_equal(kernels.value_counts(shifted, 0, 65536), np.bincount(values, minlength=65536))
+    np.testing.assert_array_equal(
+        kernels.value_counts(shifted, 0, 65536), np.bincount(values, minlength=65536)
+    )
 
 
 @given(data=st.data())
 def test_value_counts_of_any_block(data: st.DataObject) -> None:
-    dtype = np.dtype(data.draw(st.sampled_from([*INTEGERS, "bool"]))).newbyteorder(data.draw(st.sampled_from("<>")))
+    dtype = np.dtype(data.draw(st.sampled_from([*INTEGERS, "bool"]))).newbyteorder(
+        data.draw(st.sampled_from("<>"))
+    )
     shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
-    values = data.draw(hnp.arrays(np.int64, shapes, elements=st.integers(0, 40 if dtype.kind != "b" else 1)))
-    least, most = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype.str).min), int(np.iinfo(dtype.str).max))
+    values = data.draw(
+        hnp.arrays(np.int64, shapes, elements=st.integers(0, 40 if dtype.kind != "b" else 1))
+    )
+    least, most = (
+        (0, 1)
+        if dtype.kind == "b"
+        else (int(np.iinfo(dtype.str).min), int(np.iinfo(dtype.str).max))
+    )
     first = data.draw(st.sampled_from([least, most - 40])) if dtype.kind != "b" else 0
     block = np.array([first + int(v) for v in values.ravel()], dtype).reshape(values.shape)
     block = block.transpose(data.draw(st.permutations(range(block.ndim))))
-    steps = data.draw(st.lists(st.sampled_from([1, -1, 2, -2]), min_size=block.ndim, max_size=block.ndim))
+    steps = data.draw(
+        st.lists(st.sampled_from([1, -1, 2, -2]), min_size=block.ndim, max_size=block.ndim)
+    )
     block = np.asarray(block[tuple(slice(None, None, step) for step in steps)])
     low = first - data.draw(st.integers(0, 3))
     bins = data.draw(st.sampled_from([44, 100, 5000]))
@@ -87,20 +103,26 @@ def test_value_counts_of_data_that_are_counted_differently(kind: str) -> None:
         "few": rng.choice([3, 60_000], 400_001),
         "narrow": rng.normal(62_000, 12, 400_001).astype(int),
         "uniform": rng.integers(0, 65536, 400_001),
-        "changing": np.concatenate([np.full(150_000, 9), rng.integers(0, 65536, 150_000), np.full(100_000, 9)]),
+        "changing": np.concatenate(
+            [np.full(150_000, 9), rng.integers(0, 65536, 150_000), np.full(100_000, 9)]
+        ),
         "rising": np.repeat(np.arange(65536), 7),
     }[kind]
     expected = np.bincount(values, minlength=65536)
     for dtype, low in (("u2", 0), ("i2", -(2**15)), ("i4", -(2**31)), ("u8", 2**64 - 65536)):
         block = np.array(values, np.uint64) + np.uint64(low % 2**64)
-        np.testing.assert_array_equal(kernels.value_counts(block.astype(dtype), low, 65536), expected)
+        np.testing.assert_array_equal(
+            kernels.value_counts(block.astype(dtype), low, 65536), expected
+        )
 
 
 @pytest.mark.usefixtures("both")
 @pytest.mark.parametrize("cuts", [2, 7, 40])
 def test_value_counts_do_not_depend_on_the_cut(cuts: int) -> None:
     whole = layouts()["strided and flipped"]
-    parts = sum(kernels.value_counts(part, 0, 65536) for part in np.array_split(whole, cuts, axis=2))
+    parts = sum(
+        kernels.value_counts(part, 0, 65536) for part in np.array_split(whole, cuts, axis=2)
+    )
     np.testing.assert_array_equal(parts, kernels.value_counts(whole, 0, 65536))
 
 
@@ -131,7 +153,9 @@ def test_value_counts_of_nothing_and_of_one_value() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 400_000])
-def test_values_without_a_bin_are_refused(value: int, dtype: str, low: int, bins: int, size: int) -> None:
+def test_values_without_a_bin_are_refused(
+    value: int, dtype: str, low: int, bins: int, size: int
+) -> None:
     least = 0 if dtype == "bool" else int(np.iinfo(dtype).min)
     block = np.full(size, max(low, least), dtype)
     assert kernels.value_counts(block, low, bins).sum() == size
@@ -173,7 +197,10 @@ def test_threads_count_at_the_same_time() -> None:
 
     def count(number: int) -> Array:
         barrier.wait(timeout=60)
-        return sum((kernels.value_counts(blocks[number], 0, 65536) for _ in range(5)), np.zeros(65536, np.int64))
+        return sum(
+            (kernels.value_counts(blocks[number], 0, 65536) for _ in range(5)),
+            np.zeros(65536, np.int64),
+        )
 
     with ThreadPoolExecutor(4) as pool:
         for found, once in zip(pool.map(count, range(4)), expected, strict=True):
@@ -181,7 +208,9 @@ def test_threads_count_at_the_same_time() -> None:
 
 
 def test_counting_lets_other_threads_run() -> None:
-    """Python switches threads only where one lets go, and still this one is heard while the other counts."""
+    """Python switches threads only where one lets go, and still this one is heard while the other
+    counts.
+    """
     block = np.zeros((2**10, 2**12), np.uint16)
     counting, heard, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
 

@@ -1,4 +1,6 @@
-"""Every rule of the verdict on traces made for it, with its boundaries, and what it must not claim."""
+"""Every rule of the verdict on traces made for it, with its boundaries, and what it must not
+claim.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab.report.verdict.evidence import collect, exclusive
-from hyperslab.span import LOST, Span, Trace
+from hyperslab.trace import LOST, Span, Trace
 from tests.unit.made_traces import LOAD, MB, RUN, S, found, of, rules, side_by_side, span, trace
 
 
@@ -23,7 +25,9 @@ def test_nothing_ran() -> None:
 
 def between_gaps(length_s: float, gap_s: float, tasks: int = 40) -> list[Span]:
     step = length_s + gap_s
-    return [span(f"w{i % 2}/t0", i, "compute", i // 2 * step, length_s, cpu=1.0) for i in range(tasks)]
+    return [
+        span(f"w{i % 2}/t0", i, "compute", i // 2 * step, length_s, cpu=1.0) for i in range(tasks)
+    ]
 
 
 def test_tiny_tasks_are_overhead() -> None:
@@ -34,7 +38,9 @@ def test_tiny_tasks_are_overhead() -> None:
     assert "--engine processes" not in tiny.advice
     assert (
         "--engine processes"
-        in found(trace(between_gaps(0.001, 0.004), run={**RUN, "engine": "spark"}), tiny.rule).advice
+        in found(
+            trace(between_gaps(0.001, 0.004), run={**RUN, "engine": "spark"}), tiny.rule
+        ).advice
     )
 
 
@@ -87,9 +93,19 @@ def test_the_queue_for_a_processor_is_left_out_of_the_lock() -> None:
         (threads(1, 0.5), ONE_WORKER, {"load": {**LOAD, "stolen_share": 0.4}}),
         (threads(1, 0.5), ONE_WORKER, {"load": {**LOAD, "stalled_shares": {"memory_some": 0.4}}}),
     ],
-    ids=["one thread a worker", "unknown queue", "a process per slot", "asleep", "quota", "stolen", "memory"],
+    ids=[
+        "one thread a worker",
+        "unknown queue",
+        "a process per slot",
+        "asleep",
+        "quota",
+        "stolen",
+        "memory",
+    ],
 )
-def test_no_claim_about_the_lock(spans: list[Span], slots: tuple[str, ...], meta: dict[str, Any]) -> None:
+def test_no_claim_about_the_lock(
+    spans: list[Span], slots: tuple[str, ...], meta: dict[str, Any]
+) -> None:
     assert "gil" not in rules(trace(spans, slots, **meta))
 
 
@@ -120,7 +136,9 @@ def test_the_last_wave_leaves_slots_idle() -> None:
 def straggling(length_s: float, **shares: Any) -> Trace:
     spans = [span(f"w{i % 2}/t0", i, "compute", i // 2, 1.0, cpu=1.0) for i in range(9)]
     labels = [f"scan.nii[{i}]" for i in range(10)]
-    return trace([*spans, span("w1/t0", 9, "compute", 4, length_s, **{"cpu": 1.0, **shares})], labels=labels)
+    return trace(
+        [*spans, span("w1/t0", 9, "compute", 4, length_s, **{"cpu": 1.0, **shares})], labels=labels
+    )
 
 
 def test_a_straggler_is_named_with_its_slot() -> None:
@@ -182,7 +200,10 @@ def test_workers_that_outgrow_their_memory_are_told_without_a_share() -> None:
     outgrown = found(trace(spans, max_rss=large), "memory-pressure")
     assert outgrown.share == 0.0
     assert "1.00 GB were allowed" in outgrown.evidence
-    for harmless in ({"max_rss": large, "run": {**RUN, "engine": "threads"}}, {"max_rss": {"h/w0": 10**9}}):
+    for harmless in (
+        {"max_rss": large, "run": {**RUN, "engine": "threads"}},
+        {"max_rss": {"h/w0": 10**9}},
+    ):
         assert "memory-pressure" not in rules(trace(spans, **harmless))
 
 
@@ -195,7 +216,10 @@ def test_sound_work() -> None:
 
 def test_a_crowded_machine_is_told_beside_any_verdict() -> None:
     crowded = {**LOAD, "busy_share": 1.0, "others_share": 0.6}
-    for spans in (threads(2, 0.0, cpu=0.5, runq=0.5), side_by_side("read", nbytes=MB, cpu=0.1, runq=0.2)):
+    for spans in (
+        threads(2, 0.0, cpu=0.5, runq=0.5),
+        side_by_side("read", nbytes=MB, cpu=0.1, runq=0.2),
+    ):
         verdict = of(trace(spans, load=crowded))
         assert verdict.findings[-1].rule == "cpu-starved"
         assert len(verdict.findings) > 1
@@ -206,7 +230,9 @@ def test_a_crowded_machine_is_told_beside_any_verdict() -> None:
 def test_a_crowd_that_is_not_felt_or_elsewhere_is_not_told() -> None:
     crowded = {**LOAD, "busy_share": 1.0, "others_share": 0.6}
     assert "cpu-starved" not in rules(trace(threads(2, 0.0, cpu=0.98, runq=0.02), load=crowded))
-    assert "cpu-starved" not in rules(trace(threads(2, 0.0, runq=None), load={**crowded, "host": "elsewhere"}))
+    assert "cpu-starved" not in rules(
+        trace(threads(2, 0.0, runq=None), load={**crowded, "host": "elsewhere"})
+    )
     assert "cpu-starved" not in rules(trace(threads(2, 0.0, runq=None), load={}))
 
 
@@ -217,7 +243,10 @@ def test_more_slots_than_processors_are_the_runs_own_doing() -> None:
 
 
 def test_a_long_start_of_a_short_run() -> None:
-    spans = [dataclasses.replace(s, start_ns=s.start_ns + 9 * S, end_ns=s.end_ns + 9 * S) for s in threads(2, 0.0)]
+    spans = [
+        dataclasses.replace(s, start_ns=s.start_ns + 9 * S, end_ns=s.end_ns + 9 * S)
+        for s in threads(2, 0.0)
+    ]
     late = trace(spans, ready_ns=8 * S)
     assert found(late, "start-up").share == pytest.approx(9 / 15)
     assert rules(late)[0] == "start-up"
@@ -240,8 +269,13 @@ def test_findings_are_sorted_and_the_paragraph_begins_with_the_first() -> None:
 
 
 def test_spans_inside_others_are_counted_once() -> None:
-    outer, inner = span("a", 0, "transfer", 0, 10, cpu=0.5), span("a", 0, "read", 2, 4, cpu=0.25, runq=0.5)
-    parts = {s.kind: (wall / S, cpu / S, runq / S) for s, wall, cpu, runq in exclusive([outer, inner])}
+    outer, inner = (
+        span("a", 0, "transfer", 0, 10, cpu=0.5),
+        span("a", 0, "read", 2, 4, cpu=0.25, runq=0.5),
+    )
+    parts = {
+        s.kind: (wall / S, cpu / S, runq / S) for s, wall, cpu, runq in exclusive([outer, inner])
+    }
     assert parts == {"transfer": (6.0, 4.0, 0.0), "read": (4.0, 1.0, 2.0)}
 
 
@@ -249,19 +283,33 @@ SPANS = st.builds(
     lambda slot, task, kind, start, length, nbytes, cpu, runq, lost: Span(
         task, 0, slot, kind, start, start + length, nbytes, cpu, runq, lost
     ),
-    st.sampled_from(["h/w0/t0", "h/w0/t1", "h/w1/t0"]), st.integers(0, 12),
+    st.sampled_from(["h/w0/t0", "h/w0/t1", "h/w1/t0"]),
+    st.integers(0, 12),
     st.sampled_from(["open", "read", "compute", "write", "merge", LOST]),
-    st.integers(0, 10 * S), st.integers(0, 3 * S), st.sampled_from([0, 1000, 10**7]),
-    st.integers(-1, 3 * S), st.integers(-1, 3 * S), st.booleans(),
-)  # fmt: skip
+    st.integers(0, 10 * S),
+    st.integers(0, 3 * S),
+    st.sampled_from([0, 1000, 10**7]),
+    st.integers(-1, 3 * S),
+    st.integers(-1, 3 * S),
+    st.booleans(),
+)
 SHARES = st.one_of(st.none(), st.floats(0, 1))
 LOADS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries(
-        {"host": st.sampled_from(["h", "other"]), "busy_share": SHARES, "others_share": SHARES, "stolen_share": SHARES},
+        {
+            "host": st.sampled_from(["h", "other"]),
+            "busy_share": SHARES,
+            "others_share": SHARES,
+            "stolen_share": SHARES,
+        },
         optional={
-            "stalled_shares": st.dictionaries(st.sampled_from(["io_some", "memory_some"]), st.floats(0, 1)),
-            "group": st.fixed_dictionaries({"throttled_share": SHARES, "oom_kill": st.sampled_from([None, 0, 3])}),
+            "stalled_shares": st.dictionaries(
+                st.sampled_from(["io_some", "memory_some"]), st.floats(0, 1)
+            ),
+            "group": st.fixed_dictionaries(
+                {"throttled_share": SHARES, "oom_kill": st.sampled_from([None, 0, 3])}
+            ),
             "oom_kills": st.sampled_from([None, 0, 2]),
             "swapped_in_nbytes": st.sampled_from([None, 0, 10**9]),
         },
@@ -270,14 +318,26 @@ LOADS: st.SearchStrategy[dict[str, Any]] = st.one_of(
 
 
 @given(st.lists(SPANS, max_size=25), LOADS, st.sampled_from([{}, RUN]), st.integers(0, 12 * S))
-def test_no_trace_is_too_odd_to_judge(spans: list[Span], load: dict[str, Any], run: dict[str, Any], end: int) -> None:
+def test_no_trace_is_too_odd_to_judge(
+    spans: list[Span], load: dict[str, Any], run: dict[str, Any], end: int
+) -> None:
     odd = Trace(
-        spans, ["h/w0/t0", "h/w2/t0"], meta={"start_ns": 0, "ready_ns": S, "end_ns": end, "load": load, "run": run}
+        spans,
+        ["h/w0/t0", "h/w2/t0"],
+        meta={"start_ns": 0, "ready_ns": S, "end_ns": end, "load": load, "run": run},
     )
     verdict = of(odd)
     assert verdict.paragraph
     assert all(0 <= f.share <= 1 and f.sentence and f.evidence for f in verdict.findings)
     evidence = collect(odd)
-    parts = [evidence.everything.wall, evidence.lost, evidence.gaps, evidence.leading, evidence.closing]
+    parts = [
+        evidence.everything.wall,
+        evidence.lost,
+        evidence.gaps,
+        evidence.leading,
+        evidence.closing,
+    ]
     assert min(parts) >= 0
-    assert sum(parts) + evidence.waited_slots + sum(evidence.unfed.values()) == pytest.approx(evidence.total, abs=1)
+    assert sum(parts) + evidence.waited_slots + sum(evidence.unfed.values()) == pytest.approx(
+        evidence.total, abs=1
+    )

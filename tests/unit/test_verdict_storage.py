@@ -1,4 +1,6 @@
-"""The rules about storage on traces made for them, with their boundaries, and what they must not claim."""
+"""The rules about storage on traces made for them, with their boundaries, and what they must not
+claim.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 
 from hyperslab.report.verdict.storage import Stretch, growth, stretches_of
-from hyperslab.span import Span
+from hyperslab.trace import Span
 from tests.unit.made_traces import LOAD, MB, S, of, rules, side_by_side, span, trace
 
 
@@ -18,7 +20,10 @@ def reading(rate: Any, waits: float = 0.9, **shares: Any) -> list[Span]:
         readers = 1 + i % 2
         nbytes = int(rate(readers) * MB / readers)
         known = {"cpu": 1 - waits, **shares}
-        spans += [span(f"w{r}/t0", 2 * i + r, "read", 1.1 * i, 1.0, nbytes, **known) for r in range(readers)]
+        spans += [
+            span(f"w{r}/t0", 2 * i + r, "read", 1.1 * i, 1.0, nbytes, **known)
+            for r in range(readers)
+        ]
     return spans
 
 
@@ -26,7 +31,10 @@ def test_a_rate_that_more_readers_do_not_raise_is_the_bandwidth() -> None:
     spans = reading(lambda readers: 26.0)
     verdict = of(trace(spans))
     assert verdict.findings[0].rule == "storage-bandwidth"
-    assert "1.0 readers at a time got 26.0 MB/s together, 2.0 readers at a time got 26.0 MB/s" in verdict.paragraph
+    assert (
+        "1.0 readers at a time got 26.0 MB/s together, 2.0 readers at a time got 26.0 MB/s"
+        in verdict.paragraph
+    )
     assert "half the --workers would do as well" in verdict.paragraph
     assert verdict.findings[0].share == pytest.approx(18 * 0.9 / (2 * 13.1), rel=0.01)
 
@@ -52,7 +60,9 @@ def test_always_as_many_readers_cannot_tell() -> None:
     assert "cannot be seen" in of(trace(spans)).paragraph
 
 
-@pytest.mark.parametrize(("probe", "rule"), [(25 * MB, "storage-bandwidth"), (30 * MB, "storage-wait")])
+@pytest.mark.parametrize(
+    ("probe", "rule"), [(25 * MB, "storage-bandwidth"), (30 * MB, "storage-wait")]
+)
 def test_a_probe_tells_at_seven_tenths_of_its_rate(probe: int, rule: str) -> None:
     spans = side_by_side("read", nbytes=10 * MB, cpu=0.1)
     assert rules(trace(spans, probe={"read_nbytes_per_s": probe}))[0] == rule
@@ -66,7 +76,9 @@ def test_writes_are_told_from_reads() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "is_storage"), [(0.49, True), (0.51, False)])
-def test_reads_that_compute_most_of_their_time_are_not_storage(cpu: float, is_storage: bool) -> None:
+def test_reads_that_compute_most_of_their_time_are_not_storage(
+    cpu: float, is_storage: bool
+) -> None:
     assert ("storage-wait" in rules(trace(side_by_side("read", nbytes=MB, cpu=cpu)))) is is_storage
 
 
@@ -93,7 +105,10 @@ def test_slow_opens_are_metadata() -> None:
         ]
     verdict = of(trace(spans))
     assert verdict.findings[0].rule == "metadata-latency"
-    assert "20 opens waited 594 ms each and 20 transfers of 2.00 kB on average waited 270 ms" in verdict.paragraph
+    assert (
+        "20 opens waited 594 ms each and 20 transfers of 2.00 kB on average waited 270 ms"
+        in verdict.paragraph
+    )
     assert verdict.findings[0].share == pytest.approx((0.594 + 0.27) * 20 / 19.8, rel=0.01)
 
 

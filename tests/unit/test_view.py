@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
 import hyperslab
-from hyperslab import sinkio, view
-from hyperslab.array import Header, Scaling
+from hyperslab.arrays.array import Header, Scaling
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import view, writing
 from hyperslab.errors import UsageError
 from hyperslab.formats import nifti
-from hyperslab.slab import Hyperslab
 from tests.formats.zarr_made import make, values
 
 VALUES = np.arange(6 * 5 * 4, dtype="u2").reshape(6, 5, 4)
@@ -28,7 +28,7 @@ VALUES = np.arange(6 * 5 * 4, dtype="u2").reshape(6, 5, 4)
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("view") / "image.nii"
     header = Header(base_affine=np.diag([2.0, 3.0, 4.0, 1.0]))
-    sinkio.write(nifti.sink(str(path), VALUES.shape, VALUES.dtype, header, Scaling(2, 1)), VALUES)
+    writing.write(nifti.sink(str(path), VALUES.shape, VALUES.dtype, header, Scaling(2, 1)), VALUES)
     return path
 
 
@@ -42,7 +42,11 @@ def test_every_basic_index_selects_what_numpy_selects(image: Path, index: Any) -
 @given(index=basic_indices(VALUES.shape))
 def test_every_basic_index_reads_into_an_array(image: Path, index: Any) -> None:
     expected = (VALUES * 2.0 + 1)[index]
-    for room in (np.zeros(expected.shape), np.zeros((*expected.shape, 2))[..., 1], np.zeros(expected.shape, order="F")):
+    for room in (
+        np.zeros(expected.shape),
+        np.zeros((*expected.shape, 2))[..., 1],
+        np.zeros(expected.shape, order="F"),
+    ):
         assert view.open(str(image)).read(index, room) is room
         np.testing.assert_array_equal(room, expected)
 
@@ -74,17 +78,29 @@ def test_a_list_reads_into_an_array(image: Path) -> None:
 
 
 @given(data=st.data(), axis=st.integers(0, 2), back=st.booleans())
-def test_a_list_selects_along_one_axis(image: Path, data: st.DataObject, axis: int, back: bool) -> None:
+def test_a_list_selects_along_one_axis(
+    image: Path, data: st.DataObject, axis: int, back: bool
+) -> None:
     extent = VALUES.shape[axis]
     chosen: Any = data.draw(
         st.lists(st.integers(-extent, extent - 1), max_size=9)
         | st.lists(st.booleans(), min_size=extent, max_size=extent)
     )
-    others = [data.draw(st.sampled_from([slice(None), slice(None, None, -2), slice(1, 3)])) for _ in range(2)]
-    index = [*others[:axis], chosen if data.draw(st.booleans()) else np.array(chosen, type((chosen or [1])[0]))]
+    others = [
+        data.draw(st.sampled_from([slice(None), slice(None, None, -2), slice(1, 3)]))
+        for _ in range(2)
+    ]
+    index = [
+        *others[:axis],
+        chosen if data.draw(st.booleans()) else np.array(chosen, type((chosen or [1])[0])),
+    ]
     index = [*index, *others[axis:]] if not back else [..., index[-1], *[slice(None)] * (2 - axis)]
-    expected = VALUES[tuple(part if isinstance(part, slice) or part is ... else slice(None) for part in index)]
-    positions = np.flatnonzero(chosen) if chosen and isinstance(chosen[0], bool) else np.array(chosen, int)
+    expected = VALUES[
+        tuple(part if isinstance(part, slice) or part is ... else slice(None) for part in index)
+    ]
+    positions = (
+        np.flatnonzero(chosen) if chosen and isinstance(chosen[0], bool) else np.array(chosen, int)
+    )
     expected = expected.take(positions, axis)
     np.testing.assert_array_equal(view.open(str(image), values="stored")[tuple(index)], expected)
     np.testing.assert_array_equal(view.open(VALUES)[tuple(index)], expected)
@@ -149,7 +165,9 @@ def _indexed(found: view.ArrayView) -> None:
     assert found.source.gzip is not None
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork"
+)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_process_indexes_a_file_while_a_thread_of_its_parent_does() -> None:
     held, done = threading.Event(), threading.Event()

@@ -12,7 +12,7 @@ import pytest
 
 from hyperslab import workloads
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Pipeline
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import downsample, histogram, histogram_python, increment, smooth, stats
 
 
@@ -44,9 +44,13 @@ def test_increment_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", workloads.BUILTINS)
 def test_every_built_in_describes_itself(name: str) -> None:
     module = {
-        "increment": increment, "histogram": histogram, "histogram-python": histogram_python,
-        "stats": stats, "smooth": smooth, "downsample": downsample,
-    }[name]  # fmt: skip
+        "increment": increment,
+        "histogram": histogram,
+        "histogram-python": histogram_python,
+        "stats": stats,
+        "smooth": smooth,
+        "downsample": downsample,
+    }[name]
     assert module.__name__ == workloads.BUILTINS[name]
     assert module.SUMMARY.endswith(".")
     assert "\n" not in module.SUMMARY
@@ -56,10 +60,13 @@ def test_every_built_in_describes_itself(name: str) -> None:
 
 def test_importing_the_built_ins_loads_no_heavy_library() -> None:
     code = (
-        f"import sys, importlib; [importlib.import_module(m) for m in {list(workloads.BUILTINS.values())}];"
-        "print({'scipy', 'h5py', 'nibabel', 'pyarrow', 'bokeh'} & set(sys.modules))"
+        "import sys, importlib; [importlib.import_module(m) for m in"
+        f" {list(workloads.BUILTINS.values())}];print({{'scipy', 'h5py', 'nibabel', 'pyarrow',"
+        " 'bokeh'} & set(sys.modules))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "set()"
 
 
@@ -76,9 +83,16 @@ def test_parameters_from_texts() -> None:
         "one=3,",
     ]
     assert workloads.parse_params(texts) == {
-        "iterations": 10, "delay": 0.1, "on": True, "off": False, "range": (0, 1.5), "name": "a=b", "none": "",
-        "path": "a,b", "one": (3,),
-    }  # fmt: skip
+        "iterations": 10,
+        "delay": 0.1,
+        "on": True,
+        "off": False,
+        "range": (0, 1.5),
+        "name": "a=b",
+        "none": "",
+        "path": "a,b",
+        "one": (3,),
+    }
     assert type(workloads.parse_params(["delay=1e3"])["delay"]) is float
 
 
@@ -96,27 +110,59 @@ def test_a_parameter_given_twice() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        ("histgram", {}, "FUNCTION 'histgram': there is no such built-in (did you mean 'histogram'?): increment, "),
-        ("smooth", {"sigm": 1}, "--param sigm: 'smooth' has no such parameter (did you mean 'sigma'?); it has sigma"),
+        (
+            "histgram",
+            {},
+            "FUNCTION 'histgram': there is no such built-in (did you mean 'histogram'?): incr",
+        ),
+        (
+            "smooth",
+            {"sigm": 1},
+            "--param sigm: 'smooth' has no such parameter (did you mean 'sigma'?); it has sigma",
+        ),
         ("stats", {"bins": 1}, "--param bins: 'stats' has no such parameter; it has none"),
         ("increment", {"iterations": 1.5}, "--param iterations=1.5: give an integer: "),
         ("increment", {"iterations": True}, "--param iterations=True: give an integer: "),
         ("increment", {"iterations": 0}, "--param iterations=0: give 1 or more"),
         ("increment", {"delay": "long"}, "--param delay=long: give a number: "),
         ("increment", {"delay": -1}, "--param delay=-1: give 0 or more seconds"),
-        ("histogram", {"bins": "many"}, "--param bins=many: give an integer: number of equal bins, from 1 to 1048576"),
+        (
+            "histogram",
+            {"bins": "many"},
+            "--param bins=many: give an integer: number of equal bins, from 1 to 1048576",
+        ),
         ("histogram", {"bins": 0}, "--param bins=0: give "),
-        ("histogram", {"range": (1, 2, 3)}, "--param range=1,2,3: give 2 numbers joined by commas: "),
-        ("histogram", {"range": (2, 1)}, "--param range=2,1: give two finite numbers that float64 can hold"),
+        (
+            "histogram",
+            {"range": (1, 2, 3)},
+            "--param range=1,2,3: give 2 numbers joined by commas: ",
+        ),
+        (
+            "histogram",
+            {"range": (2, 1)},
+            "--param range=2,1: give two finite numbers that float64 can hold",
+        ),
         ("histogram", {"range": (0, math.inf)}, "--param range=0,inf: give two finite numbers"),
         ("histogram", {"range": (0, math.nan)}, "--param range=0,nan: give two finite numbers"),
-        ("smooth", {"sigma": (1.0, 2.0)}, "--param sigma=(1.0, 2.0): give one number of at least 0, or 3 of them"),
+        (
+            "smooth",
+            {"sigma": (1.0, 2.0)},
+            "--param sigma=(1.0, 2.0): give one number of at least 0, or 3 of them",
+        ),
         ("smooth", {"sigma": -1.0}, "--param sigma=-1.0: give one number of at least 0"),
         ("smooth", {"truncate": 0.0}, "--param truncate=0: give a number above 0"),
-        ("downsample", {"factor": 0}, "--param factor=0: give one integer of at least 1, or 3 of them"),
-        ("downsample", {"factor": (2, 2.5, 2)}, "--param factor=2,2.5,2: give an integer or integers joined by commas"),
+        (
+            "downsample",
+            {"factor": 0},
+            "--param factor=0: give one integer of at least 1, or 3 of them",
+        ),
+        (
+            "downsample",
+            {"factor": (2, 2.5, 2)},
+            "--param factor=2,2.5,2: give an integer or integers joined by commas",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_names_and_parameters(name: str, params: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         workloads.build(name, Pipeline(np.zeros((4, 4, 4))), params)
@@ -142,7 +188,9 @@ def test_types_that_a_built_in_cannot_take(name: str, dtype: str, said: str) -> 
 
 def test_a_range_that_the_dtype_cannot_hold() -> None:
     with pytest.raises(UsageError, match="that float32 can hold"):
-        workloads.build("histogram", Pipeline(np.zeros((4, 4, 4), np.float32)), {"range": (0, 1e39)})
+        workloads.build(
+            "histogram", Pipeline(np.zeros((4, 4, 4), np.float32)), {"range": (0, 1e39)}
+        )
 
 
 def test_built_ins_take_one_input() -> None:

@@ -1,4 +1,6 @@
-"""One planted run at a time, also when several processes run the tests: the bottleneck is to be the planted one."""
+"""One planted run at a time, also when several processes run the tests: the bottleneck is to be the
+planted one.
+"""
 
 from __future__ import annotations
 

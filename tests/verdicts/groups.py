@@ -25,11 +25,18 @@ def unavailable(reason: str, is_expected: bool) -> NoReturn:
 
 
 @contextmanager
-def group(controller: str, version_1: Mapping[str, str], version_2: Mapping[str, str]) -> Iterator[Path]:
-    """Make a group with the settings of the version that is mounted here; it ends with the block, empty by then."""
+def group(
+    controller: str, version_1: Mapping[str, str], version_2: Mapping[str, str]
+) -> Iterator[Path]:
+    """Make a group with the settings of the version that is mounted here; it ends with the block,
+    empty by then.
+    """
     found = _parent(controller)
     if os.geteuid() != 0 or found is None:
-        reason = f"no control group can limit {controller} here; run the tests as root, with cgroup v1 or v2 mounted"
+        reason = (
+            f"no control group can limit {controller} here; run the tests as root, with cgroup v1"
+            " or v2 mounted"
+        )
         unavailable(reason, is_expected=os.geteuid() == 0 and (ROOT / controller).is_dir())
     parent, settings = found[0], version_2 if found[1] else version_1
     made = parent / f"hyperslab-test-{secrets.token_hex(4)}"
@@ -39,7 +46,9 @@ def group(controller: str, version_1: Mapping[str, str], version_2: Mapping[str,
             (made / name).write_text(value)
         yield made
     finally:
-        await_that("the end of all processes of a group", lambda: not (made / "cgroup.procs").read_text())
+        await_that(
+            "the end of all processes of a group", lambda: not (made / "cgroup.procs").read_text()
+        )
         _remove(made)
 
 

@@ -11,7 +11,7 @@ import nibabel as nib
 import numpy as np
 
 import hyperslab
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.report.verdict import Finding, Verdict, judge
 
 TRIALS = 4
@@ -25,7 +25,9 @@ def save(path: Path, shape: tuple[int, ...]) -> Path:
     return path
 
 
-def run_and_judge(pipeline: hyperslab.Pipeline, **settings: Any) -> tuple[hyperslab.Result, Verdict]:
+def run_and_judge(
+    pipeline: hyperslab.Pipeline, **settings: Any
+) -> tuple[hyperslab.Result, Verdict]:
     """Run on two workers, unless `settings` say otherwise, and judge; what was said is printed."""
     result = hyperslab.run(pipeline, **{"engine": "processes", "workers": 2, **settings})
     verdict = judge(result.trace, result.summary)
@@ -39,9 +41,11 @@ def verdict_of(pipeline: hyperslab.Pipeline, blocks: int, **settings: Any) -> Ve
 
 
 def naming(rule: str, run: Callable[[], Verdict]) -> Verdict:
-    """The verdict on a run that is repeated while a machine short of processors keeps it from putting `rule` first.
+    """The verdict on a run that is repeated while a machine short of processors keeps it from
+    putting `rule` first.
 
-    Such a verdict says of itself that it is less certain, and rightly so: the bottleneck is then another one.
+    Such a verdict says of itself that it is less certain, and rightly so: the bottleneck is then
+    another one.
     """
     for _ in range(TRIALS - 1):
         verdict = run()
@@ -51,7 +55,9 @@ def naming(rule: str, run: Callable[[], Verdict]) -> Verdict:
 
 
 def first(verdict: Verdict) -> str:
-    """The rule that the verdict puts first, but for the engine's start, which these short runs do not hide."""
+    """The rule that the verdict puts first, but for the engine's start, which these short runs do
+    not hide.
+    """
     return next((found.rule for found in verdict.findings if found.rule != "start-up"), "none")
 
 

@@ -1,4 +1,6 @@
-"""Memory that is short, planted: a control group too small for what the function takes, so that its workers die."""
+"""Memory that is short, planted: a control group too small for what the function takes, so that its
+workers die.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ assert verdict.findings[0].rule == "memory-pressure"
 
 def test_a_group_that_is_too_small_is_named() -> None:
     limit = str(512 * MIB)
-    with group("memory", {"memory.limit_in_bytes": limit}, {"memory.max": limit, "memory.swap.max": "0"}) as small:
+    with group(
+        "memory", {"memory.limit_in_bytes": limit}, {"memory.max": limit, "memory.swap.max": "0"}
+    ) as small:
         line = [*inside(small), sys.executable, "-c", SCRIPT]
         done = subprocess.run(line, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr

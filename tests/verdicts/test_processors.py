@@ -1,4 +1,6 @@
-"""Processors and locks, planted: pure Python on threads, sound work, and a machine that is too busy."""
+"""Processors and locks, planted: pure Python on threads, sound work, and a machine that is too
+busy.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ import pytest
 
 import hyperslab
 from hyperslab import workloads
-from hyperslab.machine import Host
+from hyperslab.machine.host import Host
 from tests.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 
 VOLUME = np.random.default_rng(0).integers(0, 3000, (16, 512, 1536), dtype=np.int16)
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/thread-self/schedstat").exists(),
-    reason="this kernel does not tell how long threads queue for a processor; run on Linux with schedstats",
+    reason=(
+        "this kernel does not tell how long threads queue for a processor; run on Linux with"
+        " schedstats"
+    ),
 )
 
 
@@ -28,8 +33,12 @@ def histogram() -> hyperslab.Pipeline:
 
 
 @pytest.mark.parametrize("engine", ["processes", "dask-futures"])
-def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not(engine: str) -> None:
-    on_threads = naming("gil", lambda: verdict_of(histogram(), blocks=8, workers=1, threads=2, engine=engine))
+def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not(
+    engine: str,
+) -> None:
+    on_threads = naming(
+        "gil", lambda: verdict_of(histogram(), blocks=8, workers=1, threads=2, engine=engine)
+    )
     assert first(on_threads) == "gil"
     assert "--workers 2 --threads 1" in on_threads.paragraph
     slots = {"workers": 2, "threads": 1, "engine": engine}
@@ -39,7 +48,9 @@ def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not(
 
 
 def test_the_engine_of_threads_is_told_to_become_processes() -> None:
-    verdict = naming("gil", lambda: verdict_of(histogram(), blocks=8, engine="threads", workers=1, threads=2))
+    verdict = naming(
+        "gil", lambda: verdict_of(histogram(), blocks=8, engine="threads", workers=1, threads=2)
+    )
     assert first(verdict) == "gil"
     assert "--engine processes --workers 2 --threads 1" in verdict.paragraph
 
@@ -53,11 +64,15 @@ def test_sound_work_is_called_so() -> None:
 
 @contextmanager
 def crowd(processes: int) -> Iterator[None]:
-    """Other programs that want a processor: no descendants of this process, so not of the run either."""
+    """Other programs that want a processor: no descendants of this process, so not of the run
+    either.
+    """
     one = 'timeout 60 sh -c "while :; do :; done" >/dev/null 2>&1 & echo $!'
     # The shell ends at once, which leaves its children to the system.
     script = f"for i in $(seq {processes}); do {one}; done"
-    pids = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    pids = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     try:
         yield
     finally:
@@ -66,7 +81,9 @@ def crowd(processes: int) -> Iterator[None]:
 
 def test_a_machine_that_others_use_is_called_so_beside_the_verdict() -> None:
     with crowd(2 * Host.here().cpus):
-        verdict = verdict_of(hyperslab.Pipeline(VOLUME).map(spin, params={"seconds": 0.1}).reduce(TOTAL), blocks=16)
+        verdict = verdict_of(
+            hyperslab.Pipeline(VOLUME).map(spin, params={"seconds": 0.1}).reduce(TOTAL), blocks=16
+        )
     assert first(verdict) == "compute-bound"
     starved = finding(verdict, "cpu-starved")
     assert starved.sentence in verdict.paragraph

@@ -1,4 +1,6 @@
-"""Storage that is slow, planted: a throttled disk, and a file system whose metadata takes its time."""
+"""Storage that is slow, planted: a throttled disk, and a file system whose metadata takes its
+time.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ assert first(verdict) == "storage-bandwidth"
 
 
 def inputs(folder: Path) -> str:
-    """Eight files of 4 MiB that are not in the page cache: files, so that none is read ahead with another."""
+    """Eight files of 4 MiB that are not in the page cache: files, so that none is read ahead with
+    another.
+    """
     for number in range(8):
         evict(save(folder / "in" / f"{number}.nii", (2048, 1024)))
     return f"{folder}/in/*.nii"

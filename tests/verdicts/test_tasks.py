@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.array import Array
-from hyperslab.slab import Hyperslab
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from tests.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 
 VOLUME = np.zeros((32, 16, 16), np.int16)
@@ -46,10 +46,14 @@ def test_a_straggler_is_named_by_label_and_slot(unequal: Callable[..., Array]) -
     pipeline = hyperslab.Pipeline(VOLUME).map(unequal).reduce(TOTAL)
     verdict = naming("stragglers", lambda: verdict_of(pipeline, blocks=32))
     assert first(verdict) == "stragglers"
-    assert re.search(r"\[31:32, 0:16, 0:16\] on \S+/w\d/t0 took", finding(verdict, "stragglers").evidence)
+    assert re.search(
+        r"\[31:32, 0:16, 0:16\] on \S+/w\d/t0 took", finding(verdict, "stragglers").evidence
+    )
 
 
 def test_equal_tasks_have_no_straggler_and_are_not_too_few() -> None:
     pipeline = hyperslab.Pipeline(VOLUME).map(count_up).reduce(TOTAL)
     verdict = naming("compute-bound", lambda: verdict_of(pipeline, blocks=16))
-    assert not {"stragglers", "too-few-partitions", "engine-overhead"} & {f.rule for f in verdict.findings}
+    assert not {"stragglers", "too-few-partitions", "engine-overhead"} & {
+        f.rule for f in verdict.findings
+    }

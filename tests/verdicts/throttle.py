@@ -35,7 +35,8 @@ def _disk_of(folder: Path) -> str:
     entry = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not entry.exists():
         unavailable(
-            f"{folder} is not on a disk that can be throttled; set TMPDIR to a folder on one", is_expected=False
+            f"{folder} is not on a disk that can be throttled; set TMPDIR to a folder on one",
+            is_expected=False,
         )
     entry = entry.resolve()
     return ((entry.parent if (entry / "partition").exists() else entry) / "dev").read_text().strip()

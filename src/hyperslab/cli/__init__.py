@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import sys
 import traceback
@@ -23,6 +22,7 @@ from hyperslab.cli.report import report
 from hyperslab.cli.run import run
 from hyperslab.cli.status import status
 from hyperslab.cli.synth import synth
+from hyperslab.cli.telling import drop_unwritten, hold_standard_streams, told_if_heard
 from hyperslab.cli.verify import verify
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.redaction import redact
@@ -30,7 +30,9 @@ from hyperslab.redaction import redact
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
 WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
-"What typer raises for wrong arguments; newer versions of it bring their own copy of click, so click's is not it."
+"""What typer raises for wrong arguments; newer versions of it bring their own copy of click, so
+click's is not it.
+"""
 
 
 class Interrupted(Exception):
@@ -53,12 +55,16 @@ def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
 
 app = typer.Typer(
     name="hyperslab",
-    help="Run a function over arrays larger than memory, on any engine, and see where the time went.",
+    help=(
+        "Run a function over arrays larger than memory, on any engine, and see where the time went."
+    ),
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (info, run, convert, diff, status, report, cancel, verify, clean, synth, doctor):
-    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(_interruptible(verb))
+    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(
+        _interruptible(verb)
+    )
 
 
 def _show_version(wanted: bool) -> None:
@@ -71,15 +77,22 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
-    debug: bool = typer.Option(False, DEBUG, help="Show the traceback of an error; may stand anywhere on the line."),
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(
+        False, DEBUG, help="Show the traceback of an error; may stand anywhere on the line."
+    ),
 ) -> None:
     """Options that belong to no verb; --debug is taken out of the line before it gets here."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130 for Ctrl-C."""
+    """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130
+    for Ctrl-C.
+    """
     signal.signal(signal.SIGTERM, _terminate)
+    hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     asked = [argument for argument in given if argument != DEBUG]
     verb = asked[:1]
@@ -87,17 +100,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = app(args=asked or ["--help"], standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = _leave_quietly()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (
+        BrokenPipeError
+    ):  # whoever read our output has gone, as `head` does: nothing is left to say
+        code = TROUBLE if verb == ["diff"] else FAILED
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
-        if DEBUG in given:
-            print(redact(traceback.format_exc()), file=sys.stderr)
         sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
-        print("\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]), file=sys.stderr)
-    else:
-        sys.exit(code)
-    sys.exit(TROUBLE if verb == ["diff"] and code == FAILED else code)  # of diff, 1 says that two sources differ
+        with told_if_heard():
+            _tell_error(error, sentence, DEBUG in given)
+        code = (
+            TROUBLE if verb == ["diff"] and code == FAILED else code
+        )  # of diff, 1 says that two sources differ
+    drop_unwritten()
+    sys.exit(code)
+
+
+def _tell_error(error: Exception, sentence: str, debug: bool) -> None:
+    if debug:
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
+    print(
+        "\n".join([f"hyperslab: {redact(sentence)}", *getattr(error, "__notes__", [])]),
+        file=sys.stderr,
+    )
 
 
 def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
@@ -105,19 +131,19 @@ def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
     if isinstance(error, WRONG_ARGUMENTS):
         return str(getattr(error, "format_message", error.__str__)()), USAGE
     if isinstance(error, Interrupted | typer.Abort):
-        return "interrupted" + (": run the same command with --resume to go on" if resumable else ""), INTERRUPTED
+        return (
+            "interrupted" + (": run the same command with --resume to go on" if resumable else ""),
+            INTERRUPTED,
+        )
     if isinstance(error, HyperslabError):
         return str(error), USAGE if isinstance(error, UsageError) else FAILED
     if isinstance(error, OSError) and error.strerror:
         return (f"{error.filename}: {error.strerror}" if error.filename else error.strerror), FAILED
     what = f"{type(error).__name__}: {error}".replace("\n", " ")
-    return f"{what}; this should not happen: run again with {DEBUG} and report the traceback", FAILED
-
-
-def _leave_quietly() -> int:
-    """Whoever read our output has gone, as `head` does: nothing is left to say, at the interpreter's end neither."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
+    return (
+        f"{what}; this should not happen: run again with {DEBUG} and report the traceback",
+        FAILED,
+    )
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import manage
+from hyperslab.driver import manage
 
 
 def cancel(out: Annotated[Path, typer.Argument(help="Output directory of a run.")]) -> int:
-    """Stop the run in OUT, wherever it was started; what is done stays, and --resume goes on from there."""
+    """Stop the run in OUT, wherever it was started; what is done stays, and --resume goes on from
+    there.
+    """
     if not manage.cancel(out):
         typer.echo(f"asked; the run has not stopped yet, see 'hyperslab status {out}'")
         return 1

@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import manage
+from hyperslab.driver import manage
 
 
 def clean(
     out: Annotated[Path, typer.Argument(help="Output directory of a run.")],
     everything: Annotated[bool, typer.Option("--all", help="Also remove the outputs.")] = False,
 ) -> int:
-    """Remove half-written files and the records of all runs from OUT; finished outputs stay unless --all is given."""
+    """Remove half-written files and the records of all runs from OUT; finished outputs stay unless
+    --all is given.
+    """
     gone = manage.clean(out, outputs_too=everything)
     typer.echo(f"removed the records of all runs and {len(gone)} files from {out}")
     return 0

@@ -1,13 +1,15 @@
-"""`hyperslab convert`: arrays as other files: another format, other chunks, split, merged, joined."""
+"""`hyperslab convert`: arrays in another format, in other chunks, split, merged, joined."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hyperslab import driver
+from hyperslab.apps.conversion import begun
+from hyperslab.apps.publication import publish, require_unfinished
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
     OPTION_HELP,
@@ -16,11 +18,11 @@ from hyperslab.cli.parse import (
     parse_size,
     parse_storage_options,
 )
-from hyperslab.conversion import begun
-from hyperslab.encoding import Encoding
+from hyperslab.cli.telling import told_if_heard
+from hyperslab.driver import run
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.errors import AlreadyDone
-from hyperslab.prepared import Options, prepare
-from hyperslab.publication import publish, require_unfinished
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.redaction import OPTION, redact
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_bytes, show_count
@@ -30,33 +32,47 @@ Opt = typer.Option
 
 def convert(
     source: Annotated[
-        list[str], typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.")
+        list[str],
+        typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file."),
     ],
     dest: Annotated[
         str,
         typer.Argument(
-            help="The new file (.nii, .nii.gz, .h5, .nc, .zarr), a directory for several, or a URL (s3://...)."
+            help=(
+                "The new file (.nii, .nii.gz, .h5, .nc, .zarr), a directory for several, or a URL"
+                " (s3://...)."
+            )
         ),
     ],
     block_shape: Annotated[
         str | None, Opt(help="Split every array into files of this shape, such as 64,64,64.")
     ] = None,
     blocks: Annotated[
-        str | None, Opt(help="Split every array into so many files, such as 125, or per axis, 5x5x5.")
+        str | None,
+        Opt(help="Split every array into so many files, such as 125, or per axis, 5x5x5."),
     ] = None,
     sources: Annotated[
         str | None,
-        Opt(help="How several files belong together: mosaic (into one file, the default), concatenated, independent."),
+        Opt(
+            help=(
+                "How several files belong together: mosaic (into one file, the default),"
+                " concatenated, independent."
+            )
+        ),
     ] = None,
-    axis: Annotated[int | None, Opt(help="Join the files one after the other along this axis.")] = None,
+    axis: Annotated[
+        int | None, Opt(help="Join the files one after the other along this axis.")
+    ] = None,
     format: Annotated[
-        str, Opt(help="Of the files in a directory: nii, nii.gz, h5, nc or zarr; else as the source.")
+        str,
+        Opt(help="Of the files in a directory: nii, nii.gz, h5, nc or zarr; else as the source."),
     ] = "",
     dtype: Annotated[
         str | None, Opt(help="Real values as this dtype; a value that does not fit stops its task.")
     ] = None,
     values: Annotated[
-        str, Opt(help="stored (numbers and scaling as they are) or real (slope and intercept applied).")
+        str,
+        Opt(help="stored (numbers and scaling as they are) or real (slope and intercept applied)."),
     ] = "stored",
     chunks: Annotated[
         str | None, Opt(help="Shape of the stored chunks, such as 64,64,64; else as the source's.")
@@ -66,13 +82,18 @@ def convert(
         str | None, Opt(help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.")
     ] = None,
     virtual: Annotated[
-        bool, Opt("--virtual", help="Leave an HDF5 file as its writers' parts, with a virtual dataset over them.")
+        bool,
+        Opt(
+            "--virtual",
+            help="Leave an HDF5 file as its writers' parts, with a virtual dataset over them.",
+        ),
     ] = False,
     zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
     name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
     storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     memory: Annotated[
-        str | None, Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available.")
+        str | None,
+        Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available."),
     ] = None,
     engine: Annotated[
         str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
@@ -85,15 +106,21 @@ def convert(
     overwrite: Annotated[
         bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
     ] = False,
-    resume: Annotated[bool, Opt("--resume", help="Go on with a conversion that did not end.")] = False,
+    resume: Annotated[
+        bool, Opt("--resume", help="Go on with a conversion that did not end.")
+    ] = False,
     retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
-    dry_run: Annotated[bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")] = False,
+    dry_run: Annotated[
+        bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")
+    ] = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
 ) -> int:
-    """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or merged.
+    """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or
+    merged.
 
-    Values, affine, units and attributes stay what they are; a file appears when it is complete, and replaces nothing
-    without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130 interrupted.
+    Values, affine, units and attributes stay what they are; a file appears when it is complete, and
+    replaces nothing without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130
+    interrupted.
     """
     asked = parse_rule(block_shape, blocks, None, None)
     encoding = Encoding(
@@ -107,9 +134,19 @@ def convert(
     )
     stores = parse_storage_options(storage_option)
     pipeline = begun(
-        source, dest, resume, format=format, grid=asked if asked.kind != "auto" else None, kind=sources, axis=axis,
-        values=values, dtype=dtype, encoding=encoding, overwrite=overwrite, storage_options=stores,
-    )  # fmt: skip
+        source,
+        dest,
+        resume,
+        format=format,
+        grid=asked if asked.kind != "auto" else None,
+        kind=sources,
+        axis=axis,
+        values=values,
+        dtype=dtype,
+        encoding=encoding,
+        overwrite=overwrite,
+        storage_options=stores,
+    )
     options = Options(
         verb="convert",
         engine=engine,
@@ -120,22 +157,37 @@ def convert(
         retries=retries,
         resume=resume,
     )
+    return _carry_out(pipeline, options, dest, stores, overwrite, dry_run, quiet)
+
+
+def _carry_out(
+    pipeline: Pipeline,
+    options: Options,
+    dest: str,
+    stores: dict[str, Any],
+    overwrite: bool,
+    dry_run: bool,
+    quiet: bool,
+) -> int:
+    """Run a conversion, and send what it made where that is asked for. Returns the exit status."""
     prepared = prepare(pipeline, options)
     try:
         require_unfinished(prepared, dest, stores)
     except AlreadyDone as done:
         typer.echo(str(done))
         return 0
-    if dry_run or not quiet:
-        assert prepared.directory is not None
-        show_plan(prepared, prepared.directory.out / prepared.directory.file)
+    assert prepared.directory is not None
     if dry_run:
-        return 0
-    result = driver.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
+        return show_plan(prepared, prepared.directory.place)
+    if not quiet:
+        with told_if_heard():
+            show_plan(prepared, prepared.directory.place)
+    result = run.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
     began = time.monotonic()
     sent = publish(result, dest, stores, overwrite)
     code = show_result(result, redact(dest), quiet, options.verb)
     if sent is not None and not quiet:
         took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
-        typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")
+        with told_if_heard():
+            typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")
     return code

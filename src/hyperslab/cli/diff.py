@@ -10,9 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperslab import difference
+from hyperslab.apps import difference
+from hyperslab.apps.difference.found import (
+    Comparison,
+    Difference,
+    HeaderDifference,
+    ValueDifference,
+)
 from hyperslab.cli.parse import OPTION_HELP, parse_size, parse_storage_options
-from hyperslab.difference.found import Comparison, Difference, HeaderDifference, ValueDifference
 from hyperslab.errors import UsageError
 from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
@@ -24,39 +29,58 @@ LISTED = 5
 
 
 def diff(
-    a: Annotated[str, typer.Argument(help="A file, PATH::DATASET, a directory, a glob, or a list in a .txt file.")],
-    b: Annotated[str, typer.Argument(help="As A; tolerances and relative differences are relative to B.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="A file, PATH::DATASET, a directory, a glob, or a list in a .txt file."
+        ),
+    ],
+    b: Annotated[
+        str, typer.Argument(help="As A; tolerances and relative differences are relative to B.")
+    ],
     values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
     atol: Annotated[float, Opt(help="Equal is also |A - B| <= ATOL + RTOL * |B|.")] = 0.0,
     rtol: Annotated[float, Opt(help="See --atol.")] = 0.0,
     first: Annotated[bool, Opt("--first", help="Stop at the first block that differs.")] = False,
     values_only: Annotated[bool, Opt("--values-only", help="Compare no headers.")] = False,
     ignore_attributes: Annotated[
-        bool, Opt("--ignore-attributes", help="Of headers, compare geometry, dtypes, units and scaling alone.")
+        bool,
+        Opt(
+            "--ignore-attributes",
+            help="Of headers, compare geometry, dtypes, units and scaling alone.",
+        ),
     ] = False,
     sources: Annotated[
         str,
         Opt(
-            help="How several files belong together: mosaic or concatenated (one array), independent (each is compared "
-            "with the file of the same name), or auto: independent if the names of A and B are the same, else mosaic."
+            help=(
+                "How several files belong together: mosaic or concatenated (one array), independent"
+                " (each is compared "
+                "with the file of the same name), or auto: independent if the names of A and B are"
+                " the same, else mosaic."
+            )
         ),
     ] = "auto",
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
     storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     memory: Annotated[
-        str | None, Opt(help="For all blocks at a time, such as 8GB; by default 80 % of what is available.")
+        str | None,
+        Opt(help="For all blocks at a time, such as 8GB; by default 80 % of what is available."),
     ] = None,
-    threads: Annotated[int | None, Opt(help="Blocks at a time; by default one per processor.")] = None,
+    threads: Annotated[
+        int | None, Opt(help="Blocks at a time; by default one per processor.")
+    ] = None,
     as_json: Annotated[bool, Opt("--json", help="Print one JSON object.")] = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> int:
     """Compare the values and headers of A and B, block by block in bounded memory.
 
-    A and B are arrays in any formats, each in one file or in several. Numbers are equal if they are the same number,
-    whatever their dtypes; NaN equals NaN, and 0 equals -0. Chunks, compression and byte order make no difference.
+    A and B are arrays in any formats, each in one file or in several. Numbers are equal if they are
+    the same number, whatever their dtypes; NaN equals NaN, and 0 equals -0. Chunks, compression and
+    byte order make no difference.
 
-    Exit status, as of diff(1): 0 they are the same, 1 they differ, 2 trouble (wrong arguments, or something that cannot
-    be read), 130 interrupted.
+    Exit status, as of diff(1): 0 they are the same, 1 they differ, 2 trouble (wrong arguments, or
+    something that cannot be read), 130 interrupted.
     """
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
@@ -83,7 +107,9 @@ def diff(
     for pair in found.pairs:
         if pair.trouble:
             typer.echo(f"hyperslab: {pair.trouble}", err=True)
-    return TROUBLE if any(pair.trouble for pair in found.pairs) else SAME if found.same else DIFFERENT
+    return (
+        TROUBLE if any(pair.trouble for pair in found.pairs) else SAME if found.same else DIFFERENT
+    )
 
 
 def _lines(found: Comparison) -> Iterator[str]:
@@ -157,6 +183,10 @@ def _plain(found: Any) -> Any:
         return _plain(found._asdict())
     if isinstance(found, list | tuple):
         return [_plain(value) for value in found]
-    if found is None or isinstance(found, bool | int | str) or (isinstance(found, float) and math.isfinite(found)):
+    if (
+        found is None
+        or isinstance(found, bool | int | str)
+        or (isinstance(found, float) and math.isfinite(found))
+    ):
         return found
     return str(found)

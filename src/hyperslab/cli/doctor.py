@@ -11,19 +11,28 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from hyperslab import driver, native, workloads
+from hyperslab import native, workloads
+from hyperslab.driver import run
 from hyperslab.engines import ENGINES
 from hyperslab.errors import HyperslabError, UsageError
-from hyperslab.machine import Host, describe
-from hyperslab.pipeline import Pipeline
+from hyperslab.machine.host import Host, describe
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
-OPTIONAL = {"hdf5plugin": "codecs", "distributed": "dask", "dask-jobqueue": "dask", "pyspark": "spark", "zarr": "zarr"}
+OPTIONAL = {
+    "hdf5plugin": "codecs",
+    "distributed": "dask",
+    "dask-jobqueue": "dask",
+    "pyspark": "spark",
+    "zarr": "zarr",
+}
 
 
 def doctor() -> int:
-    """Print versions, limits and built-ins, and run a small job on every engine. Exit status 1 when one fails."""
+    """Print versions, limits and built-ins, and run a small job on every engine. Exit status 1 when
+    one fails.
+    """
     host = Host.here()
     typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
     typer.echo(f"processors {host.cpus} (by {host.cpus_from})")
@@ -35,7 +44,9 @@ def doctor() -> int:
     for name, extra in OPTIONAL.items():
         typer.echo(f"optional   {_optional(name, extra)}")
     for name in workloads.BUILTINS:
-        typer.echo(f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}")
+        typer.echo(
+            f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}"
+        )
     problems = [name for name in ENGINES if not _works(name)]
     return 1 if problems else 0
 
@@ -54,7 +65,7 @@ def _works(engine: str) -> bool:
     try:
         with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-") as folder:
             pipeline = workloads.build("stats", Pipeline(values), {})
-            result = driver.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")
+            result = run.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")
     except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
         typer.echo(f"engine     {engine}: not here: {error}")
         return True

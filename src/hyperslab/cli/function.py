@@ -1,4 +1,6 @@
-"""FUNCTION and what goes with it on the command line: a built-in, or a user's function, at the end of a pipeline."""
+"""FUNCTION and what goes with it on the command line: a built-in, or a user's function, at the end
+of a pipeline.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,23 @@ from typing import Any
 
 from hyperslab import workloads
 from hyperslab.errors import UsageError
-from hyperslab.function import FunctionRef, refer
-from hyperslab.pipeline import Fold, Pipeline
+from hyperslab.plan.function import FunctionRef, refer
+from hyperslab.plan.pipeline import Fold, Pipeline
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def add_function(
-    pipeline: Pipeline, name: str, param: Sequence[str], halo: tuple[int, ...] | None, dtype: str | None
+    pipeline: Pipeline,
+    name: str,
+    param: Sequence[str],
+    halo: tuple[int, ...] | None,
+    dtype: str | None,
 ) -> Pipeline:
     """The pipeline with the built-in, the mapped function or the fold that `name` stands for.
 
-    Raises UsageError for a name that stands for nothing, and for parameters and inputs that the function does not take.
+    Raises UsageError for a name that stands for nothing, and for parameters and inputs that the
+    function does not take.
     """
     params = workloads.parse_params(param)
     own = {"--halo": halo, "--dtype": dtype}
@@ -45,18 +52,26 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
             raise UsageError(f"{flag}: {why}")
 
 
-def _require_accepts(ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]) -> None:
-    """Raise UsageError unless the function takes a block and what was given by name; `automatic` it gets unasked."""
+def _require_accepts(
+    ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]
+) -> None:
+    """Raise UsageError unless the function takes a block and what was given by name; `automatic` it
+    gets unasked.
+    """
     if not callable(function):
         raise UsageError(
-            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor a Fold"
+            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor"
+            " a Fold"
         )
     try:
         taken = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return  # compiled functions may not say what they take: the first block will tell
     if not taken:
-        raise UsageError(f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy array")
+        raise UsageError(
+            f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy"
+            " array"
+        )
     named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
     given = [("--param", name) for name in ref.params] + [("--with", name) for name in inputs]
@@ -66,7 +81,10 @@ def _require_accepts(ref: FunctionRef, function: Any, inputs: Sequence[str], aut
         if flag == "--with" and name in ref.params:
             raise UsageError(f"--with {name}: is given as --param {name} too; leave one out")
     missing = named.keys() - {name for _, name in given}
-    for name in (name for name in named if name in missing and named[name] is inspect.Parameter.empty):
+    for name in (
+        name for name in named if name in missing and named[name] is inspect.Parameter.empty
+    ):
         raise UsageError(
-            f"FUNCTION '{ref.name}' needs '{name}': give --param {name}=VALUE, or --with {name}=SOURCE for an array"
+            f"FUNCTION '{ref.name}' needs '{name}': give --param {name}=VALUE, or --with"
+            f" {name}=SOURCE for an array"
         )

@@ -8,28 +8,32 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from hyperslab import formats, gzipindex
-from hyperslab.admission import MEMORY_SHARE
-from hyperslab.array import ArraySource, Scaling, Values
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource, Scaling, Values
+from hyperslab.arrays.partition import Rule
+from hyperslab.blocks.gathering import expand
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.cli.parse import OPTION_HELP, parse_storage_options
 from hyperslab.errors import HyperslabError
-from hyperslab.gathering import expand
-from hyperslab.location import Remote
-from hyperslab.machine import Host
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.plan import Budget, preview
+from hyperslab.machine.host import MEMORY_SHARE, Host
+from hyperslab.plan.compile import Budget, preview
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.redaction import OPTION, redact
+from hyperslab.storage.location import Remote
 from hyperslab.units import show_bytes, show_count
 
 
 def info(
     path: Annotated[
-        str, typer.Argument(help="PATH, PATH::DATASET or URL::DATASET; a directory or a glob stands for its files.")
+        str,
+        typer.Argument(
+            help="PATH, PATH::DATASET or URL::DATASET; a directory or a glob stands for its files."
+        ),
     ],
     storage_option: Annotated[list[str], typer.Option(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
 ) -> int:
-    """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is used and why.
+    """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is
+    used and why.
 
     Exit status 1 when a file among several cannot be read; the others are shown all the same.
     """
@@ -55,9 +59,14 @@ def _show_file(url: str, options: Mapping[str, Any]) -> None:
     if len(found) == 1 or formats.split_url(url)[1]:
         _show(formats.open_source(url, options))
         return
-    typer.echo(f"{redact(url)}: {show_count(len(found), 'array')}" + ("; add ::NAME to see one" if found else ""))
+    typer.echo(
+        f"{redact(url)}: {show_count(len(found), 'array')}"
+        + ("; add ::NAME to see one" if found else "")
+    )
     for entry in found:
-        typer.echo(f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}")
+        typer.echo(
+            f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}"
+        )
 
 
 def _show(source: ArraySource) -> None:
@@ -76,11 +85,17 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "real dtype": f"none: {source.unscalable}" if source.unscalable else source.real.name,
         "axes": f"slowest to fastest in the file: {', '.join(source.dims[a] for a in source.axes)}",
         "chunks": _chunks(source),
-        "codecs": " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none",
+        "codecs": (
+            " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none"
+        ),
         "scaling": _scaling(source.scaling),
         "fill": "none" if source.fill is None else str(source.fill),
         "bytes": f"{show_bytes(source.nbytes_stored)} stored, {show_bytes(source.nbytes)} decoded",
-        "affine": "none" if affine is None else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3]),
+        "affine": (
+            "none"
+            if affine is None
+            else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3])
+        ),
         "read by": f"{_reader(source)}: {source.reason}",
         "partition": _partition(source),
     }
@@ -96,7 +111,13 @@ def _reader(source: ArraySource) -> str:
 
 def _byte_order(source: ArraySource) -> str:
     order = source.stored.byteorder
-    return "big-endian" if order == ">" else "little-endian" if source.stored.itemsize > 1 else "one byte"
+    return (
+        "big-endian"
+        if order == ">"
+        else "little-endian"
+        if source.stored.itemsize > 1
+        else "one byte"
+    )
 
 
 def _chunks(source: ArraySource) -> str:
@@ -115,7 +136,11 @@ def _scaling(scaling: Scaling | None) -> str:
     low, high = scaling.valid or (None, None)
     words = [
         f"real = {_linear(scaling)}",
-        f"stored clipped to {scaling.clip[0]:g} .. {scaling.clip[1]:g}" if scaling.clip is not None else "",
+        (
+            f"stored clipped to {scaling.clip[0]:g} .. {scaling.clip[1]:g}"
+            if scaling.clip is not None
+            else ""
+        ),
         f"{', '.join(f'{value:g}' for value in scaling.missing)} -> NaN" if scaling.missing else "",
         f"below {low:g} -> NaN" if low is not None else "",
         f"above {high:g} -> NaN" if high is not None else "",
@@ -124,9 +149,15 @@ def _scaling(scaling: Scaling | None) -> str:
 
 
 def _linear(scaling: Scaling) -> str:
-    """Slope and intercept, each with its extremes where it differs by slice; nothing for those that change nothing."""
+    """Slope and intercept, each with its extremes where it differs by slice; nothing for those that
+    change nothing.
+    """
     stored = "stored (read without sign)" if scaling.unsigned else "stored"
-    if np.ndim(scaling.slope) == np.ndim(scaling.inter) == 0 and scaling.slope == 1 and scaling.inter == 0:
+    if (
+        np.ndim(scaling.slope) == np.ndim(scaling.inter) == 0
+        and scaling.slope == 1
+        and scaling.inter == 0
+    ):
         return stored
     return f"{stored} x {_factor(scaling.slope)} + {_factor(scaling.inter)}"
 
@@ -146,4 +177,7 @@ def _partition(source: ArraySource) -> str:
     values: Values = "stored" if source.unscalable else "real"
     (cut,) = preview(Pipeline(source, values=values), Rule(), budget)
     largest = "x".join(map(str, cut.largest))
-    return f"{show_count(len(cut), 'block')}, the largest {largest}, on {show_count(host.cpus, 'processor')}"
+    return (
+        f"{show_count(len(cut), 'block')}, the largest {largest}, on"
+        f" {show_count(host.cpus, 'processor')}"
+    )

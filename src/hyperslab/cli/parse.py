@@ -1,4 +1,6 @@
-"""What users write on the command line, as values. Raises UsageError with a sentence that names the flag."""
+"""What users write on the command line, as values. Raises UsageError with a sentence that names the
+flag.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +10,29 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from hyperslab.arrays.partition import Rule
 from hyperslab.errors import UsageError
-from hyperslab.partition import Rule
 from hyperslab.redaction import OPTION, is_private
 
 OPTION_HELP = "What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded."
 UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1) for n, prefix in enumerate("KMGTP") for i in ("", "i")
+    f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1)
+    for n, prefix in enumerate("KMGTP")
+    for i in ("", "i")
 }
 UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if unit not in ("", "B")}
 
 
 def parse_size(flag: str, text: str, prefix: str = "") -> int:
     """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000', after a prefix."""
-    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix))
+    match = re.fullmatch(
+        r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix)
+    )
     unit = match[2].upper().replace("I", "i") if match else None
     if match is None or unit not in UNITS or (nbytes := int(Fraction(match[1]) * UNITS[unit])) < 1:
-        raise UsageError(f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB")
+        raise UsageError(
+            f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB"
+        )
     return nbytes
 
 
@@ -36,7 +44,9 @@ def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
         raise UsageError(f"{flag} {text}: give whole numbers such as 64,64,64") from None
 
 
-def parse_rule(block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None) -> Rule:
+def parse_rule(
+    block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None
+) -> Rule:
     """The one way to cut that was asked for."""
     given = {"--block-shape": block_shape, "--blocks": blocks, "--partition": partition}
     named = [flag for flag, text in given.items() if text is not None]
@@ -70,7 +80,9 @@ def parse_inputs(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not path or not name.isidentifier():
-            raise UsageError(f"--with {text}: give NAME=SOURCE, NAME being the function's parameter")
+            raise UsageError(
+                f"--with {text}: give NAME=SOURCE, NAME being the function's parameter"
+            )
         if name in inputs:
             raise UsageError(f"--with {name} is given twice")
         inputs[name] = path
@@ -78,7 +90,8 @@ def parse_inputs(given: Sequence[str]) -> dict[str, str]:
 
 
 def parse_storage_options(given: Sequence[str]) -> dict[str, Any]:
-    """Options of a store from 'anon=true', 'endpoint_url=https://host' or 'client_kwargs={"region_name": "eu"}'.
+    """Options of a store from 'anon=true', 'endpoint_url=https://host' or
+    'client_kwargs={"region_name": "eu"}'.
 
     What is JSON is taken as such; but a key or a secret of digits alone remains a text.
     """

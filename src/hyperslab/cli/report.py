@@ -1,4 +1,6 @@
-"""`hyperslab report`: the page of a run, written again from its records; runs side by side; a trace for Perfetto."""
+"""`hyperslab report`: the page of a run, written again from its records; runs side by side; a trace
+for Perfetto.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import Annotated
 import typer
 
 from hyperslab.cli.parse import parse_size
+from hyperslab.driver.submission import Records, load_records, write_report
 from hyperslab.errors import UsageError
-from hyperslab.records import Records, load_records, write_report
 from hyperslab.report.compare import answers, letter, names_of, warnings_of, write_comparison
 from hyperslab.report.perfetto import write_perfetto
 from hyperslab.report.verdict import judge
@@ -20,19 +22,35 @@ Opt = typer.Option
 
 def report(
     run_dir: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR", help="Output directory of a run, or one of its run-NNNN folders.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN_DIR", help="Output directory of a run, or one of its run-NNNN folders."
+        ),
     ],
     out: Annotated[
-        Path | None, Opt("--out", "-o", help="Page to write; report.html or comparison.html beside the run's records.")
+        Path | None,
+        Opt(
+            "--out",
+            "-o",
+            help="Page to write; report.html or comparison.html beside the run's records.",
+        ),
     ] = None,
     compare: Annotated[
-        list[Path], Opt(metavar="RUN...", help="Runs to put beside RUN_DIR, on a page of their own.")
+        list[Path],
+        Opt(metavar="RUN...", help="Runs to put beside RUN_DIR, on a page of their own."),
     ] = [],  # noqa: B006
     perfetto: Annotated[
-        Path | None, Opt(help="Write the trace for https://ui.perfetto.dev too: FILE.json or FILE.json.gz.")
+        Path | None,
+        Opt(help="Write the trace for https://ui.perfetto.dev too: FILE.json or FILE.json.gz."),
     ] = None,
     bandwidth: Annotated[
-        str | None, Opt(help="Of the device that holds the data, such as 500MB: bytes per second, drawn as a line.")
+        str | None,
+        Opt(
+            help=(
+                "Of the device that holds the data, such as 500MB: bytes per second, drawn as a"
+                " line."
+            )
+        ),
     ] = None,
 ) -> int:
     """Say what limited the run in RUN_DIR and write its page: one HTML file that needs no network.
@@ -41,7 +59,10 @@ def report(
     """
     first, *others = run_dir
     if others and not compare:
-        raise UsageError(f"{others[0]}: a report is of one run; to compare, use: report {first} --compare {others[0]}")
+        raise UsageError(
+            f"{others[0]}: a report is of one run; to compare, use: report {first} --compare"
+            f" {others[0]}"
+        )
     runs = [load_records(folder) for folder in (first, *compare, *others)]
     if bandwidth is not None:
         rate = parse_size("--bandwidth", bandwidth.removesuffix("/s"))
@@ -67,5 +88,7 @@ def _compare(runs: Sequence[Records], page: Path) -> None:
     write_comparison(page, runs)
     names = names_of([run.folder for run in runs])
     typer.echo("\n".join(f"{letter(n)}  {name}" for n, name in enumerate(names)))
-    typer.echo("\n" + "\n".join([*answers(runs), *(f"Warning: {text}" for text in warnings_of(runs))]))
+    typer.echo(
+        "\n" + "\n".join([*answers(runs), *(f"Warning: {text}" for text in warnings_of(runs))])
+    )
     typer.echo(f"\ncomparison {page}")

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperslab import driver
+from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.sets import SourceSet
+from hyperslab.blocks.gathering import gather
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
@@ -21,29 +23,39 @@ from hyperslab.cli.parse import (
     parse_size,
     parse_storage_options,
 )
-from hyperslab.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.driver import run as driver
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.errors import HyperslabError, UsageError
-from hyperslab.gathering import gather
-from hyperslab.location import local_folder
-from hyperslab.pipeline import Pipeline, Reduce
-from hyperslab.prepared import Options, prepare
+from hyperslab.plan.pipeline import Pipeline, Reduce
 from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
-from hyperslab.sources import SourceSet
+from hyperslab.storage.location import local_folder
 
 Opt = typer.Option
 
 
 def run(
     function: Annotated[
-        str, typer.Argument(help="A built-in (see 'hyperslab doctor'), module:function or file.py:function.")
+        str,
+        typer.Argument(
+            help="A built-in (see 'hyperslab doctor'), module:function or file.py:function."
+        ),
     ],
     source: Annotated[
-        list[str], typer.Argument(help="Files, PATH::DATASET, URLs, directories, globs, or a list in a .txt file.")
+        list[str],
+        typer.Argument(
+            help="Files, PATH::DATASET, URLs, directories, globs, or a list in a .txt file."
+        ),
     ],
-    out: Annotated[str, Opt("--out", "-o", help="Directory for the outputs and the run's records.")],
-    param: Annotated[list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")] = [],  # noqa: B006
-    other: Annotated[list[str], Opt("--with", help="Further input of the same shape, as NAME=SOURCE.")] = [],  # noqa: B006
+    out: Annotated[
+        str, Opt("--out", "-o", help="Directory for the outputs and the run's records.")
+    ],
+    param: Annotated[
+        list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")
+    ] = [],  # noqa: B006
+    other: Annotated[
+        list[str], Opt("--with", help="Further input of the same shape, as NAME=SOURCE.")
+    ] = [],  # noqa: B006
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
@@ -59,45 +71,73 @@ def run(
     connect: Annotated[
         str,
         Opt(
-            help="A cluster that runs already: tcp://HOST:PORT, tls://HOST:PORT or a scheduler file of Dask, a Spark "
-            "master; or slurm, for Dask workers as Slurm jobs."
+            help=(
+                "A cluster that runs already: tcp://HOST:PORT, tls://HOST:PORT or a scheduler file"
+                " of Dask, a Spark "
+                "master; or slurm, for Dask workers as Slurm jobs."
+            )
         ),
     ] = "",
     block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
-    blocks: Annotated[str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")] = None,
+    blocks: Annotated[
+        str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")
+    ] = None,
     partition: Annotated[str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.")] = None,
     axes_whole: Annotated[str | None, Opt(help="Axes that are never cut, such as 0,1.")] = None,
     halo: Annotated[
-        str | None, Opt(help="Voxels around each block that the function needs, or one number per axis.")
+        str | None,
+        Opt(help="Voxels around each block that the function needs, or one number per axis."),
     ] = None,
     boundary: Annotated[
         str, Opt(help="What the halo holds beyond the array: reflect, nearest or constant (zeros).")
     ] = "reflect",
     memory: Annotated[
-        str | None, Opt(help="For all tasks at a time, such as 8GB; by default 80 % of what is available.")
+        str | None,
+        Opt(help="For all tasks at a time, such as 8GB; by default 80 % of what is available."),
     ] = None,
     values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
-    dtype: Annotated[str | None, Opt(help="dtype that the function returns, if not that of its block.")] = None,
-    format: Annotated[str | None, Opt(help="Of the outputs: nii (the default), nii.gz, h5, nc or zarr.")] = None,
-    keep: Annotated[str | None, Opt(help="blocks (the default): a file per block; volume: one file per array.")] = None,
-    chunks: Annotated[str | None, Opt(help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.")] = None,
-    compression: Annotated[str | None, Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.")] = None,
+    dtype: Annotated[
+        str | None, Opt(help="dtype that the function returns, if not that of its block.")
+    ] = None,
+    format: Annotated[
+        str | None, Opt(help="Of the outputs: nii (the default), nii.gz, h5, nc or zarr.")
+    ] = None,
+    keep: Annotated[
+        str | None, Opt(help="blocks (the default): a file per block; volume: one file per array.")
+    ] = None,
+    chunks: Annotated[
+        str | None, Opt(help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.")
+    ] = None,
+    compression: Annotated[
+        str | None, Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.")
+    ] = None,
     granularity: Annotated[
         str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
     ] = "fused",
-    resume: Annotated[bool, Opt("--resume", help="Go on with the run in OUT: repeat only what is missing.")] = False,
+    resume: Annotated[
+        bool, Opt("--resume", help="Go on with the run in OUT: repeat only what is missing.")
+    ] = False,
     accept_changed_function: Annotated[
-        bool, Opt("--accept-changed-function", help="With --resume: what the function did before it was edited counts.")
+        bool,
+        Opt(
+            "--accept-changed-function",
+            help="With --resume: what the function did before it was edited counts.",
+        ),
     ] = False,
     retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
-    task_timeout: Annotated[float | None, Opt(help="Seconds after which a task's worker is stopped.")] = None,
-    dry_run: Annotated[bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")] = False,
+    task_timeout: Annotated[
+        float | None, Opt(help="Seconds after which a task's worker is stopped.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")
+    ] = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
 ) -> int:
     """Run FUNCTION over SOURCE, block by block, into the directory OUT.
 
-    A function takes a block (a NumPy array) and returns one, or is a hyperslab.Fold that reduces all blocks to one
-    value. Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong arguments, 130 interrupted.
+    A function takes a block (a NumPy array) and returns one, or is a hyperslab.Fold that reduces
+    all blocks to one value. Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong
+    arguments, 130 interrupted.
     """
     _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
     _choice("--values", values, ("real", "stored"))
@@ -108,12 +148,19 @@ def run(
     folder = _writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores, others = parse_storage_options(storage_option), parse_inputs(other)
-    inputs = {name: _gather_input(name, path, sources, axis or 0, stores) for name, path in others.items()}
-    primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]  # it refuses other words
+    inputs = {
+        name: _gather_input(name, path, sources, axis or 0, stores) for name, path in others.items()
+    }
+    # it refuses other words
+    primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
     pipeline = _with_end(
-        add_function(pipeline, function, param, around, dtype), folder, format, keep, _encoding(chunks, compression)
+        add_function(pipeline, function, param, around, dtype),
+        folder,
+        format,
+        keep,
+        _encoding(chunks, compression),
     )
     if accept_changed_function and not resume:
         raise UsageError("--accept-changed-function: needs --resume")
@@ -144,7 +191,9 @@ def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
 def _writable(given: str) -> Path:
     """The output directory. Raises UsageError where it could not be made."""
     out = Path(local_folder(given))
-    place = next(folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder))
+    place = next(
+        folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder)
+    )
     if not place.is_dir():
         raise UsageError(f"-o {out}: {place} is a file: give a directory")
     if not os.access(place, os.W_OK | os.X_OK):
@@ -152,9 +201,12 @@ def _writable(given: str) -> Path:
     return out
 
 
-def _gather_input(name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]) -> SourceSet:
+def _gather_input(
+    name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]
+) -> SourceSet:
     try:
-        return gather(path, sources, axis, None, stores)  # type: ignore[arg-type]  # gather refuses other words itself
+        # gather refuses other words itself
+        return gather(path, sources, axis, None, stores)  # type: ignore[arg-type]
     except HyperslabError as error:
         raise UsageError(f"--with {name}={path}: {error}") from error
 
@@ -164,12 +216,21 @@ def _encoding(chunks: str | None, compression: str | None) -> Encoding:
     return Encoding(shape, compression)
 
 
-def _with_end(pipeline: Pipeline, out: Path, format: str | None, keep: str | None, encoding: Encoding) -> Pipeline:
+def _with_end(
+    pipeline: Pipeline, out: Path, format: str | None, keep: str | None, encoding: Encoding
+) -> Pipeline:
     """The pipeline that writes its blocks, unless its function reduces them to one value."""
     if not isinstance(pipeline.end, Reduce):
-        return pipeline.write(out, format or "nii", keep or "blocks", encoding)  # type: ignore[arg-type]  # checked above
+        # checked above
+        return pipeline.write(out, format or "nii", keep or "blocks", encoding)  # type: ignore[arg-type]
     stored = "" if encoding == DEFAULT_ENCODING else "given"
-    for flag, given in (("--format", format), ("--keep", keep), ("--chunks or --compression", stored or None)):
+    for flag, given in (
+        ("--format", format),
+        ("--keep", keep),
+        ("--chunks or --compression", stored or None),
+    ):
         if given is not None:
-            raise UsageError(f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays")
+            raise UsageError(
+                f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays"
+            )
     return pipeline

@@ -8,15 +8,17 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import manage
-from hyperslab.records import load_failures
-from hyperslab.rundir import RunDirectory
+from hyperslab.driver import manage
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.submission import load_failures
 
 SHOWN = 5
 
 
 def status(out: Annotated[Path, typer.Argument(help="Output directory of a run.")]) -> int:
-    """Say what the run in OUT is doing, or how it ended. Exit status 0 when it is running or done, 1 otherwise."""
+    """Say what the run in OUT is doing, or how it ended. Exit status 0 when it is running or done,
+    1 otherwise.
+    """
     now = manage.status(out)
     typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
     typer.echo(f"tasks      {now.done} of {now.tasks} done, {len(now.failing)} failing")
@@ -27,7 +29,11 @@ def status(out: Annotated[Path, typer.Argument(help="Output directory of a run."
             typer.echo(f"failed     {entry['task']}: {entry['reason']}")
     else:
         for why in now.failing[:SHOWN]:
-            typer.echo(f"failing    {why.where}: {why.message}" if why.where else f"failing    {why.message}")
+            typer.echo(
+                f"failing    {why.where}: {why.message}"
+                if why.where
+                else f"failing    {why.message}"
+            )
     if now.state in ("died", "stopped", "cancelled", "failed"):
         typer.echo("next       run the same command with --resume: it repeats only what is missing")
     return 0 if now.state in ("running", "done") else 1

@@ -8,24 +8,40 @@ from typing import Annotated
 import typer
 
 from hyperslab.cli.parse import parse_size
-from hyperslab.machine import Host
+from hyperslab.machine.host import Host
 from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads import synth as workload
 
 
 def synth(
-    kind: Annotated[str, typer.Argument(help="bigbrain (uint16, as histology) or climate (float32: time, lat, lon).")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="bigbrain (uint16, as histology) or climate (float32: time, lat, lon)."
+        ),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the files.")],
-    nbytes: Annotated[str, typer.Option("--size", help="Bytes of the whole array, such as 2GiB.")] = "256MiB",
+    nbytes: Annotated[
+        str, typer.Option("--size", help="Bytes of the whole array, such as 2GiB.")
+    ] = "256MiB",
     blocks: Annotated[int, typer.Option(help="Files it is cut into; 1 makes one volume.")] = 1,
     format: Annotated[str, typer.Option(help="nii or h5.")] = "nii",
-    workers: Annotated[int | None, typer.Option(help="Processes that write; by default one per processor.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed makes another array; the same makes the same.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that write; by default one per processor.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Another seed makes another array; the same makes the same.")
+    ] = 0,
 ) -> int:
-    """Write a deterministic array of any size, in parallel: the same voxels whatever the blocks and workers."""
+    """Write a deterministic array of any size, in parallel: the same voxels whatever the blocks and
+    workers.
+    """
     began = time.monotonic()
     workers = Host.here().cpus if workers is None else workers
     paths = workload.synth(kind, out, parse_size("--size", nbytes), blocks, format, workers, seed)
     written = sum(path.stat().st_size for path in paths)
-    typer.echo(f"{show_count(len(paths), 'file')}, {show_bytes(written)}, in {out} ({time.monotonic() - began:.1f} s)")
+    typer.echo(
+        f"{show_count(len(paths), 'file')}, {show_bytes(written)}, in {out}"
+        f" ({time.monotonic() - began:.1f} s)"
+    )
     return 0

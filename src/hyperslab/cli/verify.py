@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from hyperslab import manage
+from hyperslab.driver import manage
 
 
 def verify(out: Annotated[Path, typer.Argument(help="Output directory of a run.")]) -> int:
-    """Read every output of OUT again and compare its checksum with the manifest. Exit status 1 when one differs."""
+    """Read every output of OUT again and compare its checksum with the manifest. Exit status 1 when
+    one differs.
+    """
     count = wrong = 0
     for name, problem in manage.verify(out):
         count += 1

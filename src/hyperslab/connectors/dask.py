@@ -1,7 +1,8 @@
-"""Dask arrays whose tasks read byte ranges: no library's lock, no metadata, one open file per worker process.
+"""Dask arrays whose tasks read byte ranges: no library's lock, no metadata, one open file per
+worker process.
 
-- a task carries a region; what says where the bytes are is one key of the graph, whatever the number of tasks
-  (`tests/connectors/test_dask.py`)
+- a task carries a region; what says where the bytes are is one key of the graph, whatever the
+  number of tasks (`tests/connectors/test_dask.py`)
 - slicing the array makes its tasks read less, since Dask joins slices with the reads before them
 - a file that was written to after `to_dask` is SourceChanged where it is read
 """
@@ -18,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperslab import gzipindex
-from hyperslab.array import Array, ArraySource, Values
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sets import Kind, SourceSet, Whole
+from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.blocks.gathering import Named, gather, several
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import read_whole, shared
 from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.identity import identify_files
-from hyperslab.gathering import Named, gather, several
-from hyperslab.location import is_remote
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.slab import Hyperslab, from_index
-from hyperslab.sources import Kind, SourceSet, Whole
-from hyperslab.view import ArrayView
+from hyperslab.storage.location import is_remote
 
 if TYPE_CHECKING:
     import dask.array
@@ -48,14 +49,15 @@ def to_dask(
 ) -> dask.array.Array:
     """Make a Dask array of an array in a file, or of several one after the other along `axis`.
 
-    `source` is PATH, PATH::DATASET, what `hyperslab.open` or `hyperslab.gather` returned, or several paths. `chunks` is
-    what Dask's arrays take; "auto", or a size as "64MiB", is whole stored chunks up to Dask's `array.chunk-size`, or
-    that size, and long runs of storage where an array is stored in one piece. `values` is 'real' (the default, unless a
-    view says else) or 'stored', as in `hyperslab.open`. `storage_options` are what fsspec is given with URLs.
+    `source` is PATH, PATH::DATASET, what `hyperslab.open` or `hyperslab.gather` returned, or
+    several paths. `chunks` is what Dask's arrays take; "auto", or a size as "64MiB", is whole
+    stored chunks up to Dask's `array.chunk-size`, or that size, and long runs of storage where an
+    array is stored in one piece. `values` is 'real' (the default, unless a view says else) or
+    'stored', as in `hyperslab.open`. `storage_options` are what fsspec is given with URLs.
 
-    Nothing but metadata is read now, save for a .nii.gz of more than 4 MiB, which is inflated once and indexed. Raises
-    FormatError for a file that cannot be read, UsageError for arrays that do not fit together or chunks that Dask does
-    not take, MissingExtra without Dask.
+    Nothing but metadata is read now, save for a .nii.gz of more than 4 MiB, which is inflated once
+    and indexed. Raises FormatError for a file that cannot be read, UsageError for arrays that do
+    not fit together or chunks that Dask does not take, MissingExtra without Dask.
     """
     try:
         import dask.array as da
@@ -66,8 +68,9 @@ def to_dask(
     cuts = _normal(chunks, stored)
     states, boxes = [_state(s) for s in stored.sources], [box for _, box in stored.whole.members]
     name = "hyperslab-" + tokenize(states, stored.shape, boxes, stored.values, cuts)
-    # The array is a key of its own (inline_array=False), so that a task names it instead of bringing it along; and may
-    # be given lists (fancy=True), without which Dask 2026.8 does not join slices with reads.
+    # The array is a key of its own (inline_array=False), so that a task names it instead of
+    # bringing it along; and may be given lists (fancy=True), without which Dask 2026.8 does not
+    # join slices with reads.
     array: dask.array.Array = da.from_array(
         stored, cuts, name=name, lock=False, meta=np.empty((0,) * stored.ndim, stored.dtype)
     )
@@ -75,11 +78,17 @@ def to_dask(
 
 
 def _state(source: ArraySource) -> tuple[Any, ...]:
-    """What differs where the values do: Dask takes what has the same name for the same values, and keeps them."""
+    """What differs where the values do: Dask takes what has the same name for the same values, and
+    keeps them.
+    """
     told = (source.url, source.name, source.version, source.file_size, source.mtime_ns)
     if not source.document:
         return told
-    found = None if is_remote(source.url) else identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
+    found = (
+        None
+        if is_remote(source.url)
+        else identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
+    )
     return *told, found or secrets.token_hex(16)
 
 
@@ -106,24 +115,34 @@ class StoredArray:
     def __getitem__(self, index: Any) -> Array:
         """A block by integers and slices, and by lists, each along its own axis."""
         parts = index if isinstance(index, tuple) else (index,)
-        lists = {axis: part for axis, part in enumerate(parts) if isinstance(part, list | np.ndarray)}
+        lists = {
+            axis: part for axis, part in enumerate(parts) if isinstance(part, list | np.ndarray)
+        }
         if lists:
             return self._listed(parts, lists)
         slab, dropped = from_index(parts, self.shape)
-        block: Array = self._read(slab)[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
+        block: Array = self._read(slab)[
+            tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))
+        ]
         return block
 
     def _listed(self, parts: tuple[Any, ...], lists: dict[int, Any]) -> Array:
-        """Through the smallest region with all that is listed, integers last, so that no axis changes its place."""
+        """Through the smallest region with all that is listed, integers last, so that no axis
+        changes its place.
+        """
         full = (*parts, *(slice(None),) * (self.ndim - len(parts)))
         kept = [axis for axis, part in enumerate(full) if axis in lists or isinstance(part, slice)]
-        block = self[tuple(slice(None) if axis in lists else part for axis, part in enumerate(full))]
+        block = self[
+            tuple(slice(None) if axis in lists else part for axis, part in enumerate(full))
+        ]
         for axis, part in lists.items():
             block = block[(slice(None),) * kept.index(axis) + (np.asarray(part),)]
         return block
 
     def _read(self, slab: Hyperslab) -> Array:
-        return read_whole(self.whole, self.sources, slab, lambda source: shared(source, self.values))
+        return read_whole(
+            self.whole, self.sources, slab, lambda source: shared(source, self.values)
+        )
 
 
 def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
@@ -131,7 +150,9 @@ def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
     items = [] if isinstance(source, SourceSet) else several(source)
     kinds: set[Values] = {item.values if isinstance(item, ArrayView) else "real" for item in items}
     if len(kinds) > 1:
-        raise UsageError("to_dask: some sources give real values, other ones stored values: say values=")
+        raise UsageError(
+            "to_dask: some sources give real values, other ones stored values: say values="
+        )
     return kinds.pop() if kinds else "real"
 
 
@@ -141,7 +162,9 @@ def _stored(
     axis: int | None,
     storage_options: Mapping[str, Any] | None,
 ) -> StoredArray:
-    """The one array that is named, with an index of every gzip file that can be entered in the middle."""
+    """The one array that is named, with an index of every gzip file that can be entered in the
+    middle.
+    """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
     named = source.sources if isinstance(source, SourceSet) and axis is not None else source
@@ -149,8 +172,8 @@ def _stored(
     found = gather(named, kind, axis or 0, storage_options=storage_options)
     if len(found.wholes) > 1:
         raise UsageError(
-            f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other, "
-            "or place them with hyperslab.gather(..., 'mosaic')"
+            f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other,"
+            " or place them with hyperslab.gather(..., 'mosaic')"
         )
     for part in found.sources:
         if part.broken:
@@ -159,9 +182,12 @@ def _stored(
     odd = next((part for part in found.sources if part.dtype(values) != first.dtype(values)), None)
     if odd is not None:
         raise UsageError(
-            f"to_dask: {odd.url} holds {odd.dtype(values)}, {first.url} {first.dtype(values)}: convert one of them"
+            f"to_dask: {odd.url} holds {odd.dtype(values)}, {first.url} {first.dtype(values)}:"
+            " convert one of them"
         )
-    sources = (gzipindex.index(part) if gzipindex.can_be_indexed(part) else part for part in found.sources)
+    sources = (
+        gzipindex.index(part) if gzipindex.can_be_indexed(part) else part for part in found.sources
+    )
     return StoredArray(tuple(sources), found.wholes[0], values)
 
 
@@ -184,15 +210,25 @@ def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
         if any(extent < 0 for along in extents for extent in along):
             raise ValueError("a chunk has at least one element along every axis")
     except (ValueError, TypeError, NotImplementedError, ZeroDivisionError) as error:
-        raise UsageError(f"to_dask: chunks={chunks!r} does not fit the shape {stored.shape}: {error}") from error
+        raise UsageError(
+            f"to_dask: chunks={chunks!r} does not fit the shape {stored.shape}: {error}"
+        ) from error
     return extents
 
 
 def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], ...]:
-    """Chunks of at most so many bytes, unless a stored one is larger, that end where stored chunks and files do."""
+    """Chunks of at most so many bytes, unless a stored one is larger, that end where stored chunks
+    and files do.
+
+    An array without elements is one chunk.
+    """
+    if 0 in stored.shape:
+        return tuple((extent,) for extent in stored.shape)
     members, axis, itemsize = stored.whole.members, stored.whole.axis, max(1, stored.dtype.itemsize)
     first, bounds = stored.sources[members[0].source], [box.bounds for _, box in members]
-    largest = tuple(max(extents) for extents in zip(*(box.count for _, box in members), strict=True))
+    largest = tuple(
+        max(extents) for extents in zip(*(box.count for _, box in members), strict=True)
+    )
     block = list(_block(first, largest, itemsize, limit_nbytes))
     if len(members) > 1 and tuple(block) == largest:  # small files: several to a chunk
         unit = first.own_chunk_shape[axis] if first.own_chunk_shape else 1
@@ -202,23 +238,34 @@ def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], .
     return tuple(_extents(*along) for along in zip(edges, block, strict=True))
 
 
-def _block(source: ArraySource, shape: tuple[int, ...], itemsize: int, limit_nbytes: int) -> tuple[int, ...]:
-    """The longest run of storage, or several stored chunks together as Dask would have them, within so many bytes."""
+def _block(
+    source: ArraySource, shape: tuple[int, ...], itemsize: int, limit_nbytes: int
+) -> tuple[int, ...]:
+    """The longest run of storage, or several stored chunks together as Dask would have them, within
+    so many bytes.
+    """
     from dask.array.core import normalize_chunks
 
     unit = tuple(min(pair) for pair in zip(source.own_chunk_shape, shape, strict=False))
     if not unit:
-        return cut(Layout(shape, source.axes, itemsize, None), Rule("bytes", (limit_nbytes,)), limit_nbytes).largest
-    if 0 in shape or math.prod(unit) * itemsize >= limit_nbytes:
+        return cut(
+            Layout(shape, source.axes, itemsize, None), Rule("bytes", (limit_nbytes,)), limit_nbytes
+        ).largest
+    if math.prod(unit) * itemsize >= limit_nbytes:
         return unit
-    found = normalize_chunks("auto", shape, limit_nbytes, np.dtype((np.void, itemsize)), previous_chunks=unit)
+    found = normalize_chunks(
+        "auto", shape, limit_nbytes, np.dtype((np.void, itemsize)), previous_chunks=unit
+    )
     return tuple(
-        extent if n >= extent else max(u, n // u * u) for (n, *_), u, extent in zip(found, unit, shape, strict=True)
+        extent if n >= extent else max(u, n // u * u)
+        for (n, *_), u, extent in zip(found, unit, shape, strict=True)
     )
 
 
 def _extents(edges: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Intervals of at most `longest` that end at these positions, or cut up what lies between two of them."""
+    """Intervals of at most `longest` that end at these positions, or cut up what lies between two
+    of them.
+    """
     cuts, reached = [0], 0
     for edge in edges[1:]:
         if edge - cuts[-1] > longest and reached > cuts[-1]:

@@ -1,7 +1,8 @@
-"""Views that many tasks read through: one per array and process, with a fair share of the processors.
+"""Views that many tasks read through: one per array and process, with a fair share of the
+processors.
 
-- an array that is sent to a process with every task keeps its file open and its decoded chunks there from task to task
-  (`tests/connectors/test_views.py`)
+- an array that is sent to a process with every task keeps its file open and its decoded chunks
+  there from task to task (`tests/connectors/test_views.py`)
 """
 
 from __future__ import annotations
@@ -14,30 +15,40 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hyperslab import native
-from hyperslab.array import Array, ArraySource, Values
-from hyperslab.location import Remote
-from hyperslab.slab import Hyperslab
-from hyperslab.sources import Whole
-from hyperslab.view import ArrayView
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.sets import Whole
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.view import ArrayView
+from hyperslab.storage.location import Remote
 
 KEPT = 64
-"Views that a process keeps; what they hold in memory and open is bounded by `hyperslab.reader`."
+"""Views that a process keeps; what they hold in memory and open is bounded by
+`hyperslab.blocks.reading.kept`.
+"""
 
 
 def threads() -> int:
     """How many threads a read decodes with: all processors where it is alone, else its share.
 
-    It is alone in the main thread of a program. Beside other threads, as those of Dask's schedulers and workers, and in
-    a child process, as those of a pool, others read at the same time.
+    It is alone in the main thread of a program. Beside other threads, as those of Dask's schedulers
+    and workers, and in a child process, as those of a pool, others read at the same time.
     """
-    is_alone = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+    is_alone = (
+        threading.current_thread() is threading.main_thread()
+        and multiprocessing.parent_process() is None
+    )
     return native.all_threads() if is_alone else native.threads()
 
 
 def read_whole(
-    whole: Whole, sources: Sequence[ArraySource], slab: Hyperslab, view: Callable[[ArraySource], ArrayView]
+    whole: Whole,
+    sources: Sequence[ArraySource],
+    slab: Hyperslab,
+    view: Callable[[ArraySource], ArrayView],
 ) -> Array:
-    """A region of an array that one source or several make up, each read through the view that is given for it."""
+    """A region of an array that one source or several make up, each read through the view that is
+    given for it.
+    """
     pieces = tuple(whole.pieces(slab))
     if len(pieces) == 1:
         return view(sources[pieces[0].source]).read(pieces[0].slab)  # type: ignore[no-any-return]
@@ -55,13 +66,22 @@ def shared(source: ArraySource, values: Values) -> ArrayView:
 
 
 class _Known:
-    """A source and kind of values, equal to another that says the same of the same state of a file."""
+    """A source and kind of values, equal to another that says the same of the same state of a
+    file.
+    """
 
     __slots__ = ("key", "source", "values")
 
     def __init__(self, source: ArraySource, values: Values) -> None:
         self.source, self.values = source, values
-        self.key = (_place(source.url), source.name, source.version, source.file_size, source.mtime_ns, values)
+        self.key = (
+            _place(source.url),
+            source.name,
+            source.version,
+            source.file_size,
+            source.mtime_ns,
+            values,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Known) and self.key == other.key
@@ -71,7 +91,9 @@ class _Known:
 
 
 def _place(url: str) -> str:
-    """Where a file is; of an object in a store, also what it is asked for with, such as credentials that expire."""
+    """Where a file is; of an object in a store, also what it is asked for with, such as credentials
+    that expire.
+    """
     return f"{url.target} {sorted(url.options.items())!r}" if isinstance(url, Remote) else url
 
 

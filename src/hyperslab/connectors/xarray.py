@@ -1,10 +1,11 @@
-"""The engine `hyperslab` of `xarray.open_dataset`: lazy variables that are read without a library's lock.
+"""The engine `hyperslab` of `xarray.open_dataset`: lazy variables that are read without a library's
+lock.
 
-- xarray decodes: variables are as stored, with the attributes and encodings that its engine netcdf4 gives them
-  (`tests/connectors/test_xarray_files.py`); its own tests of that engine run against this one
-  (`tests/connectors/test_xarray_suite.py`)
-- a file is described when it is opened, a variable at its first read or when it is pickled: what is sent to a worker
-  says where the bytes are
+- xarray decodes: variables are as stored, with the attributes and encodings that its engine netcdf4
+  gives them (`tests/connectors/test_xarray_files.py`); its own tests of that engine run against
+  this one (`tests/connectors/test_xarray_suite.py`)
+- a file is described when it is opened, a variable at its first read or when it is pickled: what is
+  sent to a worker says where the bytes are
 - a file that was written to after it had been opened is SourceChanged where it is read
 """
 
@@ -19,25 +20,35 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab import formats, gzipindex
-from hyperslab.array import Array, ArraySource
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
-from hyperslab.forklock import ForkLock
 from hyperslab.formats.groups import Group, Listing, Variable, read_groups
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.view import ArrayView
+from hyperslab.machine.forklock import ForkLock
 
 try:
     import xarray
-    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+    from xarray.backends import (
+        AbstractDataStore,
+        BackendArray,
+        BackendEntrypoint,
+        StoreBackendEntrypoint,
+    )
     from xarray.coding.strings import create_vlen_dtype
     from xarray.core import indexing
 except ImportError as error:
-    raise MissingExtra(f"the engine of xarray needs {error.name}: pip install 'hyperslab[xarray]'") from error
+    raise MissingExtra(
+        f"the engine of xarray needs {error.name}: pip install 'hyperslab[xarray]'"
+    ) from error
 
 BLOCK_NBYTES = 128 * 1024**2
-"Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's `array.chunk-size`."
+"""Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's
+`array.chunk-size`.
+"""
 GUESSED = ("nifti", "hdf5", "netcdf")
 "Formats of the files that are opened where no engine is named."
 
@@ -46,11 +57,19 @@ class HyperslabBackend(BackendEntrypoint):
     """The engine: netCDF (classic, netCDF-4), HDF5, MINC and NIfTI files."""
 
     description = (
-        "Open netCDF, HDF5, MINC and NIfTI files; their chunks are read and decoded in parallel, without a lock"
+        "Open netCDF, HDF5, MINC and NIfTI files; their chunks are read and decoded in parallel,"
+        " without a lock"
     )
     supports_groups = True
     open_dataset_parameters = (
-        *("filename_or_obj", "mask_and_scale", "decode_times", "concat_characters", "decode_coords", "drop_variables"),
+        *(
+            "filename_or_obj",
+            "mask_and_scale",
+            "decode_times",
+            "concat_characters",
+            "decode_coords",
+            "drop_variables",
+        ),
         *("use_cftime", "decode_timedelta", "group", "storage_options"),
     )
     "Said here for those who pass the class itself as engine=, which xarray then does not look at."
@@ -58,12 +77,14 @@ class HyperslabBackend(BackendEntrypoint):
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether the first bytes of a file are those of a format that is read here.
 
-        xarray asks its own engines netcdf4, h5netcdf and scipy first, whichever of them are installed: this one is
-        chosen for NIfTI, and for netCDF and HDF5 where nothing else would be. Its engine zarr is asked later, so Zarr
-        stores are left to it.
+        xarray asks its own engines netcdf4, h5netcdf and scipy first, whichever of them are
+        installed: this one is chosen for NIfTI, and for netCDF and HDF5 where nothing else would
+        be. Its engine zarr is asked later, so Zarr stores are left to it.
         """
         try:
-            return isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
+            return (
+                isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
+            )
         except HyperslabError:
             return False
 
@@ -81,7 +102,8 @@ class HyperslabBackend(BackendEntrypoint):
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> xarray.Dataset:
-        """Open one group of a file; see `xarray.open_dataset`. `storage_options` are what fsspec is given with a URL.
+        """Open one group of a file; see `xarray.open_dataset`. `storage_options` are what fsspec is
+        given with a URL.
 
         Raises FormatError, Missing, MissingGroup, and Unavailable for a store that does not answer.
         """
@@ -106,19 +128,31 @@ class HyperslabBackend(BackendEntrypoint):
         storage_options: Mapping[str, Any] | None = None,
         **decoders: Any,
     ) -> dict[str, xarray.Dataset]:
-        """Open a group of a file, named '.' if it is not the root, and all below it; see `xarray.open_groups`."""
+        """Open a group of a file, named '.' if it is not the root, and all below it; see
+        `xarray.open_groups`.
+        """
         listing = _listing(filename_or_obj, group, True, drop_variables, storage_options)
         top = next(iter(listing.groups))
-        names = {path: (path.removeprefix(top).strip("/") or ".") if group else path for path in listing.groups}
+        names = {
+            path: (path.removeprefix(top).strip("/") or ".") if group else path
+            for path in listing.groups
+        }
         return {
-            names[path]: _dataset(listing, found, drop_variables, decoders) for path, found in listing.groups.items()
+            names[path]: _dataset(listing, found, drop_variables, decoders)
+            for path, found in listing.groups.items()
         }
 
     def open_datatree(
-        self, filename_or_obj: Any, *, drop_variables: str | Iterable[str] | None = None, **decoders: Any
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        **decoders: Any,
     ) -> xarray.DataTree:
         """Open a group of a file and all below it; see `xarray.open_datatree`."""
-        groups = self.open_groups_as_dict(filename_or_obj, drop_variables=drop_variables, **decoders)
+        groups = self.open_groups_as_dict(
+            filename_or_obj, drop_variables=drop_variables, **decoders
+        )
         tree = xarray.DataTree.from_dict(groups)
         for path, dataset in groups.items():
             tree[path].set_close(dataset.close)
@@ -126,21 +160,30 @@ class HyperslabBackend(BackendEntrypoint):
 
 
 class LazyArray(BackendArray):
-    """The values of a variable, read when indexed. Threads may share it; pickled, it knows where the bytes are."""
+    """The values of a variable, read when indexed. Threads may share it; pickled, it knows where
+    the bytes are.
+    """
 
     __slots__ = ("_opening", "_source", "_view", "dtype", "listing", "shape", "variable")
 
-    def __init__(self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None) -> None:
+    def __init__(
+        self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None
+    ) -> None:
         self.variable, self.listing, self.shape = variable, listing, variable.shape
         self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
-        self._source, self._view = source, None if source is None else shared(source, variable.values)
+        self._source, self._view = (
+            source,
+            None if source is None else shared(source, variable.values),
+        )
         self._opening = ForkLock()  # threads that share a variable wait for the one description
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyArray, (self.variable, None, self._opened().source)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read)
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._read
+        )
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
@@ -180,8 +223,12 @@ class LazyArray(BackendArray):
         assert listing is not None
         source = formats.module(listing.format).open(listing.path, variable.path)
         is_linked, state = source.url != listing.path, (source.file_size, source.mtime_ns)
-        if source.shape != variable.stored_shape or not (is_linked or state == (listing.file_size, listing.mtime_ns)):
-            raise SourceChanged(f"{listing.path}: was written to after it had been opened; open it again")
+        if source.shape != variable.stored_shape or not (
+            is_linked or state == (listing.file_size, listing.mtime_ns)
+        ):
+            raise SourceChanged(
+                f"{listing.path}: was written to after it had been opened; open it again"
+            )
         return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
 
 
@@ -195,14 +242,26 @@ class _Store(AbstractDataStore):
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
-        return {array.variable.name: self._variable(array) for array in self._arrays if not array.holds_lists}
+        return {
+            array.variable.name: self._variable(array)
+            for array in self._arrays
+            if not array.holds_lists
+        }
 
     def lists(self) -> Mapping[Any, xarray.Variable]:
-        """Variables whose elements are lists, which xarray takes but cannot decode: it looks for times in them."""
-        return {array.variable.name: self._variable(array) for array in self._arrays if array.holds_lists}
+        """Variables whose elements are lists, which xarray takes but cannot decode: it looks for
+        times in them.
+        """
+        return {
+            array.variable.name: self._variable(array)
+            for array in self._arrays
+            if array.holds_lists
+        }
 
     def of_compounds(self) -> Mapping[Any, Mapping[str, Any]]:
-        """Attributes of compound variables, which xarray would apply to them: no fill value masks a part of one."""
+        """Attributes of compound variables, which xarray would apply to them: no fill value masks a
+        part of one.
+        """
         return {v.name: v.attributes for v in self._group.variables if v.dtype.fields}
 
     def get_attrs(self) -> Mapping[Any, Any]:
@@ -219,6 +278,12 @@ class _Store(AbstractDataStore):
         about = array.variable
         said = {} if about.dtype.fields else dict(about.attributes)
         encoding = {**about.encoding, "source": self._path, "original_shape": about.shape}
+        if (
+            0 in about.shape and "preferred_chunks" in encoding
+        ):  # else `chunks={}` makes a task of each stored one
+            encoding["preferred_chunks"] = {
+                dim: max(1, n) for dim, n in zip(about.dims, about.shape, strict=True)
+            }
         if "preferred_chunks" not in encoding and _nbytes(about) > BLOCK_NBYTES:
             encoding["preferred_chunks"] = dict(zip(about.dims, _long_runs(about), strict=True))
         return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
@@ -236,23 +301,39 @@ def _listing(
     storage_options: Mapping[str, Any] | None,
 ) -> Listing:
     if not isinstance(file, str | os.PathLike):
-        raise UsageError(f"the engine hyperslab opens files by their name, which a {type(file).__name__} is not")
+        raise UsageError(
+            f"the engine hyperslab opens files by their name, which a {type(file).__name__} is not"
+        )
     if not isinstance(group, str | None):
         raise UsageError(f"group must be a string, not {group!r}")
     names = [without] if isinstance(without, str) else list(without or ())
     return read_groups(os.fspath(file), group or "", tree, names, storage_options)
 
 
-def _dataset(listing: Listing, group: Group, without: Any, decoders: dict[str, Any]) -> xarray.Dataset:
+def _dataset(
+    listing: Listing, group: Group, without: Any, decoders: dict[str, Any]
+) -> xarray.Dataset:
     for name, why in group.left_out.items():
-        warnings.warn(f"{name} is left out: {why}; drop_variables={name!r} says so", UserWarning, stacklevel=4)
+        warnings.warn(
+            f"{name} is left out: {why}; drop_variables={name!r} says so", UserWarning, stacklevel=4
+        )
+    _warn_of_attributes("", group.unread)
+    for variable in group.variables:
+        _warn_of_attributes(f" of {variable.name}", variable.unread)
     store = _Store(listing, group)
     dataset = StoreBackendEntrypoint().open_dataset(store, drop_variables=without, **decoders)
-    for name, variable in store.lists().items():
-        dataset[name] = variable
+    for name, lists in store.lists().items():
+        dataset[name] = lists
     for name, said in store.of_compounds().items():
         dataset[name].attrs.update(said)
     return dataset
+
+
+def _warn_of_attributes(of_what: str, unread: Mapping[str, str]) -> None:
+    for name, why in unread.items():
+        warnings.warn(
+            f"the attribute {name}{of_what} is left out: it is {why}", UserWarning, stacklevel=5
+        )
 
 
 def _nbytes(variable: Variable) -> int:
@@ -267,7 +348,9 @@ def _long_runs(variable: Variable) -> tuple[int, ...]:
 
 
 def _padded(view: ArrayView, key: tuple[Any, ...], shape: tuple[int, ...], fill: Any) -> Array:
-    """What an index selects of an array that goes on with `fill` where the file's ends, up to `shape`."""
+    """What an index selects of an array that goes on with `fill` where the file's ends, up to
+    `shape`.
+    """
     parts = [_inside(*axis) for axis in zip(key, shape, view.shape, strict=True)]
     block = np.full([count for count, _, _ in parts if count is not None], fill, view.dtype)
     if all(wanted is not None for _, _, wanted in parts):
@@ -277,19 +360,31 @@ def _padded(view: ArrayView, key: tuple[Any, ...], shape: tuple[int, ...], fill:
 
 
 def _inside(part: Any, extent: int, stored: int) -> tuple[int | None, Any, Any]:
-    """Along one axis: how many are selected (None: an integer), which of them are stored, and their index or None."""
+    """Along one axis: how many are selected (None: an integer), which of them are stored, and their
+    index or None.
+    """
     positions = np.arange(extent)[part]
     where = np.flatnonzero(positions < stored)
     if not where.size:
         return None if positions.ndim == 0 else len(positions), None, None
     if not isinstance(part, slice):
-        return (None, None, int(positions)) if positions.ndim == 0 else (len(positions), where, positions[where])
+        return (
+            (None, None, int(positions))
+            if positions.ndim == 0
+            else (len(positions), where, positions[where])
+        )
     place = slice(int(where[0]), int(where[-1]) + 1)
     taken = range(extent)[part][place]
-    return len(positions), place, slice(taken.start, taken.stop if taken.stop >= 0 else None, taken.step)
+    return (
+        len(positions),
+        place,
+        slice(taken.start, taken.stop if taken.stop >= 0 else None, taken.step),
+    )
 
 
 def _words(block: Array) -> Array:
     """Text as Python has it, of the bytes in a file."""
-    words = [p.decode("utf-8", "surrogateescape") if isinstance(p, bytes) else p for p in block.ravel()]
+    words = [
+        p.decode("utf-8", "surrogateescape") if isinstance(p, bytes) else p for p in block.ravel()
+    ]
     return np.array(words, object).reshape(block.shape)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from hyperslab.errors import MissingExtra, UsageError
-from hyperslab.journal import Merge
-from hyperslab.machine import Host
-from hyperslab.shipment import Shipment
-from hyperslab.span import OwnTime, Slot
-from hyperslab.task import Outcome, StepFunction, Task
+from hyperslab.machine.host import Host
+from hyperslab.plan.journal import Merge
+from hyperslab.plan.shipment import Shipment
+from hyperslab.plan.task import Outcome, StepFunction, Task
+from hyperslab.trace import OwnTime, Slot
 
 Running = Generator[Outcome | None, None, None]
 "What an engine yields while it runs tasks; closing it early ends them."
@@ -37,7 +37,9 @@ class Managed:
 
 
 class Engine(Protocol):
-    """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its contract."""
+    """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its
+    contract.
+    """
 
     name: str
     own_record: str
@@ -53,11 +55,14 @@ class Engine(Protocol):
         """What the engine itself has recorded of what it ran, for a comparison with the trace."""
         ...
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
+    def run(
+        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
+    ) -> Running:
         """Apply the steps to every task, in any order and place.
 
-        Results come home through the journal; the iterator yields an Outcome only for an attempt that could not record
-        one itself, and None at least five times a second, so that the driver can look at the journal.
+        Results come home through the journal; the iterator yields an Outcome only for an attempt
+        that could not record one itself, and None at least five times a second, so that the driver
+        can look at the journal.
         """
         ...
 
@@ -65,11 +70,11 @@ class Engine(Protocol):
 ENGINES: dict[str, tuple[str, str, str]] = {
     "serial": ("serial", "Serial", ""),
     "threads": ("threads", "Threads", ""),
-    "processes": ("processes", "Processes", ""),
-    "dask-bag": ("dask_bag", "DaskBag", "dask"),
-    "dask-delayed": ("dask_delayed", "DaskDelayed", "dask"),
-    "dask-futures": ("dask_futures", "DaskFutures", "dask"),
-    "spark": ("spark", "Spark", "spark"),
+    "processes": ("pool.processes", "Processes", ""),
+    "dask-bag": ("dask.bag", "DaskBag", "dask"),
+    "dask-delayed": ("dask.delayed", "DaskDelayed", "dask"),
+    "dask-futures": ("dask.futures", "DaskFutures", "dask"),
+    "spark": ("spark.engine", "Spark", "spark"),
 }
 "Name -> module, class, extra that installs what it needs ('': the base install does)."
 
@@ -96,7 +101,9 @@ class EngineOptions:
 
 
 def create(name: str, options: EngineOptions) -> Engine:
-    """The engine of this name, not yet started. Raises UsageError for options that it cannot honour."""
+    """The engine of this name, not yet started. Raises UsageError for options that it cannot
+    honour.
+    """
     if name not in ENGINES:
         raise UsageError(f"--engine {name}: choose one of {', '.join(ENGINES)}")
     module, cls, extra = ENGINES[name]
@@ -105,20 +112,26 @@ def create(name: str, options: EngineOptions) -> Engine:
     except ImportError as error:
         if (error.name or "hyperslab").startswith("hyperslab"):
             raise  # our own fault, not a missing extra
-        raise MissingExtra(f"--engine {name} needs {error.name}: pip install 'hyperslab[{extra}]'") from error
+        raise MissingExtra(
+            f"--engine {name} needs {error.name}: pip install 'hyperslab[{extra}]'"
+        ) from error
     engine: Engine = found(options)
     return engine
 
 
 def capacity(name: str, connect: str) -> tuple[int, int] | None:
-    """(workers, threads) of a cluster that runs already; None when it is to be made, or cannot be asked before."""
+    """(workers, threads) of a cluster that runs already; None when it is to be made, or cannot be
+    asked before.
+    """
     if not name.startswith(("dask", "spark")):
         raise UsageError(f"--connect {connect}: is for Dask and Spark, not for --engine {name}")
     if connect.startswith("spark://"):
-        importlib.import_module("hyperslab.engines.spark_session").require_master(connect)
+        importlib.import_module("hyperslab.engines.spark.session").require_master(connect)
     if name == "spark" or connect == "slurm":
         return None
-    found: tuple[int, int] = importlib.import_module("hyperslab.engines.dask_client").capacity(connect)
+    found: tuple[int, int] = importlib.import_module("hyperslab.engines.dask.client").capacity(
+        connect
+    )
     return found
 
 

@@ -1,6 +1,8 @@
-"""Starting a worker process, and what it inherits: environment, import path, its share of processors and memory.
+"""Starting a worker process, and what it inherits: environment, import path, its share of
+processors and memory.
 
-What is meant for the worker alone (import path, memory) is not passed on to the programs that functions start.
+What is meant for the worker alone (import path, memory) is not passed on to the programs that
+functions start.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,37 +33,61 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**62),
     "MALLOC_TOP_PAD_": str(2**24),
 }
-"glibc returns large arrays to the system and pays for fresh pages at the next one; a worker's blocks recur: keep them."
+"""glibc returns large arrays to the system and pays for fresh pages at the next one; a worker's
+blocks recur: keep them.
+"""
 
 OOM_SCORE = 500
-"Counts like half of the machine's (or control group's) memory when the kernel chooses what to end; Chromium gives 300."
+"""Counts like half of the machine's (or control group's) memory when the kernel chooses what to
+end; Chromium gives 300.
+"""
 
 
 def environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, and a slot's share of the processors for BLAS, OpenMP and the decoding of chunks."""
+    """Our environment, and a slot's share of the processors for BLAS, OpenMP and the decoding of
+    chunks.
+    """
     variables = {**os.environ, **KEEP_MEMORY}
     for name in THREAD_VARIABLES:
         asked = os.environ.get(name, "")
-        variables[name] = str(min(int(asked), options.slot_cpus) if asked.isdigit() else options.slot_cpus)
+        variables[name] = str(
+            min(int(asked), options.slot_cpus) if asked.isdigit() else options.slot_cpus
+        )
     return variables
 
 
-def start(module: str, options: EngineOptions, log: Path) -> tuple[subprocess.Popen[bytes], Connection]:
-    """A process group that runs a module's `main`, and our end of the socket that it is given; it prints to the log."""
+def start(
+    module: str, options: EngineOptions, log: Path, inherited: Sequence[int] = ()
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """A process group that runs a module's `main`, and our end of the socket that it is given; it
+    prints to the log.
+
+    `main` takes the socket, then the `inherited` descriptors.
+    """
     ours, theirs = socket.socketpair()
+    given = [theirs.fileno(), *inherited]
     with theirs, open(log, "ab") as output:
         process = subprocess.Popen(
-            _program(module, theirs.fileno()),
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            pass_fds=[theirs.fileno()], start_new_session=True, env=environment(options),
-        )  # fmt: skip
+            _program(module, given),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=given,
+            start_new_session=True,
+            env=environment(options),
+        )
     return process, Connection(ours.detach())
 
 
-def _program(module: str, fd: int) -> list[str]:
-    """The command that runs a module's `main` on an inherited socket, with our import path."""
+def _program(module: str, given: Sequence[int]) -> list[str]:
+    """The command that runs a module's `main` on inherited descriptors, with our import path."""
     path = [folder or os.getcwd() for folder in sys.path]
-    return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; from {module} import main; main({fd})"]
+    arguments = ", ".join(map(str, given))
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})",
+    ]
 
 
 def forget_memory_variables() -> None:
@@ -70,9 +97,11 @@ def forget_memory_variables() -> None:
 
 
 def volunteer() -> None:
-    """Let the kernel, short of memory, end this worker rather than the driver: one is replaced, the other is the run.
+    """Let the kernel, short of memory, end this worker rather than the driver: one is replaced, the
+    other is the run.
 
-    See proc_pid_oom_score_adj(5); programs that functions start inherit it. Any process may raise its own score.
+    See proc_pid_oom_score_adj(5); programs that functions start inherit it. Any process may raise
+    its own score.
     """
     score = Path("/proc/self/oom_score_adj")
     with suppress(OSError):  # a sandbox may refuse: then the kernel chooses by size alone

@@ -1,4 +1,6 @@
-"""One task after the other in this process: for debugging (breakpoints work) and as the reference for all others."""
+"""One task after the other in this process: for debugging (breakpoints work) and as the reference
+for all others.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from collections.abc import Sequence
 
 from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.errors import UsageError
-from hyperslab.journal import Merge, SlotJournal
-from hyperslab.span import OwnTime, Slot
-from hyperslab.task import StepFunction, Task
+from hyperslab.plan.journal import Merge, SlotJournal
+from hyperslab.plan.task import StepFunction, Task
+from hyperslab.storage import fence
+from hyperslab.trace import OwnTime, Slot
 
 
 class Serial(Managed):
@@ -20,10 +23,13 @@ class Serial(Managed):
     def __init__(self, options: EngineOptions) -> None:
         if options.workers * options.threads != 1:
             raise UsageError(
-                "--engine serial has one slot: leave out --workers and --threads, or choose --engine processes"
+                "--engine serial has one slot: leave out --workers and --threads, or choose"
+                " --engine processes"
             )
         if options.task_timeout_s is not None:
-            raise UsageError("--task-timeout needs --engine processes: this process cannot stop its own function")
+            raise UsageError(
+                "--task-timeout needs --engine processes: this process cannot stop its own function"
+            )
         self._options = options
         self._rounds = 0
 
@@ -43,12 +49,15 @@ class Serial(Managed):
         """None: it keeps no record but the journal."""
         return ()
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
+    def run(
+        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
+    ) -> Running:
         self._rounds += 1
         journal = SlotJournal(self._options.folder, str(self.slots()[0]), f"r{self._rounds}", merge)
         try:
-            for task in tasks:
-                journal.run(task, steps)
-                yield None
+            with fence.working(self._options.folder):
+                for task in tasks:
+                    journal.run(task, steps)
+                    yield None
         finally:
             journal.close()

@@ -1,4 +1,6 @@
-"""Tasks on threads of this process: for functions that release the GIL, and where memory must be shared."""
+"""Tasks on threads of this process: for functions that release the GIL, and where memory must be
+shared.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ from threadpoolctl import threadpool_limits
 
 from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.errors import UsageError
-from hyperslab.journal import Merge, SlotJournal
-from hyperslab.span import OwnTime, Slot
-from hyperslab.task import StepFunction, Task
+from hyperslab.plan.journal import Merge, SlotJournal
+from hyperslab.plan.task import StepFunction, Task
+from hyperslab.storage import fence
+from hyperslab.trace import OwnTime, Slot
 
 POLL_S = 0.1
 GRACE_S = 2.0
-"How long a cancelled run waits for tasks that are under way: a thread cannot be stopped from outside."
+"""How long a cancelled run waits for tasks that are under way: a thread cannot be stopped from
+outside.
+"""
 
 
 class Threads(Managed):
@@ -28,14 +33,18 @@ class Threads(Managed):
 
     def __init__(self, options: EngineOptions) -> None:
         if options.task_timeout_s is not None:
-            raise UsageError("--task-timeout needs --engine processes: a thread cannot be stopped from outside")
+            raise UsageError(
+                "--task-timeout needs --engine processes: a thread cannot be stopped from outside"
+            )
         self._options = options
         self._rounds = 0
         self._stopping = threading.Event()
         self._limits: threadpool_limits | None = None
 
     def start(self) -> None:
-        """Give BLAS and OpenMP pools that are loaded in this process a slot's share of the processors."""
+        """Give BLAS and OpenMP pools that are loaded in this process a slot's share of the
+        processors.
+        """
         self._limits = threadpool_limits(self._options.slot_cpus)
 
     def stop(self) -> None:
@@ -49,13 +58,18 @@ class Threads(Managed):
         self._stopping.set()
 
     def slots(self) -> Sequence[Slot]:
-        return [Slot(self._options.host, 0, t) for t in range(self._options.workers * self._options.threads)]
+        return [
+            Slot(self._options.host, 0, t)
+            for t in range(self._options.workers * self._options.threads)
+        ]
 
     def own_times(self) -> Sequence[OwnTime]:
         """None: it keeps no record but the journal."""
         return ()
 
-    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Running:
+    def run(
+        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
+    ) -> Running:
         self._rounds += 1
         self._stopping.clear()
         waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
@@ -63,12 +77,17 @@ class Threads(Managed):
             waiting.put(task)
         broken: list[BaseException] = []
         arguments = (waiting, steps, merge, broken)
-        threads = [threading.Thread(target=self._serve, args=(slot, *arguments), daemon=True) for slot in self.slots()]
+        threads = [
+            threading.Thread(target=self._serve, args=(slot, *arguments), daemon=True)
+            for slot in self.slots()
+        ]
         for thread in threads:
             thread.start()
         try:
             while any(thread.is_alive() for thread in threads):
-                next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(POLL_S)
+                next(
+                    thread for thread in threads if thread.is_alive() or thread is threads[-1]
+                ).join(POLL_S)
                 yield None
         finally:
             self._stopping.set()
@@ -90,7 +109,8 @@ class Threads(Managed):
             journal = SlotJournal(self._options.folder, str(slot), f"r{self._rounds}", merge)
             try:
                 # Every thread has limits of its own for OpenMP.
-                with suppress(queue.Empty), threadpool_limits(self._options.slot_cpus, user_api="openmp"):
+                limits = threadpool_limits(self._options.slot_cpus, user_api="openmp")
+                with fence.working(self._options.folder), suppress(queue.Empty), limits:
                     while not self._stopping.is_set():
                         journal.run(waiting.get_nowait(), steps)
             finally:

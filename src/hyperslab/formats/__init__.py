@@ -1,8 +1,8 @@
 """The file formats: which module reads a file, and what every such module offers.
 
-A format says where the bytes of an array are, as an `ArraySource`, and is the reference reader for what cannot be said
-that way. Formats are told apart by their first bytes, never by suffix alone; suffixes choose the format of new files
-and the files of a directory.
+A format says where the bytes of an array are, as an `ArraySource`, and is the reference reader for
+what cannot be said that way. Formats are told apart by their first bytes, never by suffix alone;
+suffixes choose the format of new files and the files of a directory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hyperslab.array import Array, ArrayInfo, ArraySink, ArraySource, Encoded, Header, Scaling
-from hyperslab.encoding import Encoding
+from hyperslab.arrays.array import (
+    Array,
+    ArrayInfo,
+    ArraySink,
+    ArraySource,
+    Encoded,
+    Header,
+    Scaling,
+)
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.detection import SUPPORTED, detect, is_store
-from hyperslab.location import Remote, RemoteFolder, is_remote, local_path, split_dataset
-from hyperslab.remotefile import describe
-from hyperslab.slab import Hyperslab
-from hyperslab.suffixes import SUFFIXES, suffix_of
+from hyperslab.storage.location import Remote, RemoteFolder, is_remote, local_path, split_dataset
+from hyperslab.storage.remote.file import describe
+from hyperslab.storage.suffixes import SUFFIXES, suffix_of
 
 __all__ = [
     "FORMATS",
@@ -44,7 +52,7 @@ __all__ = [
 FORMATS: dict[str, str] = {
     "nifti": "hyperslab.formats.nifti",
     "hdf5": "hyperslab.formats.hdf5",
-    "netcdf": "hyperslab.formats.netcdf_classic",
+    "netcdf": "hyperslab.formats.netcdf.classic",
     "zarr": "hyperslab.formats.zarr",
 }
 "Name of every file format and the module that holds it, imported at first use."
@@ -53,7 +61,9 @@ _LISTED = 20
 
 
 class Format(Protocol):
-    """What a module of `hyperslab.formats` offers. A path may be a hyperslab.location.Remote."""
+    """What a module of `hyperslab.formats` offers. A path may be a
+    hyperslab.storage.location.Remote.
+    """
 
     def arrays(self, path: str) -> list[ArrayInfo]:
         """Everything array-like in the file."""
@@ -65,36 +75,54 @@ class Format(Protocol):
         """Describe one array; `name` is '' where a file is one array."""
 
     def read_reference(self, source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
-        """Read stored values through the format's own library: native byte order, the array's own axis order.
+        """Read stored values through the format's own library: native byte order, the array's own
+        axis order.
 
         A library that can decodes with up to `threads` threads.
         """
 
     def sink(
-        self, path: str, shape: tuple[int, ...], dtype: np.dtype, header: Header, scaling: Scaling | None = None,
+        self,
+        path: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        header: Header,
+        scaling: Scaling | None = None,
         encoding: Encoding = ...,
-    ) -> ArraySink:  # fmt: skip
-        """Describe a file to be written; touches no disk. Raises UsageError for what the format cannot hold."""
+    ) -> ArraySink:
+        """Describe a file to be written; touches no disk. Raises UsageError for what the format
+        cannot hold.
+        """
 
     def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
         """Of a sink in pieces: those of a region, each with its number in the file."""
 
     def assemble(self, sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
-        """Of a sink in pieces without a head: the file of all of them, which come in the order of their numbers."""
+        """The file of all pieces of a sink without a head, which come in the order of their
+        numbers.
+
+        The first part that it yields holds no values.
+        """
 
     def index(
         self, sink: ArraySink, numbers: Array, nbytes: Array, offsets: Array, size: int
     ) -> Iterator[tuple[int, bytes]]:
-        """Of a sink in pieces with a head: what to write where, to complete a file of that size in which they are."""
+        """Of a sink in pieces with a head: what to write where, to complete a file of that size in
+        which they are.
+        """
 
     def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
         """Of a sink in parts: the file of a region."""
 
     def write_index(self, whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
-        """Of a sink in parts: write the file that says where they are; they will be in `folder`, a name beside it."""
+        """Of a sink in parts: write the file that says where they are; they will be in `folder`, a
+        name beside it.
+        """
 
     def parts_folder(self, path: str) -> str:
-        """Of a format that has sinks in parts: name of the folder beside a file in which its parts are, '' for none."""
+        """Of a format that has sinks in parts: name of the folder beside a file in which its parts
+        are, '' for none.
+        """
 
     def create(self, sink: ArraySink, path: str) -> None:
         """Of a store: make it, without values."""
@@ -111,10 +139,15 @@ def module(name: str) -> Format:
 
 
 def format_of_name(path: str) -> str:
-    """The format in which a file of this name is written. Raises UsageError for an unknown suffix."""
+    """The format in which a file of this name is written. Raises UsageError for an unknown
+    suffix.
+    """
     suffix = suffix_of(path)
     if suffix is None:
-        raise UsageError(f"{path}: the suffix names no format that can be written; use one of {', '.join(SUFFIXES)}")
+        raise UsageError(
+            f"{path}: the suffix names no format that can be written; use one of"
+            f" {', '.join(SUFFIXES)}"
+        )
     return SUFFIXES[suffix]
 
 
@@ -138,8 +171,9 @@ def split_url(url: str) -> tuple[str, str]:
 def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """Split 'PATH::DATASET' or 'URL::DATASET' into (path, or a Remote as it is now, dataset).
 
-    Of a Zarr store it is a RemoteFolder, which has not been looked at where its name says what it is. `storage_options`
-    are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for what cannot be looked at.
+    Of a Zarr store it is a RemoteFolder, which has not been looked at where its name says what it
+    is. `storage_options` are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for
+    what cannot be looked at.
     """
     path, name = split_url(url)
     if not is_remote(path):
@@ -150,9 +184,9 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
     try:
         return describe(path, storage_options), name
     except FormatError:
-        from hyperslab.formats import zarr_remote
+        from hyperslab.formats.zarr import remote
 
-        if suffix_of(path.partition("?")[0]) is not None or not zarr_remote.is_node(folder):
+        if suffix_of(path.partition("?")[0]) is not None or not remote.is_node(folder):
             raise
     return folder, name
 
@@ -160,7 +194,9 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
 def _is_in_store(url: str) -> bool:
     """Whether a URL names a Zarr store, or something in one that is no file."""
     *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
-    return last.endswith(".zarr") or (suffix_of(last) is None and any(part.endswith(".zarr") for part in above))
+    return last.endswith(".zarr") or (
+        suffix_of(last) is None and any(part.endswith(".zarr") for part in above)
+    )
 
 
 def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[ArrayInfo]:
@@ -173,8 +209,8 @@ def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[A
 def open_source(url: str, storage_options: Mapping[str, Any] | None = None) -> ArraySource:
     """Describe the array at PATH, PATH::DATASET or URL::DATASET.
 
-    Raises FormatError for a file that cannot be read, UsageError for a dataset that is not there or not chosen,
-    Unavailable for a store that does not answer.
+    Raises FormatError for a file that cannot be read, UsageError for a dataset that is not there or
+    not chosen, Unavailable for a store that does not answer.
     """
     path, name = find(url, storage_options)
     kind = detect(path)
@@ -200,4 +236,6 @@ def _only_dataset(path: str, kind: str) -> str:
         raise UsageError(f"{path}: holds no numeric dataset of one or more dimensions")
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     listed = ", ".join(names[:_LISTED]) + more
-    raise UsageError(f"{path}: holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}")
+    raise UsageError(
+        f"{path}: holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}"
+    )

@@ -1,4 +1,6 @@
-"""Compressing on the writers: deflate streams by Intel's ISA-L where it has the level, by zlib above."""
+"""Compressing on the writers: deflate streams by Intel's ISA-L where it has the level, by zlib
+above.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from hyperslab import native
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 FASTEST, SMALLEST = 1, 9
 "Levels of gzip, as zlib numbers them."
 _ISAL_LEVELS = {1: 2}
-"ISA-L's level that comes nearest in size: its files are within 1 % of those of zlib's level 1, at a fifth of the time."
+"""ISA-L's level that comes nearest in size: its files are within 1 % of those of zlib's level 1, at
+a fifth of the time.
+"""
 _ISAL_SHUFFLED = 1
-"Shuffled bytes become hardly larger with the level below: by 0.01 % on smooth voxels, and smaller on noise."
+"""Shuffled bytes become hardly larger with the level below: by 0.01 % on smooth voxels, and smaller
+on noise.
+"""
 _RAW = -15
 _TRAILER = struct.Struct("<IQ")
 _END = b"\x03\x00"
@@ -28,12 +34,16 @@ def zlib_stream(data: memoryview, level: int, is_shuffled: bool) -> bytes:
         from isal import igzip_lib
 
         own = _ISAL_SHUFFLED if is_shuffled else _ISAL_LEVELS[level]
-        return igzip_lib.compress(data, own, flag=igzip_lib.COMP_ZLIB, mem_level=igzip_lib.MEM_LEVEL_LARGE)
+        return igzip_lib.compress(
+            data, own, flag=igzip_lib.COMP_ZLIB, mem_level=igzip_lib.MEM_LEVEL_LARGE
+        )
     return zlib.compress(data, level)
 
 
 def shuffle(plain: Array, itemsize: int, stored: Array) -> Array:
-    """Write bytes to `stored`, of as many, as HDF5's shuffle filter orders them: the first of every element, ..."""
+    """Write bytes to `stored`, of as many, as HDF5's shuffle filter orders them: the first of every
+    element, ...
+    """
     if native.core is None:
         stored[...] = plain.reshape(-1, itemsize).T.reshape(-1)
     else:
@@ -42,9 +52,11 @@ def shuffle(plain: Array, itemsize: int, stored: Array) -> Array:
 
 
 def open_stream(parts: Iterable[memoryview], level: int) -> bytes:
-    """A deflate stream (RFC 1951) that ends at a byte without a last block, then CRC-32 and length of its plain bytes.
+    """A deflate stream (RFC 1951) that ends at a byte without a last block, then CRC-32 and length
+    of its plain bytes.
 
-    So independent streams can follow one another in one gzip member, as pigz joins them; `closed` does it.
+    So independent streams can follow one another in one gzip member, as pigz joins them; `closed`
+    does it.
     """
     from isal import isal_zlib
 

@@ -1,7 +1,8 @@
 """Groups of variables with dimensions and attributes, as netCDF sees the files of all formats.
 
-What netCDF-4, other HDF5 and netCDF classic files hold is given as they store it, with the attributes that say what the
-numbers mean. An image (NIfTI, MINC), whose meaning such attributes cannot always say, is one variable named 'image'.
+What netCDF-4, other HDF5 and netCDF classic files hold is given as they store it, with the
+attributes that say what the numbers mean. An image (NIfTI, MINC), whose meaning such attributes
+cannot always say, is one variable named 'image'.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import ArraySource, Header, Values
+from hyperslab.arrays.array import ArraySource, Header, Values
 from hyperslab.errors import MissingGroup, UsageError
-from hyperslab.formats import minc
 from hyperslab.formats.identity import size_and_time
-from hyperslab.formats.netcdf_header import LARGEST_NBYTES, read_header
-from hyperslab.formats.netcdf_header import Variable as ClassicVariable
-from hyperslab.formats.packing import ATTRIBUTES
-from hyperslab.location import is_remote, local_path
+from hyperslab.formats.netcdf import minc
+from hyperslab.formats.netcdf.header import LARGEST_NBYTES, read_header
+from hyperslab.formats.netcdf.header import Variable as ClassicVariable
+from hyperslab.formats.netcdf.packing import ATTRIBUTES
+from hyperslab.storage.location import is_remote, local_path
 
 IMAGE = "image"
 _EXACT_IN_FLOAT64 = 4
@@ -51,6 +52,8 @@ class Variable:
     values: Values = "stored"
     axes: tuple[int, ...] = ()
     "From the slowest to the fastest, as in ArraySource; (): in order."
+    unread: Mapping[str, str] = field(default_factory=dict)
+    "Names of attributes that cannot be read, and why not."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +66,8 @@ class Group:
     "Dimensions that may grow."
     left_out: Mapping[str, str] = field(default_factory=dict)
     "Names of what cannot be read, and why not."
+    unread: Mapping[str, str] = field(default_factory=dict)
+    "As in Variable."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +89,11 @@ def read_groups(
     without: Collection[str] = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> Listing:
-    """List a group of a file and, for a `tree`, all groups below it; variables named in `without` are not looked at.
+    """List a group of a file and, for a `tree`, all groups below it; variables named in `without`
+    are not looked at.
 
-    `storage_options` are what fsspec is given with a URL. Raises FormatError for a file that cannot be read, UsageError
-    for a Zarr store, MissingGroup for a group that is not there.
+    `storage_options` are what fsspec is given with a URL. Raises FormatError for a file that cannot
+    be read, UsageError for a Zarr store, MissingGroup for a group that is not there.
     """
     path, wanted = _place(url, storage_options), "/" + group.strip("/")
     kind = formats.detect(path)
@@ -113,9 +119,11 @@ def _place(url: str, storage_options: Mapping[str, Any] | None) -> str:
     return path
 
 
-def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> tuple[dict[str, Group], tuple[int, int]]:
+def _hdf5(
+    path: str, wanted: str, tree: bool, without: Collection[str]
+) -> tuple[dict[str, Group], tuple[int, int]]:
     """Of a MINC2 file the image, and the groups as they are where one is named."""
-    from hyperslab.formats import hdf5_groups
+    from hyperslab.formats.hdf5 import groups as hdf5_groups
 
     has_image, state = hdf5_groups.look(path)
     if has_image and wanted == "/":
@@ -124,7 +132,9 @@ def _hdf5(path: str, wanted: str, tree: bool, without: Collection[str]) -> tuple
 
 
 def _image(path: str, kind: str, name: str) -> Group:
-    """The one image of a file: stored values where a factor and an offset say exactly what they mean, else the real."""
+    """The one image of a file: stored values where a factor and an offset say exactly what they
+    mean, else the real.
+    """
     source = formats.module(kind).open(path, name)
     if source.unscalable:
         remedy = (
@@ -132,7 +142,10 @@ def _image(path: str, kind: str, name: str) -> Group:
             if kind == "hdf5"
             else "hyperslab.open reads the stored ones"
         )
-        raise UsageError(f"{path}: the real values of its image cannot be computed: {source.unscalable}; {remedy}")
+        raise UsageError(
+            f"{path}: the real values of its image cannot be computed: {source.unscalable};"
+            f" {remedy}"
+        )
     packing = _packing(source)
     values: Values = "real" if packing is None else "stored"
     attributes = {**_shown(source.header), **(packing or {})}
@@ -157,15 +170,23 @@ def _image(path: str, kind: str, name: str) -> Group:
 
 
 def _packing(source: ArraySource) -> dict[str, np.float64] | None:
-    """The factor and offset from which xarray computes what `hyperslab.scaling` does; None if there are none such.
+    """The factor and offset from which xarray computes what `hyperslab.blocks.reading.scaling`
+    does; None if there are none such.
 
-    Both compute in float64 where both numbers are given as such and the stored ones are whole numbers within it.
+    Both compute in float64 where both numbers are given as such and the stored ones are whole
+    numbers within it.
     """
     scaling, stored = source.scaling, source.stored
     if scaling is None:
         return {} if source.real == source.dtype("stored") else None
-    exact = stored.kind in "iu" and stored.itemsize <= _EXACT_IN_FLOAT64 and source.real == np.float64
-    if not exact or not scaling.is_linear or not all(isinstance(n, float) for n in (scaling.slope, scaling.inter)):
+    exact = (
+        stored.kind in "iu" and stored.itemsize <= _EXACT_IN_FLOAT64 and source.real == np.float64
+    )
+    if (
+        not exact
+        or not scaling.is_linear
+        or not all(isinstance(n, float) for n in (scaling.slope, scaling.inter))
+    ):
         return None
     return {"scale_factor": np.float64(scaling.slope), "add_offset": np.float64(scaling.inter)}
 
@@ -193,17 +214,30 @@ def _classic(path: str, without: Collection[str]) -> Group:
     image = header.variables.get(minc.IMAGE1)
     if image is not None and minc.is_minc1(image, header.variables):
         return _image(path, "netcdf", minc.IMAGE1)
-    variables = (_classic_variable(variable) for name, variable in header.variables.items() if name not in without)
+    variables = (
+        _classic_variable(variable)
+        for name, variable in header.variables.items()
+        if name not in without
+    )
     unlimited = frozenset({header.record_dimension} - {""})
     return Group(tuple(variables), _classic_attributes(header.attributes), unlimited)
 
 
 def _classic_variable(found: ClassicVariable) -> Variable:
-    shape, dtype, attributes = found.shape, found.dtype.newbyteorder("="), _classic_attributes(found.attributes)
+    shape, dtype, attributes = (
+        found.shape,
+        found.dtype.newbyteorder("="),
+        _classic_attributes(found.attributes),
+    )
     if dtype.kind == "S" and isinstance(fill := attributes.get("_FillValue"), str):
         attributes["_FillValue"] = fill.encode()
-    return Variable(found.name, found.name, found.dims, shape, shape, dtype, attributes, {"dtype": dtype})
+    return Variable(
+        found.name, found.name, found.dims, shape, shape, dtype, attributes, {"dtype": dtype}
+    )
 
 
 def _classic_attributes(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in said.items()}
+    return {
+        name: value.replace("\0", "") if isinstance(value, str) else value
+        for name, value in said.items()
+    }

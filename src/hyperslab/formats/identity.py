@@ -1,4 +1,6 @@
-"""What tells one state of a file from another: size, time of change, and a checksum of its telling bytes."""
+"""What tells one state of a file from another: size, time of change, and a checksum of its telling
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import NamedTuple
 import xxhash
 
 from hyperslab.errors import SourceChanged
-from hyperslab.location import Remote
+from hyperslab.storage.location import Remote
 
 PAGE_NBYTES = 4096
 PAGES = 8
@@ -24,7 +26,9 @@ class Identity(NamedTuple):
     "Equal for an untouched copy: depends on the bytes only."
 
 
-def identify_path(path: str, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
+def identify_path(
+    path: str, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None
+) -> Identity:
     """Identify a file as `identify` does, or a remote object as `identify_remote` does."""
     if isinstance(path, Remote):
         return identify_remote(path, metadata)
@@ -37,26 +41,36 @@ def identify_remote(remote: Remote, metadata: bytes) -> Identity:
 
     Where the store says nothing of the state, a change of nothing but values is not seen.
     """
-    digest = xxhash.xxh3_128(remote.size.to_bytes(8, "little") + remote.tag.encode() + b"\0" + metadata)
+    digest = xxhash.xxh3_128(
+        remote.size.to_bytes(8, "little") + remote.tag.encode() + b"\0" + metadata
+    )
     return Identity(remote.size, 0, digest.hexdigest())
 
 
 def size_and_time(path: str) -> tuple[int, int]:
-    """The size of a file and its time of change, of a remote object 0, as an `Identity` has them."""
+    """The size of a file and its time of change, of a remote object 0, as an `Identity` has
+    them.
+    """
     if isinstance(path, Remote):
         return path.size, 0
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
 
-def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None) -> Identity:
+def identify(
+    fd: int, metadata: bytes, data_start: int = 0, before: os.stat_result | None = None
+) -> Identity:
     """Identify an open file by its size, its metadata bytes and 8 evenly spread pages of its data.
 
-    `before` is its state when the reading of the metadata began. Raises SourceChanged if it is another one now.
+    `before` is its state when the reading of the metadata began. Raises SourceChanged if it is
+    another one now.
     """
     status = os.fstat(fd)
     if before is not None and _state(before) != _state(status):
-        raise SourceChanged("the file was written to while its description was read; open it again when it is finished")
+        raise SourceChanged(
+            "the file was written to while its description was read; open it again when it is"
+            " finished"
+        )
     digest = xxhash.xxh3_128(status.st_size.to_bytes(8, "little"))
     digest.update(metadata)
     last = max(data_start, status.st_size - PAGE_NBYTES)
@@ -66,7 +80,8 @@ def identify(fd: int, metadata: bytes, data_start: int = 0, before: os.stat_resu
 
 
 def identify_files(folder: str, most: int) -> str | None:
-    """Checksum of the names, sizes and times of change of all files below a folder; None for more than `most`.
+    """Checksum of the names, sizes and times of change of all files below a folder; None for more
+    than `most`.
 
     Raises OSError.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from hyperslab.array import Array, ArraySource
+from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 
 
 def open(data: Array) -> ArraySource:  # noqa: A001  # the formats share this name
@@ -35,13 +35,17 @@ def open(data: Array) -> ArraySource:  # noqa: A001  # the formats share this na
 def read_reference(source: ArraySource, slab: Hyperslab) -> Array:
     """A view of the values, in native byte order (a copy where the array has the other one)."""
     if source.data is None:
-        raise UsageError("an array in memory exists only in the process that made it; save it to a file first")
+        raise UsageError(
+            "an array in memory exists only in the process that made it; save it to a file first"
+        )
     return np.asarray(source.data[slab.slices()]).astype(source.dtype("stored"), copy=False)
 
 
 def _checksum(data: Array) -> str:
     digest = xxhash.xxh3_128(repr((data.shape, data.dtype)).encode())
-    pieces = np.nditer(data, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=1 << 16)
+    pieces = np.nditer(
+        data, flags=["external_loop", "buffered", "zerosize_ok"], order="C", buffersize=1 << 16
+    )
     for piece in pieces:
         digest.update(np.ascontiguousarray(piece).view(np.uint8).data)
     return digest.hexdigest()

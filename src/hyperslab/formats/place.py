@@ -1,4 +1,6 @@
-"""Where an array lies, as attributes of a dataset: for formats that have no geometry of their own."""
+"""Where an array lies, as attributes of a dataset: for formats that have no geometry of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array, Header
-from hyperslab.formats.nifti_header import carried, taken_over
+from hyperslab.arrays.array import Array, Header
+from hyperslab.formats.nifti.header import carried, taken_over
 
 AFFINE = "affine"
-"(4, 4): voxels to millimetres; in netCDF, whose attributes have one axis, its 16 numbers row by row."
+"""(4, 4): voxels to millimetres; in netCDF, whose attributes have one axis, its 16 numbers row by
+row.
+"""
 CORNER = "corner"
-"Of a block: its first element in the array that it was cut from, along the axes that no affine places."
+"""Of a block: its first element in the array that it was cut from, along the axes that no affine
+places.
+"""
 WHOLE_SHAPE = "whole_shape"
 "Of a block: shape of the array that it was cut from, so that a missing one is noticed."
 NIFTI_HEADER = "nifti_header"
@@ -23,11 +29,14 @@ NAMES = frozenset((AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
 
 def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     """The attributes above that a new array of this shape has."""
-    motion = header.motion()
-    affine = motion if header.base_affine is None else header.base_affine @ motion
+    affine = header.motion() if header.affine is None else header.affine
     corner, nifti = _corner_of(header, len(shape)), carried(tuple(shape), header)
     placed = not np.array_equal(affine, np.eye(4))  # without it, places are counted in voxels
-    said = {AFFINE: affine if placed else None, CORNER: corner if corner.any() else None, NIFTI_HEADER: nifti or None}
+    said = {
+        AFFINE: affine if placed else None,
+        CORNER: corner if corner.any() else None,
+        NIFTI_HEADER: nifti or None,
+    }
     said[WHOLE_SHAPE] = np.array(header.whole_shape, np.int64) if header.whole_shape else None
     return {name: value for name, value in said.items() if value is not None}
 
@@ -39,16 +48,35 @@ def _corner_of(header: Header, ndim: int) -> Array:
     return corner
 
 
-def header_of(attributes: Mapping[str, Any], shape: Sequence[int], dims: tuple[str, ...] = ()) -> Header:
-    """The header that attributes say, without those for NIfTI; without an affine, a place is counted in voxels."""
+def header_of(
+    attributes: Mapping[str, Any], shape: Sequence[int], dims: tuple[str, ...] = ()
+) -> Header:
+    """The header that attributes say, without those for NIfTI; without an affine, a place is
+    counted in voxels.
+    """
     affine = _numbers(attributes.get(AFFINE))
-    base = affine.reshape(4, 4) if affine is not None and affine.shape in ((4, 4), (16,)) else np.eye(4)
+    base = (
+        affine.reshape(4, 4)
+        if affine is not None and affine.shape in ((4, 4), (16,))
+        else np.eye(4)
+    )
     corner = _numbers(attributes.get(CORNER))
-    place = tuple(corner.tolist()) if corner is not None and corner.ndim == 1 and np.isfinite(corner).all() else ()
+    place = (
+        tuple(corner.tolist())
+        if corner is not None and corner.ndim == 1 and np.isfinite(corner).all()
+        else ()
+    )
     nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, base)
     shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
     cut_from = _whole_shape(attributes.get(WHOLE_SHAPE), len(shape))
-    return Header(base_affine=base, native=nifti, attributes=shown, corner=place, dims=dims, whole_shape=cut_from)
+    return Header(
+        base_affine=base,
+        native=nifti,
+        attributes=shown,
+        corner=place,
+        dims=dims,
+        whole_shape=cut_from,
+    )
 
 
 def _whole_shape(value: Any, ndim: int) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""Circumstances: under what a run's numbers came about, in words: load, clocks, cache, the engine's own times."""
+"""Circumstances: under what a run's numbers came about, in words: load, clocks, cache, the engine's
+own times.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hyperslab.report.curves import device_words
-from hyperslab.span import Trace
+from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds, show_share
 
-CACHE_POLICY = "caches as they were: hyperslab drops none, so data read or written shortly before may come from memory"
+CACHE_POLICY = (
+    "caches as they were: hyperslab drops none, so data read or written shortly before may come"
+    " from memory"
+)
 
 STALLS = {"cpu": "a processor", "io": "input and output"}
 
 
 def circumstances(trace: Trace) -> dict[str, str]:
-    """What `trace.meta` tells of the run (keys wall_anchor, run, load, clocks, own_times, probe), by name, in words."""
+    """What `trace.meta` tells of the run (keys wall_anchor, run, load, clocks, own_times, probe),
+    by name, in words.
+    """
     meta = trace.meta
     known = {
         "started": started(trace),
@@ -43,7 +50,9 @@ def started(trace: Trace) -> str:
 def _slots(run: Mapping[str, Any]) -> str:
     if not run.get("workers"):
         return ""
-    words = [f"{show_count(run['workers'], 'worker')} x {show_count(run.get('threads', 1), 'thread')}"]
+    words = [
+        f"{show_count(run['workers'], 'worker')} x {show_count(run.get('threads', 1), 'thread')}"
+    ]
     if run.get("cpus"):
         words.append(f"on {show_count(run['cpus'], 'processor')}")
     if run.get("memory_nbytes"):
@@ -53,7 +62,11 @@ def _slots(run: Mapping[str, Any]) -> str:
 
 def _load(load: Mapping[str, Any]) -> Iterator[str]:
     """What else kept the driver's machine busy; what it could not tell is left out."""
-    parts = {"by this run": "own_share", "by others": "others_share", "taken by the hypervisor": "stolen_share"}
+    parts = {
+        "by this run": "own_share",
+        "by others": "others_share",
+        "taken by the hypervisor": "stolen_share",
+    }
     shares = [f"{show_share(load[key])} {who}" for who, key in parts.items() if load.get(key)]
     if shares:
         yield f"{show_count(load['cpus'], 'processor')} busy: {', '.join(shares)}"
@@ -63,12 +76,18 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
         resource, _, extent = name.partition("_")
         if share:
             who = "all" if extent == "full" else "some"
-            yield f"{who} programs waited for {STALLS.get(resource, resource)} {show_share(share)} of the time"
+            yield (
+                f"{who} programs waited for {STALLS.get(resource, resource)} {show_share(share)} of"
+                " the time"
+            )
     for way in ("in", "out"):
         if load.get(f"swapped_{way}_nbytes"):
             yield f"{show_bytes(load[f'swapped_{way}_nbytes'])} swapped {way}"
     if (load.get("group") or {}).get("throttled_share"):
-        yield f"throttled by the control group for {show_share(load['group']['throttled_share'])} of the time"
+        yield (
+            f"throttled by the control group for {show_share(load['group']['throttled_share'])} of"
+            " the time"
+        )
 
 
 def _clocks(clocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -78,7 +97,10 @@ def _clocks(clocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             continue
         error = clock.get("error_ns")
         bound = f" ± {error / 1e6:.3g} ms" if error is not None else ""
-        yield f"{host}: {clock['offset_ns'] / 1e6:+.3g} ms{bound} against the driver, {_how(clock['how'])}"
+        yield (
+            f"{host}: {clock['offset_ns'] / 1e6:+.3g} ms{bound} against the driver,"
+            f" {_how(clock['how'])}"
+        )
 
 
 def _how(how: str) -> str:
@@ -89,6 +111,7 @@ def _own_times(own: Mapping[str, Any]) -> str:
     if not own:
         return ""
     return (
-        f"{own['source']}: {show_count(own['tasks'], 'task')} took {show_seconds(own['engine_s'])}, by our spans "
-        f"{show_seconds(own['ours_s'])}; at most {own['worst_outside_ms']:.3g} ms of a span lie outside its task"
+        f"{own['source']}: {show_count(own['tasks'], 'task')} took {show_seconds(own['engine_s'])},"
+        f" by our spans {show_seconds(own['ours_s'])}; at most {own['worst_outside_ms']:.3g} ms of"
+        " a span lie outside its task"
     )

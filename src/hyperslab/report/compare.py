@@ -1,4 +1,6 @@
-"""The page that puts runs side by side: verdicts, measures, time totals, small Gantt pictures, what differs."""
+"""The page that puts runs side by side: verdicts, measures, time totals, small Gantt pictures, what
+differs.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from typing import Any, Protocol
 
 from hyperslab.report.circumstances import circumstances
 from hyperslab.report.html import PART_COLOURS, about, document
-from hyperslab.report.measures import split
+from hyperslab.report.measures import Part, split
 from hyperslab.report.summary import Summary
-from hyperslab.report.textfile import replace_text
 from hyperslab.report.thumbnail import FILLS, Axis, thumbnail
 from hyperslab.report.verdict import judge
-from hyperslab.span import Trace
+from hyperslab.storage.textfile import replace_text
+from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 NOTABLE = 0.1
@@ -31,14 +33,18 @@ MORE, LESS = "230, 159, 0", "0, 114, 178"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 STYLE = """
-.letter { display: inline-block; min-width: 22px; margin-right: 9px; padding: 0 6px; border-radius: 5px;
-  background: #1d2330; color: #fff; font-size: 13px; font-weight: 650; line-height: 22px; text-align: center }
+.letter { display: inline-block; min-width: 22px; margin-right: 9px; padding: 0 6px;
+  border-radius: 5px;
+  background: #1d2330; color: #fff; font-size: 13px; font-weight: 650; line-height: 22px;
+  text-align: center }
 .run + .run { margin-top: 18px; padding-top: 16px; border-top: 1px solid #eceef1 }
 .run h2 { margin: 0; overflow-wrap: anywhere }
 .run p { margin: 6px 0 0 }
-.compared td, .compared thead th { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.compared td, .compared thead th { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums }
 .compared tbody th { white-space: nowrap }
-.compared td span { display: inline-block; min-width: 66px; margin-left: 10px; padding: 0 6px; border-radius: 4px;
+.compared td span { display: inline-block; min-width: 66px; margin-left: 10px; padding: 0 6px;
+  border-radius: 4px;
   color: #5b6475; font-size: 13px }
 .compared .most th { font-weight: 650 }
 .bars { display: grid; grid-template-columns: auto 1fr auto; gap: 8px 14px; align-items: center }
@@ -56,7 +62,7 @@ STYLE = """
 
 
 class Run(Protocol):
-    """What is read of a run: `hyperslab.records.Records` has it."""
+    """What is read of a run: `hyperslab.driver.submission.Records` has it."""
 
     @property
     def folder(self) -> Path: ...
@@ -88,7 +94,8 @@ class Row:
 
 
 def write_comparison(path: Path, runs: Sequence[Run]) -> None:
-    """Write the comparison of runs with the first of them as one self-contained HTML file without scripts.
+    """Write the comparison of runs with the first of them as one self-contained HTML file without
+    scripts.
 
     The file appears whole or not at all. Raises ValueError for fewer than two runs.
     """
@@ -110,10 +117,16 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
-    """Names of runs: as few of the last folders of their paths as tell them apart, the records' own left out."""
+    """Names of runs: as few of the last folders of their paths as tell them apart, the records' own
+    left out.
+    """
     paths = [folder.absolute().parts for folder in folders]
     outputs = [parts[:-2] if parts[-2:-1] == (".hyperslab",) else parts for parts in paths]
-    shown = outputs if len(set(outputs)) == len(outputs) else [tuple(p for p in q if p != ".hyperslab") for q in paths]
+    shown = (
+        outputs
+        if len(set(outputs)) == len(outputs)
+        else [tuple(p for p in q if p != ".hyperslab") for q in paths]
+    )
     for depth in range(1, max(len(parts) for parts in shown) + 1):
         names = ["/".join(parts[-depth:]) for parts in shown]
         if len(set(names)) == len(names):
@@ -131,17 +144,27 @@ def _badge(n: int) -> str:
 
 
 def warnings_of(runs: Sequence[Run]) -> Iterator[str]:
-    """Why numbers of these runs may not compare: other work, machines, load, or ends before their time."""
+    """Why numbers of these runs may not compare: other work, machines, load, or ends before their
+    time.
+    """
     if len({run.summary.origin for run in runs}) > 1:
-        yield f"Some runs are predicted, others measured: {_each(run.summary.origin for run in runs)}."
+        yield (
+            "Some runs are predicted, others measured:"
+            f" {_each(run.summary.origin for run in runs)}."
+        )
     yield from _work_differs(runs)
     for name in ("host", "processor", "system"):
         if len({run.facts.get(name) for run in runs}) > 1:
-            yield f"The machines differ in their {name}: {_each(run.facts.get(name, 'unknown') for run in runs)}."
+            yield (
+                f"The machines differ in their {name}:"
+                f" {_each(run.facts.get(name, 'unknown') for run in runs)}."
+            )
             break
     cpus = [run.trace.meta.get("run", {}).get("cpus") for run in runs]
     if len(set(cpus)) > 1:
-        yield f"The runs had different numbers of processors: {_each(c or 'unknown' for c in cpus)}."
+        yield (
+            f"The runs had different numbers of processors: {_each(c or 'unknown' for c in cpus)}."
+        )
     yield from _load_differs(runs)
     if any(run.state != "done" for run in runs):
         yield f"Not every run did all of its work: {_each(run.state for run in runs)}."
@@ -168,7 +191,10 @@ def _work_differs(runs: Sequence[Run]) -> Iterator[str]:
 def _load_differs(runs: Sequence[Run]) -> Iterator[str]:
     """Time that others took from the runs' processors."""
     loads = [run.trace.meta.get("load") or {} for run in runs]
-    for key, what in (("others_share", "other programs"), ("stolen_share", "other virtual machines")):
+    for key, what in (
+        ("others_share", "other programs"),
+        ("stolen_share", "other virtual machines"),
+    ):
         shares = [load.get(key) for load in loads]
         known = [share for share in shares if share is not None]
         if known and max(known) - min(known) > LOAD_DIFFERS:
@@ -183,12 +209,15 @@ def _warnings(runs: Sequence[Run]) -> str:
     items = "".join(f"<li>{escape(text)}</li>\n" for text in warnings_of(runs))
     if not items:
         return ""
-    return f'<section class="warnings">\n<h2>Before you compare</h2>\n<ul>\n{items}</ul>\n</section>'
+    return (
+        f'<section class="warnings">\n<h2>Before you compare</h2>\n<ul>\n{items}</ul>\n</section>'
+    )
 
 
 def _verdicts(runs: Sequence[Run], names: Sequence[str]) -> str:
     answer = f'<p class="answer">{escape(" ".join(answers(runs)))}</p>\n'
-    return f"<section>\n{answer}{''.join(_verdict(n, run, names[n]) for n, run in enumerate(runs))}</section>"
+    verdicts = "".join(_verdict(n, run, names[n]) for n, run in enumerate(runs))
+    return f"<section>\n{answer}{verdicts}</section>"
 
 
 def _verdict(n: int, run: Run, name: str) -> str:
@@ -202,15 +231,22 @@ def _verdict(n: int, run: Run, name: str) -> str:
 
 
 def answers(runs: Sequence[Run]) -> Iterator[str]:
-    """Per run but the first: how its makespan compares, and which part of the slots' time differs most."""
+    """Per run but the first: how its makespan compares, and which part of the slots' time differs
+    most.
+    """
     first = runs[0].summary
     for n, run in enumerate(runs[1:], 1):
         own = run.summary
         ratio = own.makespan_s / first.makespan_s if first.makespan_s else 1.0
         how = "about as long" if abs(ratio - 1) < NOTABLE else f"{show_ratio(ratio)} as long"
-        changes = [(b.seconds - a.seconds, b.noun) for a, b in zip(split(first), split(own), strict=True)]
+        changes = [
+            (b.seconds - a.seconds, b.noun) for a, b in zip(split(first), split(own), strict=True)
+        ]
         change, noun = max(changes, key=lambda item: abs(item[0]))
-        most = f"; what differs most is {noun}, {show_seconds(abs(change))} {'more' if change > 0 else 'less'}"
+        most = (
+            f"; what differs most is {noun}, {show_seconds(abs(change))}"
+            f" {'more' if change > 0 else 'less'}"
+        )
         times = f"{show_seconds(own.makespan_s)} against {show_seconds(first.makespan_s)}"
         yield f"{letter(n)} took {how} as A ({times}){most if change else ''}."
 
@@ -227,7 +263,10 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
     return [
         Row("makespan", [s.makespan_s for s in each], show_seconds),
         Row("start-up", [s.startup_s for s in each], show_seconds),
-        *(Row(label, [own[label] for own in parts], show_seconds, of_slots=True) for label in parts[0]),
+        *(
+            Row(label, [own[label] for own in parts], show_seconds, of_slots=True)
+            for label in parts[0]
+        ),
         Row("CPU time", [s.cpu_s for s in each], show_seconds),
         Row("run-queue wait", [s.runq_s for s in each], show_seconds),
         Row("slots", [s.slots for s in each], _show_number),
@@ -236,7 +275,9 @@ def rows_of(runs: Sequence[Run]) -> list[Row]:
         Row("bytes read", [s.read_nbytes for s in each], show_bytes),
         Row("bytes written", [s.written_nbytes for s in each], show_bytes),
         Row("bytes moved", [s.moved_nbytes for s in each], show_bytes),
-        Row("peak memory", [max(s.max_rss_nbytes.values(), default=None) for s in each], show_bytes),
+        Row(
+            "peak memory", [max(s.max_rss_nbytes.values(), default=None) for s in each], show_bytes
+        ),
         Row("tasks", [s.tasks for s in each], _show_number),
         Row("lost attempts", [s.lost_attempts for s in each], _show_number),
     ]
@@ -247,7 +288,9 @@ def _show_number(value: float) -> str:
 
 
 def _measures(runs: Sequence[Run]) -> str:
-    """One line per number, one column per run, with the ratio to the first run; the more they differ, the darker."""
+    """One line per number, one column per run, with the ratio to the first run; the more they
+    differ, the darker.
+    """
     rows = [row for row in rows_of(runs) if any(row.values)]
     most = max((row for row in rows if row.of_slots), key=_spread, default=None)
     trifle = TRIFLE * max(sum(part.seconds for part in split(run.summary)) for run in runs)
@@ -259,11 +302,12 @@ def _measures(runs: Sequence[Run]) -> str:
         for row in rows
     )
     hint = (
-        "Read to idle are sums over all slots. Beside each number: its ratio to A; orange is more, blue less. "
-        "Bold: the part of the slots' time that differs most."
+        "Read to idle are sums over all slots. Beside each number: its ratio to A; orange is more,"
+        " blue less. Bold: the part of the slots' time that differs most."
     )
     return (
-        f'<section class="compared">\n<h2>Measures</h2>\n<p class="hint">{hint}</p>\n<div class="wide"><table>\n'
+        f'<section class="compared">\n<h2>Measures</h2>\n<p class="hint">{hint}</p>\n<div'
+        ' class="wide"><table>\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n</section>"
     )
 
@@ -281,7 +325,9 @@ def _cell(row: Row, n: int, trifle: float) -> str:
         return f"<td>{row.show(value)}</td>"
     ratio = value / first if first else 1.0 if value == first else math.inf
     told = show_ratio(ratio) if math.isfinite(ratio) else "new"
-    return f"<td>{row.show(value)}<span{_mark(ratio, abs(value - first) < trifle)}>{told}</span></td>"
+    return (
+        f"<td>{row.show(value)}<span{_mark(ratio, abs(value - first) < trifle)}>{told}</span></td>"
+    )
 
 
 def _mark(ratio: float, trifling: bool) -> str:
@@ -289,7 +335,10 @@ def _mark(ratio: float, trifling: bool) -> str:
     if trifling or abs(ratio - 1) < NOTABLE:
         return ""
     strength = min(1.0, abs(math.log(ratio)) / math.log(STRONG)) if 0 < ratio < math.inf else 1.0
-    return f' style="background:rgba({MORE if ratio > 1 else LESS}, {0.12 + 0.38 * strength:.2f});color:#1d2330"'
+    return (
+        f' style="background:rgba({MORE if ratio > 1 else LESS},'
+        f' {0.12 + 0.38 * strength:.2f});color:#1d2330"'
+    )
 
 
 def _totals(runs: Sequence[Run]) -> str:
@@ -301,11 +350,7 @@ def _totals(runs: Sequence[Run]) -> str:
         return ""
     bars = "".join(
         f'{_badge(n)}<div class="bar">'
-        + "".join(
-            f'<div title="{part.label} {show_seconds(part.seconds)}" '
-            f'style="width:{100 * part.seconds / scale:.3f}%;background:{PART_COLOURS[part.label]}"></div>'
-            for part in parts
-        )
+        + "".join(_piece(part, scale) for part in parts)
         + f'</div><span class="hint">{show_seconds(totals[n])}</span>\n'
         for n, parts in enumerate(splits)
     )
@@ -318,8 +363,16 @@ def _totals(runs: Sequence[Run]) -> str:
     )
 
 
+def _piece(part: Part, scale: float) -> str:
+    style = f"width:{100 * part.seconds / scale:.3f}%;background:{PART_COLOURS[part.label]}"
+    return f'<div title="{part.label} {show_seconds(part.seconds)}" style="{style}"></div>'
+
+
 def _key(colours: Mapping[str, str]) -> str:
-    entries = "".join(f'<span><i style="background:{colour}"></i>{label}</span>' for label, colour in colours.items())
+    entries = "".join(
+        f'<span><i style="background:{colour}"></i>{label}</span>'
+        for label, colour in colours.items()
+    )
     return f'<div class="key">{entries}</div>'
 
 
@@ -331,11 +384,13 @@ def _pictures(runs: Sequence[Run], names: Sequence[str]) -> str:
         for n, run in enumerate(runs)
     )
     hint = (
-        "One lane per slot, all on one time axis, in seconds since the engine was ready; grey before: its start-up. "
-        "Every column has the colour of what took most of it, pale where the slot was free for most of it."
+        "One lane per slot, all on one time axis, in seconds since the engine was ready; grey"
+        " before: its start-up. Every column has the colour of what took most of it, pale where the"
+        " slot was free for most of it."
     )
     return (
-        f'<section class="pictures">\n<h2>Over time</h2>\n<p class="hint">{hint}</p>\n{_key(FILLS)}\n{drawn}</section>'
+        '<section class="pictures">\n<h2>Over time</h2>\n<p'
+        f' class="hint">{hint}</p>\n{_key(FILLS)}\n{drawn}</section>'
     )
 
 
@@ -346,12 +401,14 @@ def _differing(runs: Sequence[Run]) -> str:
     differing = [label for label in labels if len({own.get(label) for own in facts}) > 1]
     heads = "<th></th>" + "".join(f"<th>{_badge(n)}</th>" for n in range(len(runs)))
     rows = "".join(
-        f"<tr><th>{escape(label)}</th>" + "".join(f"<td>{escape(own.get(label, ''))}</td>" for own in facts) + "</tr>\n"
+        f"<tr><th>{escape(label)}</th>"
+        + "".join(f"<td>{escape(own.get(label, ''))}</td>" for own in facts)
+        + "</tr>\n"
         for label in differing
     )
     same = show_count(len(labels) - len(differing), "fact")
     table = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>"
     return (
-        f'<section class="differing">\n<h2>What differs</h2>\n<p class="hint">{same} are the same for all.</p>\n'
-        f'<div class="wide"><table>\n{table}</table></div>\n</section>'
+        f'<section class="differing">\n<h2>What differs</h2>\n<p class="hint">{same} are the same'
+        f' for all.</p>\n<div class="wide"><table>\n{table}</table></div>\n</section>'
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hyperslab.report.summary import Window, lanes, window
-from hyperslab.span import Span, Trace
+from hyperslab.trace import Span, Trace
 from hyperslab.units import show_seconds
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ OTHER_COLOUR = COLOURS["merge"]
 OTHER_COLOURS = ("#f0e442", "#7f7f7f")
 LOST_COLOUR = "#d55e00"
 _LOST_EDGE = {
-    "line_color": LOST_COLOUR, "line_width": 1.5, "hatch_pattern": "/", "hatch_color": LOST_COLOUR,
-    "hatch_scale": 9.0, "hatch_weight": 2.5,
-}  # fmt: skip
+    "line_color": LOST_COLOUR,
+    "line_width": 1.5,
+    "hatch_pattern": "/",
+    "hatch_color": LOST_COLOUR,
+    "hatch_scale": 9.0,
+    "hatch_weight": 2.5,
+}
 STARTUP_COLOUR = "#e9ebee"
 SHORT_COLOUR = "#c9ced6"
 FONT = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
@@ -53,16 +57,21 @@ return label === undefined ? String(value) : `${value}: ${label}`
 _BYTES_JS = """
 let size = value, prefix = 0
 while (size >= 999.5 && prefix < 6) { size /= 1000; prefix += 1 }
-return (prefix == 0 ? String(size) : size.toPrecision(3)) + " " + ["", "k", "M", "G", "T", "P", "E"][prefix] + "B"
+const unit = ["", "k", "M", "G", "T", "P", "E"][prefix] + "B"
+return (prefix == 0 ? String(size) : size.toPrecision(3)) + " " + unit
 """
 _SECONDS_JS = 'return `${String(Number(tick.toPrecision(9))).replace("-", "\u2212")} s`'
-_MS_JS = 'return isNaN(value) ? "unknown" : `${value < 100 ? value.toPrecision(3) : Math.round(value)} ms`'
+_MS_JS = (
+    'return isNaN(value) ? "unknown" : `${value < 100 ? value.toPrecision(3) :'
+    " Math.round(value)} ms`"
+)
 
 
 FADED = 0.15
 "Opacity of the bars of all other blocks while one is picked."
 
-# A click picks the nearest bar within 4 pixels of the pointer: at first sight most bars of a long run are thinner.
+# A click picks the nearest bar within 4 pixels of the pointer: at first sight most bars of a long
+# run are thinner.
 _PICK_JS = """
 const lane = Math.round(cb_obj.y), x = cb_obj.x
 const reach = 4 * Math.abs(chart.x_range.end - chart.x_range.start) / chart.inner_width
@@ -72,7 +81,10 @@ for (const bar of Math.abs(cb_obj.y - lane) <= 0.36 ? bars : []) {
   for (let i = 0; bar.visible && i < left.length; i++) {
     if (lanes[i] != lane) continue
     const distance = Math.max(left[i] - x, x - right[i], 0)
-    if (distance < nearest || (distance == 0 && nearest == 0)) { task = tasks[i]; nearest = distance }
+    if (distance < nearest || (distance == 0 && nearest == 0)) {
+      task = tasks[i]
+      nearest = distance
+    }
   }
 }
 const label = names.data.label
@@ -88,7 +100,8 @@ for (const bar of bars) {
   }
   bar.muted = picked !== null && indices.length == 0
   bar.data_source.selected.indices = indices
-  if (indices.length) said.push(`${bar.name} ${total_ms < 100 ? total_ms.toPrecision(3) : Math.round(total_ms)} ms`)
+  const total = total_ms < 100 ? total_ms.toPrecision(3) : Math.round(total_ms)
+  if (indices.length) said.push(`${bar.name} ${total} ms`)
 }
 const line = document.getElementById("picked")
 const name = typeof picked == "number" ? `task ${picked}` : picked
@@ -99,10 +112,11 @@ if (line) line.textContent = picked === null ? "" : `${name}: ${said.join(", ")}
 def gantt(trace: Trace) -> figure:
     """Draw a trace as a Bokeh figure; seconds count from the moment the engine was ready.
 
-    Start-up is the grey band before zero, bars of lost attempts are hatched. A click on a bar fades those of all other
-    blocks and names its block in the page's element `picked`, where there is one; a click elsewhere ends that.
-    Of `trace.meta` it reads what `window` reads and `labels`, the names of the tasks by their number. Of more than
-    100,000 spans the longest are drawn, the others shade the time they cover, and a line below the chart says so.
+    Start-up is the grey band before zero, bars of lost attempts are hatched. A click on a bar fades
+    those of all other blocks and names its block in the page's element `picked`, where there is
+    one; a click elsewhere ends that. Of `trace.meta` it reads what `window` reads and `labels`, the
+    names of the tasks by their number. Of more than 100,000 spans the longest are drawn, the others
+    shade the time they cover, and a line below the chart says so.
     """
     by_slot, when = lanes(trace), window(trace)
     labels = list(trace.meta.get("labels", []))
@@ -120,7 +134,9 @@ def gantt(trace: Trace) -> figure:
 
 
 def side_margin(trace: Trace) -> int:
-    """Pixels left of a chart that hold the longest name of a slot, so that charts below it line up."""
+    """Pixels left of a chart that hold the longest name of a slot, so that charts below it line
+    up.
+    """
     return 34 + 7 * max((len(slot) for slot in lanes(trace)), default=0)
 
 
@@ -161,7 +177,12 @@ def add_startup(chart: figure, when: Window) -> None:
     if startup_s > 0:
         chart.add_layout(
             BoxAnnotation(
-                left=-startup_s, right=0, fill_color=STARTUP_COLOUR, fill_alpha=1, line_color=None, level="underlay"
+                left=-startup_s,
+                right=0,
+                fill_color=STARTUP_COLOUR,
+                fill_alpha=1,
+                line_color=None,
+                level="underlay",
             )
         )
 
@@ -195,8 +216,12 @@ def style(chart: figure) -> None:
     chart.axis.major_label_text_font = FONT
 
 
-def _draw_bars(chart: figure, rows: Sequence[tuple[int, Span]], when: Window, labels: Sequence[str]) -> None:
-    """One renderer per kind, and a second one for its lost attempts, so that the legend can hide them."""
+def _draw_bars(
+    chart: figure, rows: Sequence[tuple[int, Span]], when: Window, labels: Sequence[str]
+) -> None:
+    """One renderer per kind, and a second one for its lost attempts, so that the legend can hide
+    them.
+    """
     from bokeh.models.sources import ColumnDataSource
 
     bars: list[Any] = []
@@ -205,10 +230,18 @@ def _draw_bars(chart: figure, rows: Sequence[tuple[int, Span]], when: Window, la
         chosen = [row for row in rows if (row[1].kind, row[1].lost) == (look.kind, look.lost)]
         edge = _LOST_EDGE if look.lost else {"line_color": None}
         bar = chart.hbar(
-            y="lane", left="left", right="right", height=0.72, fill_color=look.colour,
-            source=ColumnDataSource(_columns(chosen, when)), name=look.name, hover_fill_alpha=0.75,
-            nonselection_alpha=FADED, muted_alpha=FADED, **edge,
-        )  # fmt: skip
+            y="lane",
+            left="left",
+            right="right",
+            height=0.72,
+            fill_color=look.colour,
+            source=ColumnDataSource(_columns(chosen, when)),
+            name=look.name,
+            hover_fill_alpha=0.75,
+            nonselection_alpha=FADED,
+            muted_alpha=FADED,
+            **edge,
+        )
         bars.append(bar)
         legend.setdefault("lost attempt" if look.lost else look.kind, []).append(bar)
     if bars:
@@ -239,12 +272,16 @@ def _reading_order(kind_lost: tuple[str, bool]) -> tuple[bool, int, str]:
 
 def _looks(kinds: Sequence[tuple[str, bool]]) -> list[Look]:
     others = sorted({kind for kind, _ in kinds} - set(COLOURS))
-    colours = COLOURS | {kind: OTHER_COLOURS[n % len(OTHER_COLOURS)] for n, kind in enumerate(others)}
+    colours = COLOURS | {
+        kind: OTHER_COLOURS[n % len(OTHER_COLOURS)] for n, kind in enumerate(others)
+    }
     return [Look(kind, lost, colours[kind]) for kind, lost in kinds]
 
 
 def _columns(rows: Sequence[tuple[int, Span]], when: Window) -> dict[str, Any]:
-    """Columns as small as their use allows; positions keep 64 bits so that zooming in stays exact."""
+    """Columns as small as their use allows; positions keep 64 bits so that zooming in stays
+    exact.
+    """
     spans = [span for _, span in rows]
     start = np.array([s.start_ns - when.ready_ns for s in spans], np.int64)
     end = np.array([s.end_ns - when.ready_ns for s in spans], np.int64)
@@ -291,7 +328,9 @@ def _hover(bars: Sequence[Any], names: ColumnDataSource) -> HoverTool:
 def _pick_on_click(chart: figure, bars: Sequence[Any], names: ColumnDataSource) -> None:
     from bokeh.models.callbacks import CustomJS
 
-    chart.js_on_event("tap", CustomJS(args={"chart": chart, "bars": list(bars), "names": names}, code=_PICK_JS))
+    chart.js_on_event(
+        "tap", CustomJS(args={"chart": chart, "bars": list(bars), "names": names}, code=_PICK_JS)
+    )
 
 
 def _add_legend(chart: figure, entries: dict[str, list[Any]]) -> None:
@@ -314,17 +353,30 @@ def _add_legend(chart: figure, entries: dict[str, list[Any]]) -> None:
     chart.add_layout(legend, "above")
 
 
-def _shade_short(chart: figure, by_slot: dict[str, list[Span]], when: Window, longest: Span, spans: int) -> str:
+def _shade_short(
+    chart: figure, by_slot: dict[str, list[Span]], when: Window, longest: Span, spans: int
+) -> str:
     """Shade where any span ran, below the bars, and return the sentence that explains it."""
     gap_ns = (when.end_ns - when.ready_ns) * len(by_slot) // MAX_SHADES
-    shades = [(lane, *piece) for lane, each in enumerate(by_slot.values()) for piece in _merged(each, gap_ns)]
+    shades = [
+        (lane, *piece)
+        for lane, each in enumerate(by_slot.values())
+        for piece in _merged(each, gap_ns)
+    ]
     columns = np.array(shades, np.int64).reshape(-1, 3)
     chart.hbar(
-        y=columns[:, 0].astype(np.float64), left=(columns[:, 1] - when.ready_ns) / 1e9,
-        right=(columns[:, 2] - when.ready_ns) / 1e9, height=0.72, fill_color=SHORT_COLOUR, line_color=None,
-    )  # fmt: skip
+        y=columns[:, 0].astype(np.float64),
+        left=(columns[:, 1] - when.ready_ns) / 1e9,
+        right=(columns[:, 2] - when.ready_ns) / 1e9,
+        height=0.72,
+        fill_color=SHORT_COLOUR,
+        line_color=None,
+    )
     limit = show_seconds((longest.end_ns - longest.start_ns) / 1e9)
-    return f"The {MAX_BARS:,} longest of {spans:,} spans are drawn; the others, at most {limit} each, show as grey."
+    return (
+        f"The {MAX_BARS:,} longest of {spans:,} spans are drawn; the others, at most {limit} each,"
+        " show as grey."
+    )
 
 
 def _merged(spans: Sequence[Span], gap_ns: int) -> list[tuple[int, int]]:
@@ -342,4 +394,7 @@ def _add_notes(chart: figure, notes: Sequence[str]) -> None:
     from bokeh.models.annotations import Title
 
     for note in notes:
-        chart.add_layout(Title(text=note, text_font=FONT, text_font_size="12px", text_font_style="normal"), "below")
+        chart.add_layout(
+            Title(text=note, text_font=FONT, text_font_size="12px", text_font_style="normal"),
+            "below",
+        )

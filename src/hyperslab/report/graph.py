@@ -1,4 +1,6 @@
-"""The task graph of a run as a small SVG picture: what every task does, how many there are, where results go."""
+"""The task graph of a run as a small SVG picture: what every task does, how many there are, where
+results go.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from html import escape
 from typing import Any
 
 from hyperslab.report.gantt import COLOURS
-from hyperslab.span import Trace
+from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count
 
 BOX_WIDTH, BOX_HEIGHT, GAP, PAD, CAPTION, ROW_GAP = 168, 54, 38, 16, 28, 34
@@ -48,7 +50,11 @@ def graph_svg(plan: Mapping[str, Any], trace: Trace) -> str:
     rows = list(_rows(plan, trace))
     width = max(_left(len(row.steps) + len(row.after)) for row in rows) - GAP + 2 * PAD
     height = len(rows) * ROW_HEIGHT + (len(rows) - 1) * ROW_GAP
-    body = [piece for number, row in enumerate(rows) for piece in _draw_row(row, number * (ROW_HEIGHT + ROW_GAP))]
+    body = [
+        piece
+        for number, row in enumerate(rows)
+        for piece in _draw_row(row, number * (ROW_HEIGHT + ROW_GAP))
+    ]
     links = [_prior_link(rows, number) for number in range(len(rows) - 1)]
     return "\n".join([_frame(width, height), *body, *links, "</svg>"])
 
@@ -57,12 +63,24 @@ def _rows(plan: Mapping[str, Any], trace: Trace) -> Iterator[Row]:
     summary, tasks = plan["summary"], int(plan["tasks"])
     stages = max(1, len(trace.meta.get("labels", [])) // max(tasks, 1))
     fused = trace.meta.get("run", {}).get("granularity", "fused") == "fused"
-    first = [_read_box(summary["sources"]), *(Box("compute", _short(step), "map") for step in summary["steps"])]
+    first = [
+        _read_box(summary["sources"]),
+        *(Box("compute", _short(step), "map") for step in summary["steps"]),
+    ]
     for stage in range(stages):
-        last = _last_boxes(summary["end"], is_prior=stage < stages - 1, moved=int(trace.meta.get("moved_nbytes", 0)))
+        last = _last_boxes(
+            summary["end"],
+            is_prior=stage < stages - 1,
+            moved=int(trace.meta.get("moved_nbytes", 0)),
+        )
         steps = [*first, last[0]]
         of = f"stage {stage + 1} of {stages}: " if stages > 1 else ""
-        yield Row(f"{of}{show_count(tasks, 'task')}, {'fused' if fused else 'stepwise'}", steps, last[1:], fused)
+        yield Row(
+            f"{of}{show_count(tasks, 'task')}, {'fused' if fused else 'stepwise'}",
+            steps,
+            last[1:],
+            fused,
+        )
 
 
 def _read_box(sources: Mapping[str, Mapping[str, Any]]) -> Box:
@@ -93,10 +111,10 @@ def _left(column: int) -> int:
 
 def _frame(width: int, height: int) -> str:
     return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="task graph" font-size="13" fill="{TEXT}">'
-        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        f'<path d="M0 0L8 4L0 8Z" fill="{EDGE}"/></marker></defs>'
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"'
+        f' aria-label="task graph" font-size="13" fill="{TEXT}"><defs><marker id="tip" viewBox="0 0'
+        ' 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8'
+        f' 4L0 8Z" fill="{EDGE}"/></marker></defs>'
     )
 
 
@@ -106,28 +124,37 @@ def _draw_row(row: Row, top: int) -> Iterator[str]:
     if row.fused:
         width = _left(len(row.steps)) - GAP
         yield (
-            f'<rect x="1" y="{top + 1}" width="{width + PAD - 2}" height="{ROW_HEIGHT - 2}" rx="10" fill="{FRAME}" '
-            f'stroke="{EDGE}" stroke-dasharray="4 3"/>'
+            f'<rect x="1" y="{top + 1}" width="{width + PAD - 2}" height="{ROW_HEIGHT - 2}" rx="10"'
+            f' fill="{FRAME}" stroke="{EDGE}" stroke-dasharray="4 3"/>'
         )
-    yield f'<text x="{PAD}" y="{top + 19}" font-size="12" fill="{QUIET}">{escape(row.caption)}</text>'
+    yield (
+        f'<text x="{PAD}" y="{top + 19}" font-size="12" fill="{QUIET}">{escape(row.caption)}</text>'
+    )
     for column, box in enumerate([*row.steps, *row.after]):
         yield _draw_box(box, _left(column), inner)
         if column:
             many = column == len(row.steps)
-            yield from (_arrow(column, inner + BOX_HEIGHT // 2, spread) for spread in ((-14, 0, 14) if many else (0,)))
+            yield from (
+                _arrow(column, inner + BOX_HEIGHT // 2, spread)
+                for spread in ((-14, 0, 14) if many else (0,))
+            )
 
 
 def _draw_box(box: Box, x: int, y: int) -> str:
-    colour, name, detail = COLOURS.get(box.kind, EDGE), _cut(box.name, NAME_LETTERS), _cut(box.detail, DETAIL_LETTERS)
+    colour, name, detail = (
+        COLOURS.get(box.kind, EDGE),
+        _cut(box.name, NAME_LETTERS),
+        _cut(box.detail, DETAIL_LETTERS),
+    )
     texts = (
         f'<text x="{x + 16}" y="{y + 23}" font-weight="600">{escape(name)}</text>'
         f'<text x="{x + 16}" y="{y + 41}" font-size="12" fill="{QUIET}">{escape(detail)}</text>'
     )
     return (
-        f'<g class="box"><title>{escape(f"{box.name}: {box.detail}")}</title>'
-        f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="7" fill="#fff" stroke="{colour}" '
-        f'stroke-width="1.5"/>'
-        f'<rect x="{x}" y="{y + 7}" width="5" height="{BOX_HEIGHT - 14}" fill="{colour}"/>{texts}</g>'
+        f'<g class="box"><title>{escape(f"{box.name}: {box.detail}")}</title><rect x="{x}" y="{y}"'
+        f' width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="7" fill="#fff" stroke="{colour}"'
+        f' stroke-width="1.5"/><rect x="{x}" y="{y + 7}" width="5" height="{BOX_HEIGHT - 14}"'
+        f' fill="{colour}"/>{texts}</g>'
     )
 
 
@@ -139,8 +166,8 @@ def _arrow(column: int, y: int, spread: int) -> str:
     """Into the box of a column; several that meet stand for many results."""
     x = _left(column)
     return (
-        f'<path d="M{x - GAP + 2} {y + spread}L{x - 2} {y + spread // 3}" stroke="{EDGE}" stroke-width="1.4" '
-        f'marker-end="url(#tip)"/>'
+        f'<path d="M{x - GAP + 2} {y + spread}L{x - 2} {y + spread // 3}" stroke="{EDGE}"'
+        ' stroke-width="1.4" marker-end="url(#tip)"/>'
     )
 
 

@@ -1,4 +1,6 @@
-"""The page of a run: one HTML file with the answer first, then failures, charts, numbers, task graph and provenance."""
+"""The page of a run: one HTML file with the answer first, then failures, charts, numbers, task
+graph and provenance.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
-from hyperslab.report.gantt import COLOURS, FONT, LOST_COLOUR, OTHER_COLOUR, SHORT_COLOUR, STARTUP_COLOUR, gantt
+from hyperslab.report.gantt import (
+    COLOURS,
+    FONT,
+    LOST_COLOUR,
+    OTHER_COLOUR,
+    SHORT_COLOUR,
+    STARTUP_COLOUR,
+    gantt,
+)
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import measures, split
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
-from hyperslab.report.textfile import replace_text
 from hyperslab.report.verdict import Verdict, judge
-from hyperslab.span import Trace
+from hyperslab.storage.textfile import replace_text
+from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 if TYPE_CHECKING:
@@ -27,15 +37,19 @@ PART_COLOURS = COLOURS | {"other": OTHER_COLOUR, "overhead": SHORT_COLOUR, "idle
 WORKERS_SHOWN = 24
 
 # The page may run its own scripts and load nothing: a browser enforces what the tests check.
-POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline';"
+    " img-src data: blob:"
+)
 
 GANTT_HINT = (
-    "One lane per slot, used or not. Click a bar to see all phases of its block, drag to zoom, click a name in the "
-    "legend to hide its bars. Hatched: lost attempts. Time counts from when the engine was ready; grey: its start-up."
+    "One lane per slot, used or not. Click a bar to see all phases of its block, drag to zoom,"
+    " click a name in the legend to hide its bars. Hatched: lost attempts. Time counts from when"
+    " the engine was ready; grey: its start-up."
 )
 GRAPH_HINT = (
-    "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is its own operator; "
-    "the engine may join them again."
+    "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
+    " its own operator; the engine may join them again."
 )
 # Charts that take no drags do not keep a finger from moving the page.
 CHARTS_START = """
@@ -43,8 +57,9 @@ CHARTS_START = """
   const {docs, items} = JSON.parse(document.getElementById("charts-data").textContent)
   Bokeh.embed.embed_items(docs, items)
   if (!matchMedia("(pointer: coarse)").matches) return
-  const calm = () => Bokeh.documents.forEach((doc) => doc.roots().forEach((chart) => chart.toolbar.tools.forEach(
-    (tool) => { if ("dimensions" in tool.properties) tool.active = false })))
+  const calm_tool = (tool) => { if ("dimensions" in tool.properties) tool.active = false }
+  const calm_chart = (chart) => chart.toolbar.tools.forEach(calm_tool)
+  const calm = () => Bokeh.documents.forEach((doc) => doc.roots().forEach(calm_chart))
   const drawn = () => Bokeh.documents.length && Bokeh.documents.every((doc) => doc.is_idle)
   const wait = () => drawn() ? calm() : setTimeout(wait, 50)
   wait()
@@ -56,29 +71,35 @@ STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; background: #f6f7f9; color: #1d2330; font: 15px/1.55 FONT }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 28px 64px }
-h1 { margin: 0; font-size: 26px; line-height: 1.25; letter-spacing: -0.01em; overflow-wrap: anywhere }
+h1 { margin: 0; font-size: 26px; line-height: 1.25; letter-spacing: -0.01em;
+  overflow-wrap: anywhere }
 h1, h2 { font-weight: 650 }
 h2 { margin: 0 0 12px; font-size: 17px }
 h2 + .hint { margin-top: -8px }
 .about { margin: 4px 0 20px; color: #5b6475; font-size: 14px; overflow-wrap: anywhere }
 .answer { margin: 0 0 22px; font-size: 18px; line-height: 1.5; overflow-wrap: anywhere }
-section { margin: 0 0 20px; padding: 22px 24px; background: #fff; border: 1px solid #e6e9ed; border-radius: 10px }
+section { margin: 0 0 20px; padding: 22px 24px; background: #fff; border: 1px solid #e6e9ed;
+  border-radius: 10px }
 section h2:not(:first-child) { margin-top: 22px }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 16px 20px }
-.tiles b { display: block; font-size: 24px; line-height: 1.3; font-weight: 650; white-space: nowrap }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr));
+  gap: 16px 20px }
+.tiles b { display: block; font-size: 24px; line-height: 1.3; font-weight: 650;
+  white-space: nowrap }
 .tiles span, .key, .hint { color: #5b6475; font-size: 13px }
 .bar { display: flex; height: 22px; border-radius: 5px; overflow: hidden; background: #e9ebee }
 .key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 10px 0 18px }
 .key i { display: inline-block; width: 11px; height: 11px; margin-right: 7px; border-radius: 3px }
 .hint { margin: 0 0 12px }
-.picked { min-height: 21px; margin: 6px 0 0; font-size: 13px; font-weight: 600; overflow-wrap: anywhere }
+.picked { min-height: 21px; margin: 6px 0 0; font-size: 13px; font-weight: 600;
+  overflow-wrap: anywhere }
 .failures { border-color: #efb8a0; background: #fff8f5 }
 .failures h2, .warning { color: #a83c00 }
 .failures th { min-width: 110px; overflow-wrap: anywhere }
 .scroll { overflow: auto; max-height: 420px }
 .wide { overflow-x: auto }
 table { width: 100%; border-collapse: collapse }
-th, td { padding: 5px 18px 5px 0; border-top: 1px solid #eceef1; text-align: left; vertical-align: top }
+th, td { padding: 5px 18px 5px 0; border-top: 1px solid #eceef1; text-align: left;
+  vertical-align: top }
 tr:first-child > * { border-top: 0 }
 th { font-weight: 400 }
 .numbers th { white-space: nowrap }
@@ -108,7 +129,11 @@ svg { display: block; font-family: FONT }
   .facts table, .facts tbody, .facts tr, .facts th, .facts td { display: block; padding-right: 0 }
   .facts td { border: 0; padding-top: 0 }
 }
-@media print { body { background: #fff } section { break-inside: avoid } .scroll { max-height: none } }
+@media print {
+  body { background: #fff }
+  section { break-inside: avoid }
+  .scroll { max-height: none }
+}
 """.replace("FONT", FONT)
 
 
@@ -122,10 +147,12 @@ def write_page(
     plan: Mapping[str, Any] | None = None,
     state: str = "done",
 ) -> None:
-    """Write the report of a run as one self-contained file that needs no network; it appears whole or not at all.
+    """Write the report of a run as one self-contained file that needs no network; it appears whole
+    or not at all.
 
-    `facts` are the run's provenance by name, `failures` the label and the reason of every failed task, `plan` what the
-    submission's plan.json holds, for the task graph, and `state` how the run ended.
+    `facts` are the run's provenance by name, `failures` the label and the reason of every failed
+    task, `plan` what the submission's plan.json holds, for the task graph, and `state` how the run
+    ended.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
@@ -143,7 +170,9 @@ def write_page(
 
 
 def document(title: str, sections: Sequence[str], style: str = "") -> str:
-    """A whole page in the style of the reports, with rules of its own in `style`; empty sections are left out."""
+    """A whole page in the style of the reports, with rules of its own in `style`; empty sections
+    are left out.
+    """
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
@@ -176,10 +205,13 @@ def _answer(trace: Trace, summary: Summary) -> str:
         f"slots busy, of {summary.slots:,}": f"{summary.average_parallelism:.2f}",
         "utilisation": show_share(summary.utilisation),
     }
-    cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>" for label, value in tiles.items())
+    cells = "".join(
+        f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>"
+        for label, value in tiles.items()
+    )
     return (
-        f'<section>\n<p class="answer">{escape(verdict.paragraph)}</p>\n<div class="tiles">{cells}</div>\n'
-        f"{_findings(verdict)}</section>"
+        f'<section>\n<p class="answer">{escape(verdict.paragraph)}</p>\n<div'
+        f' class="tiles">{cells}</div>\n{_findings(verdict)}</section>'
     )
 
 
@@ -197,29 +229,43 @@ def _findings(verdict: Verdict) -> str:
 def _failures(failures: Sequence[tuple[str, str]]) -> str:
     if not failures:
         return ""
-    rows = "".join(f'<tr><th>{escape(task)}</th><td class="text">{escape(why)}</td></tr>\n' for task, why in failures)
+    rows = "".join(
+        f'<tr><th>{escape(task)}</th><td class="text">{escape(why)}</td></tr>\n'
+        for task, why in failures
+    )
     table = f'<div class="scroll"><table>\n{rows}</table></div>'
-    return f'<section class="failures">\n<h2>{show_count(len(failures), "failed task")}</h2>\n{table}\n</section>'
+    title = show_count(len(failures), "failed task")
+    return f'<section class="failures">\n<h2>{title}</h2>\n{table}\n</section>'
 
 
 def _charts(trace: Trace) -> str:
     """The charts over time with their library, all inside the page; zooming into one zooms all."""
     chart = gantt(trace)
-    charts = {"gantt": chart, "running": running_chart(trace, chart), "throughput": throughput_chart(trace, chart)}
+    charts = {
+        "gantt": chart,
+        "running": running_chart(trace, chart),
+        "throughput": throughput_chart(trace, chart),
+    }
     device = device_words(trace)
-    line = f"dashed: what the device can do, {device}" if device else "give --bandwidth to see what the device can do"
+    line = (
+        f"dashed: what the device can do, {device}"
+        if device
+        else "give --bandwidth to see what the device can do"
+    )
     return (
-        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{GANTT_HINT}</p>\n'
-        '<div id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n'
-        '<h2>Running tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n'
-        '<div id="running"></div>\n'
-        f'<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all slots together; {escape(line)}.</p>\n'
-        f'<div id="throughput"></div>\n{_embedded(charts)}\n</section>'
+        f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{GANTT_HINT}</p>\n<div'
+        ' id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n<h2>Running'
+        ' tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n<div'
+        ' id="running"></div>\n<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all'
+        f" slots together; {escape(line)}.</p>\n<div"
+        f' id="throughput"></div>\n{_embedded(charts)}\n</section>'
     )
 
 
 def _embedded(charts: Mapping[str, figure]) -> str:
-    """Library, data and start of charts by the id of their place; `<` is escaped so that no label can end a script."""
+    """Library, data and start of charts by the id of their place; `<` is escaped so that no label
+    can end a script.
+    """
     from bokeh.document import Document
     from bokeh.resources import Resources
 
@@ -233,13 +279,17 @@ def _embedded(charts: Mapping[str, figure]) -> str:
     data = data.replace("<", "\\u003c")
     library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
     return (
-        f'{library}\n<script type="application/json" id="charts-data">{data}</script>\n<script>{CHARTS_START}</script>'
+        f'{library}\n<script type="application/json"'
+        f' id="charts-data">{data}</script>\n<script>{CHARTS_START}</script>'
     )
 
 
 def _bar(parts: Mapping[str, float]) -> str:
     """Parts of one, by the name of what they are, as a divided bar."""
-    pieces = "".join(f'<div style="width:{100 * s:.3f}%;background:{PART_COLOURS[p]}"></div>' for p, s in parts.items())
+    pieces = "".join(
+        f'<div style="width:{100 * s:.3f}%;background:{PART_COLOURS[p]}"></div>'
+        for p, s in parts.items()
+    )
     return f'<div class="bar">{pieces}</div>'
 
 
@@ -249,7 +299,8 @@ def _totals(summary: Summary) -> str:
     total = sum(part.seconds for part in parts)
     shares = {part.label: part.seconds / total for part in parts}
     key = "".join(
-        f'<span><i style="background:{PART_COLOURS[p]}"></i>{p} {show_share(s)}</span>' for p, s in shares.items()
+        f'<span><i style="background:{PART_COLOURS[p]}"></i>{p} {show_share(s)}</span>'
+        for p, s in shares.items()
     )
     bar = f'{_bar(shares)}\n<div class="key">{key}</div>\n' if shares else ""
     rows = "".join(
@@ -257,7 +308,10 @@ def _totals(summary: Summary) -> str:
         f'<td class="definition">{escape(m.definition)}</td></tr>\n'
         for m in measures(summary)
     )
-    return f'<section class="numbers">\n<h2>Where the time went</h2>\n{bar}<table>\n{rows}</table>\n</section>'
+    return (
+        '<section class="numbers">\n<h2>Where the time'
+        f" went</h2>\n{bar}<table>\n{rows}</table>\n</section>"
+    )
 
 
 def _slowest(trace: Trace) -> str:
@@ -266,9 +320,13 @@ def _slowest(trace: Trace) -> str:
         return ""
     longest = attempts[0].busy_s
     rows = "".join(_slow_row(attempt, longest) for attempt in attempts)
-    heads = "".join(f"<th>{name}</th>" for name in ("task", "time", "of the median", "read, compute, write", "slot"))
+    heads = "".join(
+        f"<th>{name}</th>"
+        for name in ("task", "time", "of the median", "read, compute, write", "slot")
+    )
     return (
-        f'<section>\n<h2>Slowest tasks</h2>\n<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n'
+        "<section>\n<h2>Slowest tasks</h2>\n<div"
+        f' class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}</tbody></table></div>\n</section>"
     )
 
@@ -277,7 +335,9 @@ def _slow_row(attempt: Attempt, longest_s: float) -> str:
     name = short_label(attempt.label) or f"task {attempt.task}"
     lost = f' <span class="warning">attempt {attempt.number}, lost</span>' if attempt.lost else ""
     scale = max(longest_s, sum(attempt.phases_s.values()))
-    shares = {phase: seconds / scale for phase, seconds in attempt.phases_s.items()} if scale else {}
+    shares = (
+        {phase: seconds / scale for phase, seconds in attempt.phases_s.items()} if scale else {}
+    )
     return (
         f'<tr><td class="task" title="{escape(attempt.label)}">{escape(name)}{lost}</td>'
         f'<td class="value">{show_seconds(attempt.busy_s)}</td>'
@@ -301,12 +361,22 @@ def _memory(trace: Trace, summary: Summary) -> str:
     if not peaks:
         return ""
     run = trace.meta.get("run", {})
-    allowed = run["memory_nbytes"] / run["workers"] if run.get("memory_nbytes") and run.get("workers") else None
+    allowed = (
+        run["memory_nbytes"] / run["workers"]
+        if run.get("memory_nbytes") and run.get("workers")
+        else None
+    )
     scale = max(allowed or 0, peaks[0][1])
-    rows = "".join(_memory_row(worker, nbytes, scale, allowed) for worker, nbytes in peaks[:WORKERS_SHOWN])
+    rows = "".join(
+        _memory_row(worker, nbytes, scale, allowed) for worker, nbytes in peaks[:WORKERS_SHOWN]
+    )
     hint = "Largest resident set of each worker, Python and its libraries included"
     hint += f"; allowed: {show_bytes(allowed)} per worker." if allowed else "."
-    more = f" The {WORKERS_SHOWN} largest of {len(peaks)} workers." if len(peaks) > WORKERS_SHOWN else ""
+    more = (
+        f" The {WORKERS_SHOWN} largest of {len(peaks)} workers."
+        if len(peaks) > WORKERS_SHOWN
+        else ""
+    )
     return (
         f'<section class="memory">\n<h2>Memory</h2>\n<p class="hint">{hint}{more}</p>\n'
         f"<table>\n{rows}</table>\n</section>"
@@ -326,5 +396,8 @@ def _memory_row(worker: str, nbytes: int, scale: float, allowed: float | None) -
 def _facts(facts: Mapping[str, str]) -> str:
     if not facts:
         return ""
-    rows = "".join(f'<tr><th>{escape(k)}</th><td class="text">{escape(v)}</td></tr>\n' for k, v in facts.items())
+    rows = "".join(
+        f'<tr><th>{escape(k)}</th><td class="text">{escape(v)}</td></tr>\n'
+        for k, v in facts.items()
+    )
     return f'<section class="facts">\n<h2>Provenance</h2>\n<table>\n{rows}</table>\n</section>'

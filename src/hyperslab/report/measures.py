@@ -1,4 +1,6 @@
-"""The numbers of a summary in words: label, value with unit, one line of definition; for the terminal and the page."""
+"""The numbers of a summary in words: label, value with unit, one line of definition; for the
+terminal and the page.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ class Measure(NamedTuple):
 
 
 def measures(summary: Summary) -> list[Measure]:
-    """Every number of the summary in reading order; what the machine could not tell says `unknown`."""
+    """Every number of the summary in reading order; what the machine could not tell says
+    `unknown`.
+    """
     return [*_makespan(summary), *_shares(summary), *_throughput(summary), *_resources(summary)]
 
 
 def headline(summary: Summary) -> str:
-    """The answer in one or two sentences: how much was done, how long it took, where the time went first of all."""
+    """The answer in one or two sentences: how much was done, how long it took, where the time went
+    first of all.
+    """
     verb = "Predicted" if summary.origin == "predicted" else "Ran"
     done = f"{verb} {show_count(summary.tasks, 'task')} in {show_seconds(summary.makespan_s)}"
     where = max(split(summary), key=lambda part: part.seconds, default=None)
@@ -54,9 +60,21 @@ def split(summary: Summary) -> list[Part]:
 
 
 BRIEF = (
-    "makespan", "start-up", "lost attempts", "read", "compute", "write", "other", "overhead", "idle",
-    "average parallelism", "throughput", "bytes moved", "cost of tracing", "peak memory",
-)  # fmt: skip
+    "makespan",
+    "start-up",
+    "lost attempts",
+    "read",
+    "compute",
+    "write",
+    "other",
+    "overhead",
+    "idle",
+    "average parallelism",
+    "throughput",
+    "bytes moved",
+    "cost of tracing",
+    "peak memory",
+)
 "Labels of the measures that a terminal shows."
 
 
@@ -74,9 +92,15 @@ def _slot_time_s(summary: Summary) -> float:
 def _makespan(s: Summary) -> list[Measure]:
     lost = f"attempts that did not become a result; they took {show_seconds(s.lost_s)}"
     return [
-        Measure("makespan", show_seconds(s.makespan_s), "from start to end, the engine's start included, its stop not"),
+        Measure(
+            "makespan",
+            show_seconds(s.makespan_s),
+            "from start to end, the engine's start included, its stop not",
+        ),
         Measure("start-up", show_seconds(s.startup_s), "until the engine could run tasks"),
-        Measure("without start-up", show_seconds(s.makespan_without_startup_s), "makespan less start-up"),
+        Measure(
+            "without start-up", show_seconds(s.makespan_without_startup_s), "makespan less start-up"
+        ),
         Measure("tasks", f"{s.tasks:,}", "pieces of work of which at least one attempt was traced"),
         Measure("attempts", f"{s.attempts:,}", "runs of a task, retries included"),
         Measure("lost attempts", f"{s.lost_attempts:,}", lost),
@@ -98,20 +122,47 @@ def _shares(s: Summary) -> list[Measure]:
 
 
 def _of(seconds: float, total: float) -> str:
-    return f"{show_seconds(seconds)} ({show_share(seconds / total)})" if total else show_seconds(seconds)
+    return (
+        f"{show_seconds(seconds)} ({show_share(seconds / total)})"
+        if total
+        else show_seconds(seconds)
+    )
 
 
 def _throughput(s: Summary) -> list[Measure]:
-    used = f"busy time / (slots x makespan without start-up); {s.slots_used:,} of {s.slots:,} slots ran something"
+    used = (
+        f"busy time / (slots x makespan without start-up); {s.slots_used:,} of {s.slots:,} slots"
+        " ran something"
+    )
     return [
-        Measure("average parallelism", f"{s.average_parallelism:.2f}", "mean number of slots busy at a time"),
+        Measure(
+            "average parallelism",
+            f"{s.average_parallelism:.2f}",
+            "mean number of slots busy at a time",
+        ),
         Measure("utilisation", show_share(s.utilisation), used),
         Measure("bytes read", show_bytes(s.read_nbytes), "by all attempts"),
         Measure("bytes written", show_bytes(s.written_nbytes), "by all attempts"),
-        Measure("bytes moved", show_bytes(s.moved_nbytes), "between tasks, outside the files read and written"),
-        Measure("read throughput", show_rate(s.read_nbytes_per_s), "bytes read / makespan without start-up"),
-        Measure("write throughput", show_rate(s.written_nbytes_per_s), "bytes written / makespan without start-up"),
-        Measure("throughput", show_rate(s.total_nbytes_per_s), "bytes read and written / makespan without start-up"),
+        Measure(
+            "bytes moved",
+            show_bytes(s.moved_nbytes),
+            "between tasks, outside the files read and written",
+        ),
+        Measure(
+            "read throughput",
+            show_rate(s.read_nbytes_per_s),
+            "bytes read / makespan without start-up",
+        ),
+        Measure(
+            "write throughput",
+            show_rate(s.written_nbytes_per_s),
+            "bytes written / makespan without start-up",
+        ),
+        Measure(
+            "throughput",
+            show_rate(s.total_nbytes_per_s),
+            "bytes read and written / makespan without start-up",
+        ),
     ]
 
 
@@ -121,11 +172,18 @@ def _resources(s: Summary) -> list[Measure]:
     rows = [
         Measure("CPU time", _known(s.cpu_s), "of the phases, on all processors"),
         Measure("run-queue wait", _known(s.runq_s), "runnable, but waiting for a processor"),
-        Measure("cost of tracing", cost, f"{show_count(s.spans, 'span')} x CPU cost of one / CPU time of the run"),
+        Measure(
+            "cost of tracing",
+            cost,
+            f"{show_count(s.spans, 'span')} x CPU cost of one / CPU time of the run",
+        ),
     ]
     if peak is None:
         return rows
-    of = f"largest resident set of {show_count(len(s.max_rss_nbytes), 'worker')}, that of worker {peak[0]}"
+    of = (
+        f"largest resident set of {show_count(len(s.max_rss_nbytes), 'worker')}, that of worker"
+        f" {peak[0]}"
+    )
     return [*rows, Measure("peak memory", show_bytes(peak[1]), of)]
 
 

@@ -1,14 +1,17 @@
 """A trace as Chrome's trace event JSON, which https://ui.perfetto.dev and chrome://tracing open.
 
-The format is that of "Trace Event Format" (Google, 2016), in the form in which Perfetto's importer takes every event:
+The format is that of "Trace Event Format" (Google, 2016), in the form in which Perfetto's importer
+takes every event:
 
-- one process per worker and one thread per slot, used or not, with their names and order in metadata events ("M");
-- one complete event ("X") per span, with task, attempt, bytes and processor times; those of lost attempts say so in
-  name, category and colour. Events of a thread lie apart or one inside the other, or the importer drops them;
+- one process per worker and one thread per slot, used or not, with their names and order in
+  metadata events ("M");
+- one complete event ("X") per span, with task, attempt, bytes and processor times; those of lost
+  attempts say so in name, category and colour. Events of a thread lie apart or one inside the
+  other, or the importer drops them;
 - a process of the whole run before them, with the engine's start-up and the counters ("C").
 
-Numbers of processes and threads are unique in the file, because importers look threads up by theirs alone; none is 0,
-which is the kernel's idle thread.
+Numbers of processes and threads are unique in the file, because importers look threads up by theirs
+alone; none is 0, which is the kernel's idle thread.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from typing import Any, TypeAlias
 
 from hyperslab.report.curves import throughput
 from hyperslab.report.summary import Window, lanes, window
-from hyperslab.report.textfile import replacement
-from hyperslab.span import NO_TASK, Span, Trace
+from hyperslab.storage.textfile import replacement
+from hyperslab.trace import NO_TASK, Span, Trace
 
 Event: TypeAlias = dict[str, Any]
 
@@ -44,12 +47,18 @@ RUN = Track(1, 2, "run", "engine start-up")
 
 
 def write_perfetto(trace: Trace, path: Path) -> None:
-    """Write a trace for the Perfetto UI, gzipped when the name ends in .gz; the file appears whole or not at all.
+    """Write a trace for the Perfetto UI, gzipped when the name ends in .gz; the file appears whole
+    or not at all.
 
-    Times are microseconds from the start of the run, with decimals that keep the nanoseconds. Of `trace.meta` it reads
-    what `window` reads, `labels` (the names of the tasks by their number) and `plan`.
+    Times are microseconds from the start of the run, with decimals that keep the nanoseconds. Of
+    `trace.meta` it reads what `window` reads, `labels` (the names of the tasks by their number) and
+    `plan`.
     """
-    about = {"program": "hyperslab", "origin": trace.origin, "plan": str(trace.meta.get("plan", "unknown"))}
+    about = {
+        "program": "hyperslab",
+        "origin": trace.origin,
+        "plan": str(trace.meta.get("plan", "unknown")),
+    }
     with replacement(path) as file:
         file.write('{"displayTimeUnit":"ms",\n"traceEvents":[')
         for number, event in enumerate(_events(trace)):
@@ -103,7 +112,9 @@ def _nested(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _fits(span: Span, ends: list[int]) -> bool:
-    """Whether a span lies inside the innermost one that is still open when it begins; forgets those that are not."""
+    """Whether a span lies inside the innermost one that is still open when it begins; forgets those
+    that are not.
+    """
     while ends and ends[-1] <= span.start_ns:
         ends.pop()
     return not ends or span.end_ns <= ends[-1]
@@ -123,13 +134,17 @@ def _named(what: str, track: Track, name: str, order: int) -> Iterator[Event]:
     yield {"name": f"{what}_sort_index", **place, "args": {"sort_index": order}}
 
 
-def _complete(track: Track, name: str, category: str, start_ns: int, end_ns: int, when: Window) -> Event:
+def _complete(
+    track: Track, name: str, category: str, start_ns: int, end_ns: int, when: Window
+) -> Event:
     times = {"ts": _microseconds(start_ns - when.start_ns), "dur": _microseconds(end_ns - start_ns)}
     return {"name": name, "cat": category, "ph": "X", **times, "pid": track.pid, "tid": track.tid}
 
 
 def _microseconds(ns: int) -> float:
-    """Of the numbers next to ns / 1000 one that importers, which multiply and cut off, turn into ns again."""
+    """Of the numbers next to ns / 1000 one that importers, which multiply and cut off, turn into ns
+    again.
+    """
     us = ns / 1000
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
@@ -141,7 +156,12 @@ def _span(track: Track, span: Span, labels: Sequence[str], when: Window) -> Even
     if span.lost:
         event["cname"] = "terrible"
     label = labels[span.task] if 0 <= span.task < len(labels) else _number(span.task)
-    args: Event = {"task": label, "number": span.task, "attempt": span.attempt, "bytes": span.nbytes}
+    args: Event = {
+        "task": label,
+        "number": span.task,
+        "attempt": span.attempt,
+        "bytes": span.nbytes,
+    }
     for key, ns in (("cpu_ms", span.cpu_ns), ("run_queue_ms", span.runq_ns)):
         if ns >= 0:  # negative: nobody knows
             args[key] = ns / 1e6
@@ -184,7 +204,12 @@ def _running(spans: Sequence[Span], when: Window) -> Iterator[Event]:
 def _throughput(trace: Trace, when: Window) -> Iterator[Event]:
     """MB/s read and written, in the steps of the report's own curve; 0 at the end."""
     curve = throughput(trace)
-    columns = {f"{phase} MB/s": [*(values / 1e6).round(3).tolist(), 0.0] for phase, values in curve.values.items()}
+    columns = {
+        f"{phase} MB/s": [*(values / 1e6).round(3).tolist(), 0.0]
+        for phase, values in curve.values.items()
+    }
     for n, seconds in enumerate(curve.edges.tolist()):
         ns = when.ready_ns + round(1e9 * seconds)
-        yield _counter("throughput", ns, when, {name: column[n] for name, column in columns.items()})
+        yield _counter(
+            "throughput", ns, when, {name: column[n] for name, column in columns.items()}
+        )

@@ -1,4 +1,6 @@
-"""A histogram as a small SVG picture, drawn by hand so that a run with only a histogram needs no plotting library."""
+"""A histogram as a small SVG picture, drawn by hand so that a run with only a histogram needs no
+plotting library.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,10 @@ class Tick(NamedTuple):
 def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: bool = True) -> str:
     """Draw a histogram as SVG text.
 
-    `edges` are n + 1 increasing values, `counts` n non-negative numbers; `log` makes the axis of the counts
-    logarithmic. Empty bins at both ends are cut off, more than 512 bins are summed in groups, and the caption says
-    either. Raises ValueError when the two lengths do not fit or the edges do not increase.
+    `edges` are n + 1 increasing values, `counts` n non-negative numbers; `log` makes the axis of
+    the counts logarithmic. Empty bins at both ends are cut off, more than 512 bins are summed in
+    groups, and the caption says either. Raises ValueError when the two lengths do not fit or the
+    edges do not increase.
     """
     edge, count = np.asarray(edges, np.float64), np.asarray(counts, np.float64)
     if edge.ndim != 1 or edge.shape != (count.size + 1,) or count.size == 0:
@@ -45,10 +48,19 @@ def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: 
     edge, count, caption = _for_display(edge, count)
     steps = _outline(edge, _heights(count, log))
     body = [
-        f'<text x="{LEFT}" y="24" font-size="15" font-weight="600" fill="#1d2330">{escape(title)}</text>',
-        *(_horizontal(tick) for tick in (_count_ticks(count) if log else linear_ticks(0.0, _top(count)))),
+        (
+            f'<text x="{LEFT}" y="24" font-size="15" font-weight="600"'
+            f' fill="#1d2330">{escape(title)}</text>'
+        ),
+        *(
+            _horizontal(tick)
+            for tick in (_count_ticks(count) if log else linear_ticks(0.0, _top(count)))
+        ),
         *(_vertical(tick) for tick in linear_ticks(float(edge[0]), float(edge[-1]))),
-        f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1" stroke-linejoin="round"/>',
+        (
+            f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1"'
+            ' stroke-linejoin="round"/>'
+        ),
         f'<text x="{LEFT}" y="{HEIGHT - 14}" fill="{TEXT}">{escape(caption)}</text>',
     ]
     return "\n".join([_frame(title), *body, "</svg>\n"])
@@ -56,9 +68,10 @@ def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: 
 
 def _frame(title: str) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img" font-family="system-ui, Arial, sans-serif" font-size="12"><title>{escape(title)}</title>'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'
+        f' height="{HEIGHT}" role="img" font-family="system-ui, Arial, sans-serif"'
+        f' font-size="12"><title>{escape(title)}</title><rect width="{WIDTH}" height="{HEIGHT}"'
+        ' fill="#ffffff"/>'
     )
 
 
@@ -123,7 +136,10 @@ def _count_ticks(count: Floats) -> Sequence[Tick]:
     decades = int(np.floor(np.log10(top))) + 1
     powers = range(0, decades, -(-decades // 8))
     return [
-        Tick(float(_log_share(10.0**p, top)), str(10**p) if p < 3 else "10" + str(p).translate(SUPERSCRIPTS))
+        Tick(
+            float(_log_share(10.0**p, top)),
+            str(10**p) if p < 3 else "10" + str(p).translate(SUPERSCRIPTS),
+        )
         for p in powers
     ]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, cast
 
+from hyperslab.report.listener import Listener
 from hyperslab.units import show_rate, show_seconds
 
 LINES = 20
@@ -47,13 +48,13 @@ class Lines:
     """One line per 5 % of the tasks, for logs."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = Listener(stream or sys.stderr)
         self._tasks = self._done = self._nbytes = self._failures = 0
         self._began = time.monotonic()
         self._told = 0
 
     def tell(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        self._say(text)
 
     def begin(self, tasks: int, nbytes: int) -> None:
         self._tasks, self._began = tasks, time.monotonic()
@@ -64,15 +65,18 @@ class Lines:
         passed = self._done * LINES // max(1, self._tasks)
         if passed > self._told:
             self._told = passed
-            print(self._line(), file=self._stream, flush=True)
+            self._say(self._line())
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
         if line := failure_line(self._failures, label, reason, will_retry):
-            print(line, file=self._stream, flush=True)
+            self._say(line)
 
     def end(self) -> None:
-        """Every line has been printed already."""
+        self._stream.drain()
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
 
     def _line(self) -> str:
         elapsed, share = time.monotonic() - self._began, self._done / max(1, self._tasks)
@@ -86,14 +90,27 @@ class Bar:
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
         from rich.progress import Progress as RichProgress
 
+        self._stream = Listener(stream)
         self._bar = RichProgress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("left"),
-            console=Console(file=stream), transient=True,
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            console=Console(file=cast(TextIO, self._stream)),
+            transient=True,
+        )
         self._nbytes = self._failures = 0
         self._began = time.monotonic()
 
@@ -108,27 +125,38 @@ class Bar:
     def advance(self, nbytes: int) -> None:
         self._nbytes += nbytes
         elapsed = time.monotonic() - self._began
-        self._bar.update(self._task, advance=1, rate=show_rate(self._nbytes / elapsed) if elapsed else "")
+        self._bar.update(
+            self._task, advance=1, rate=show_rate(self._nbytes / elapsed) if elapsed else ""
+        )
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
         if line := failure_line(self._failures, label, reason, will_retry):
-            self._bar.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(
+                line, style="red", markup=False, highlight=False, soft_wrap=True
+            )
 
     def end(self) -> None:
         self._bar.stop()
+        self._stream.drain()
 
 
 def failure_line(number: int, label: str, reason: str, will_retry: bool) -> str:
-    """One sentence about a failed attempt, the `number`-th of the run; '' once enough have been told."""
+    """One sentence about a failed attempt, the `number`-th of the run; '' once enough have been
+    told.
+    """
     if number > FAILURES_SHOWN:
-        return "further failures are listed at the end and in the report" if number == FAILURES_SHOWN + 1 else ""
+        return (
+            "further failures are listed at the end and in the report"
+            if number == FAILURES_SHOWN + 1
+            else ""
+        )
     return f"failed: {label}: {reason}" + (" (it will be tried again)" if will_retry else "")
 
 
 def progress_for(quiet: bool, stream: TextIO | None = None) -> Progress:
     """The kind of progress that suits where the messages go, which is standard error."""
     stream = stream or sys.stderr
-    if quiet:
+    if quiet or stream is None:  # as it is where it was closed at the start
         return Quiet()
     return Bar(stream) if stream.isatty() else Lines(stream)

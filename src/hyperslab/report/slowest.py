@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hyperslab.report.summary import PHASE_OF_KIND
-from hyperslab.span import NO_TASK, Span, Trace, union_ns
+from hyperslab.trace import NO_TASK, Span, Trace, union_ns
 
 SHOWN = 10
 
@@ -31,19 +31,25 @@ class Attempt:
 
 
 def slowest(trace: Trace, count: int = SHOWN) -> list[Attempt]:
-    """The attempts with the longest busy time, longest first; names of tasks come from `trace.meta["labels"]`."""
+    """The attempts with the longest busy time, longest first; names of tasks come from
+    `trace.meta["labels"]`.
+    """
     spans: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for span in trace.spans:
         if span.task != NO_TASK:
             spans[span.task, span.attempt].append(span)
-    busy = {key: union_ns([(s.start_ns, s.end_ns) for s in own]) / 1e9 for key, own in spans.items()}
+    busy = {
+        key: union_ns([(s.start_ns, s.end_ns) for s in own]) / 1e9 for key, own in spans.items()
+    }
     usual = statistics.median(busy.values()) if busy else 0.0
     longest = sorted(busy, key=lambda key: (-busy[key], key))[:count]
     labels = trace.meta.get("labels", [])
     return [_attempt(key, spans[key], busy[key], usual, labels) for key in longest]
 
 
-def _attempt(key: tuple[int, int], spans: list[Span], busy_s: float, usual_s: float, labels: list[str]) -> Attempt:
+def _attempt(
+    key: tuple[int, int], spans: list[Span], busy_s: float, usual_s: float, labels: list[str]
+) -> Attempt:
     task, number = key
     phases: Counter[str] = Counter()
     for span in spans:
@@ -51,10 +57,14 @@ def _attempt(key: tuple[int, int], spans: list[Span], busy_s: float, usual_s: fl
     seconds = {phase: ns / 1e9 for phase, ns in phases.items()}
     label = str(labels[task]) if task < len(labels) else ""
     ratio = busy_s / usual_s if usual_s else 1.0
-    return Attempt(task, number, label, spans[0].slot, any(s.lost for s in spans), busy_s, ratio, seconds)
+    return Attempt(
+        task, number, label, spans[0].slot, any(s.lost for s in spans), busy_s, ratio, seconds
+    )
 
 
 def short_label(label: str) -> str:
-    """A task's name without the folders of its file: `brain.h5::/t1[0:32]` of `/data/brain.h5::/t1[0:32]`."""
+    """A task's name without the folders of its file: `brain.h5::/t1[0:32]` of
+    `/data/brain.h5::/t1[0:32]`.
+    """
     path = re.split(r"::|\[", label, maxsplit=1)[0]
     return label[path.rfind("/") + 1 :]

@@ -1,34 +1,42 @@
 """Summary: the numbers of a run, derived from its trace alone.
 
-All times refer to the slots of the trace, used or not, from the moment the engine was ready to the end of the run:
+All times refer to the slots of the trace, used or not, from the moment the engine was ready to the
+end of the run:
 
     read + compute + write + other + overhead + idle = slots x makespan without start-up
 
-which holds exactly in nanoseconds, because every instant of a slot belongs to one of the six. Where spans of a slot
-nest or overlap, the instant belongs to the span that began last. Overhead is defined as in section II.E of
-Dugré, Hayot-Sasson and Glatard, A performance comparison of Dask and Apache Spark for data-intensive neuroimaging
-pipelines (2019), but over slots instead of thread ids, so that restarted workers and unused threads do not blur it.
+which holds exactly in nanoseconds, because every instant of a slot belongs to one of the six. Where
+spans of a slot nest or overlap, the instant belongs to the span that began last. Overhead is
+defined as in section II.E of Dugré, Hayot-Sasson and Glatard, A performance comparison of Dask and
+Apache Spark for data-intensive neuroimaging pipelines (2019), but over slots instead of thread ids,
+so that restarted workers and unused threads do not blur it.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.report.textfile import replace_text
-from hyperslab.span import LOST, NO_TASK, Span, Trace
+from hyperslab.storage.recordfile import load_record, save_record
+from hyperslab.trace import LOST, NO_TASK, Span, Trace
 
 SUMMARY_VERSION = 1
+NO_REPORT = (
+    "no report can be made of the run; its outputs do not rest on this, 'hyperslab verify' compares"
+    " them, and the report.html beside it is the one that the run itself wrote"
+)
+"What a damaged record means that only reports are made of."
 PHASE_OF_KIND = {"open": "read", "read": "read", "compute": "compute", "write": "write"}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Where the time of a run went. Seconds, bytes and shares of one; sums are over all slots and all attempts."""
+    """Where the time of a run went. Seconds, bytes and shares of one; sums are over all slots and
+    all attempts.
+    """
 
     origin: str
     "measured or predicted."
@@ -56,7 +64,9 @@ class Summary:
     overhead_s: float
     "Per slot that ran something, from ready to the end of its last span, less its busy time."
     idle_s: float
-    "Per slot, from the end of its last span (from ready, if it never ran one) to the end of the run."
+    """Per slot, from the end of its last span (from ready, if it never ran one) to the end of the
+    run.
+    """
     average_parallelism: float
     "Integral of the number of busy slots over time / makespan without start-up."
     utilisation: float
@@ -71,9 +81,13 @@ class Summary:
     total_nbytes_per_s: float
     "Read and written."
     cpu_s: float | None
-    "CPU time inside spans, without attempts whose worker died; None if any other span does not know its own."
+    """CPU time inside spans, without attempts whose worker died; None if any other span does not
+    know its own.
+    """
     runq_s: float | None
-    "Time in which spans were runnable but waited for a processor; None if any span does not know its own."
+    """Time in which spans were runnable but waited for a processor; None if any span does not know
+    its own.
+    """
     spans: int
     tracing_cost: float | None
     "Spans x measured CPU cost of one / CPU time of the run; None where the cost was not measured."
@@ -83,15 +97,20 @@ class Summary:
 
     def save(self, path: Path) -> None:
         """Write as versioned JSON; the file appears whole or not at all."""
-        replace_text(path, json.dumps({"version": SUMMARY_VERSION, **asdict(self)}, indent=1) + "\n")
+        save_record(path, {"version": SUMMARY_VERSION, **asdict(self)})
 
     @classmethod
     def load(cls, path: Path) -> Summary:
-        """Read back what `save` wrote. Raises ValueError for a summary of a newer version."""
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        """Read back what `save` wrote. Raises DamagedRecord, and ValueError for a summary of a
+        newer version.
+        """
+        stored = load_record(path, NO_REPORT)
         version = stored.pop("version")
         if version > SUMMARY_VERSION:
-            raise ValueError(f"{path} was written by a newer hyperslab (summary version {version}): upgrade to read it")
+            raise ValueError(
+                f"{path} was written by a newer hyperslab (summary version {version}): upgrade to"
+                " read it"
+            )
         return cls(**stored)
 
 
@@ -105,7 +124,9 @@ class Window:
 
 
 def window(trace: Trace) -> Window:
-    """Start, ready and end of a run as the trace's meta tells, widened to hold every span; else as the spans do."""
+    """Start, ready and end of a run as the trace's meta tells, widened to hold every span; else as
+    the spans do.
+    """
     first = min((s.start_ns for s in trace.spans), default=None)
     last = max((s.end_ns for s in trace.spans), default=None)
     said = {key: trace.meta.get(key) for key in ("start_ns", "ready_ns", "end_ns")}
@@ -117,7 +138,9 @@ def window(trace: Trace) -> Window:
 
 
 def lanes(trace: Trace) -> dict[str, list[Span]]:
-    """The spans of every slot by their start: first the slots that the trace lists, used or not, then any others."""
+    """The spans of every slot by their start: first the slots that the trace lists, used or not,
+    then any others.
+    """
     by_slot: dict[str, list[Span]] = {slot: [] for slot in trace.slots}
     for span in trace.spans:
         by_slot.setdefault(span.slot, []).append(span)
@@ -129,8 +152,8 @@ def lanes(trace: Trace) -> dict[str, list[Span]]:
 def summarise(trace: Trace) -> Summary:
     """Derive the numbers of a run from its trace.
 
-    Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes, span_cost_ns (CPU time of one
-    span), cpu_ns (CPU time of the run) and max_rss (bytes by worker).
+    Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes,
+    span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and max_rss (bytes by worker).
     """
     by_slot, when, meta = lanes(trace), window(trace), trace.meta
     run_s = (when.end_ns - when.ready_ns) / 1e9
@@ -148,7 +171,9 @@ def summarise(trace: Trace) -> Summary:
         **_times(by_slot, when),
         **_bytes(trace, run_s),
         **_costs(by_slot, trace),
-        max_rss_nbytes={str(worker): int(nbytes) for worker, nbytes in meta.get("max_rss", {}).items()},
+        max_rss_nbytes={
+            str(worker): int(nbytes) for worker, nbytes in meta.get("max_rss", {}).items()
+        },
     )
 
 
@@ -168,7 +193,12 @@ def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:
         idle += when.end_ns - last
     total, run = sum(busy.values()), when.end_ns - when.ready_ns
     seconds = {f"{phase}_s": phases[phase] / 1e9 for phase in ("read", "compute", "write", "other")}
-    seconds |= {"lost_s": lost / 1e9, "busy_s": total / 1e9, "overhead_s": overhead / 1e9, "idle_s": idle / 1e9}
+    seconds |= {
+        "lost_s": lost / 1e9,
+        "busy_s": total / 1e9,
+        "overhead_s": overhead / 1e9,
+        "idle_s": idle / 1e9,
+    }
     return seconds | {
         "average_parallelism": _ratio(total, run),
         "utilisation": _ratio(total, run * len(by_slot)),
@@ -179,7 +209,8 @@ def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:
 def own_pieces(spans: Sequence[Span]) -> Iterator[tuple[Span, int, int]]:
     """The time that spans of a slot (by their start) cover, in pieces that do not overlap.
 
-    Yields (span, start_ns, end_ns); where spans overlap, the time belongs to the one that began last.
+    Yields (span, start_ns, end_ns); where spans overlap, the time belongs to the one that began
+    last.
     """
     running: list[Span] = []
     now = -(2**63)
@@ -213,18 +244,25 @@ def _bytes(trace: Trace, run_s: float) -> dict[str, Any]:
 def _costs(by_slot: dict[str, list[Span]], trace: Trace) -> dict[str, Any]:
     """Processor time, time spent waiting for a processor, and what tracing added."""
     outermost = [s for spans in by_slot.values() for s in _outermost(spans) if s.kind != LOST]
-    cpu_ns, runq_ns = _known_sum(s.cpu_ns for s in outermost), _known_sum(s.runq_ns for s in outermost)
+    cpu_ns, runq_ns = (
+        _known_sum(s.cpu_ns for s in outermost),
+        _known_sum(s.runq_ns for s in outermost),
+    )
     each_ns, total_ns = trace.meta.get("span_cost_ns"), trace.meta.get("cpu_ns", cpu_ns)
     return {
         "cpu_s": None if cpu_ns is None else cpu_ns / 1e9,
         "runq_s": None if runq_ns is None else runq_ns / 1e9,
         "spans": len(trace.spans),
-        "tracing_cost": len(trace.spans) * each_ns / total_ns if each_ns is not None and total_ns else None,
+        "tracing_cost": (
+            len(trace.spans) * each_ns / total_ns if each_ns is not None and total_ns else None
+        ),
     }
 
 
 def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
-    """The spans that lie in no other: a span's own counters already hold those of the spans inside it."""
+    """The spans that lie in no other: a span's own counters already hold those of the spans inside
+    it.
+    """
     reach = -(2**63)
     for span in spans:
         if span.end_ns > reach:
@@ -233,7 +271,9 @@ def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _known_sum(values: Iterator[int]) -> int | None:
-    """The sum, or None if any value is unknown (negative): a sum that misses a part is not the sum."""
+    """The sum, or None if any value is unknown (negative): a sum that misses a part is not the
+    sum.
+    """
     listed = list(values)
     return None if any(value < 0 for value in listed) else sum(listed)
 

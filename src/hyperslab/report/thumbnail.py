@@ -1,4 +1,6 @@
-"""Small Gantt pictures of several runs on one time axis, as SVG: what took most of each column of each lane."""
+"""Small Gantt pictures of several runs on one time axis, as SVG: what took most of each column of
+each lane.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from hyperslab.report.gantt import LOST_COLOUR, STARTUP_COLOUR
 from hyperslab.report.html import PART_COLOURS
 from hyperslab.report.picture import linear_ticks
 from hyperslab.report.summary import PHASE_OF_KIND, Window, lanes, own_pieces, window
-from hyperslab.span import Span, Trace
+from hyperslab.trace import Span, Trace
 from hyperslab.units import show_count
 
 Rows: TypeAlias = npt.NDArray[np.float64]
@@ -24,7 +26,9 @@ LANE, GAP, TALLEST = 13.0, 3.0, 200.0
 LANES = 64
 "Lanes of one picture; of more slots every second, third, ... is drawn."
 LOST = "lost attempt"
-FILLS = {phase: PART_COLOURS[phase] for phase in ("read", "compute", "write", "other")} | {LOST: LOST_COLOUR}
+FILLS = {phase: PART_COLOURS[phase] for phase in ("read", "compute", "write", "other")} | {
+    LOST: LOST_COLOUR
+}
 GRID, TEXT = "#e6e9ed", "#4a5160"
 
 
@@ -53,11 +57,15 @@ def thumbnail(trace: Trace, axis: Axis, name: str) -> str:
     body = [
         f"<title>{escape(_caption(name, len(by_slot), step))}</title>",
         *_frame(axis, when, height),
-        *(piece for n, slot in enumerate(shown) for piece in _lane(by_slot[slot], axis, when, n * pitch, pitch)),
+        *(
+            piece
+            for n, slot in enumerate(shown)
+            for piece in _lane(by_slot[slot], axis, when, n * pitch, pitch)
+        ),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + BOTTOM:.1f}" width="100%" '
-        f'role="img" font-size="12">{"".join(body)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + BOTTOM:.1f}"'
+        f' width="100%" role="img" font-size="12">{"".join(body)}</svg>'
     )
 
 
@@ -67,7 +75,9 @@ def _caption(name: str, slots: int, step: int) -> str:
 
 
 def _frame(axis: Axis, when: Window, height: float) -> Iterator[str]:
-    """Start-up in grey, the time of the run in white, what lies after its end left as the page is, and the ticks."""
+    """Start-up in grey, the time of the run in white, what lies after its end left as the page is,
+    and the ticks.
+    """
     start, end = ((ns - when.ready_ns) / 1e9 for ns in (when.start_ns, when.end_ns))
     for left, right, fill in ((start, 0.0, STARTUP_COLOUR), (0.0, end, "#f6f7f9")):
         x, width = axis.column(left), axis.column(right) - axis.column(left)
@@ -76,20 +86,33 @@ def _frame(axis: Axis, when: Window, height: float) -> Iterator[str]:
         x = tick.at * COLUMNS
         yield f'<path d="M{x:.1f} 0V{height + 4:.1f}" stroke="{GRID}"/>'
         anchor = "start" if x < 20 else "middle"
-        yield f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}" fill="{TEXT}">{tick.label} s</text>'
+        yield (
+            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}"'
+            f' fill="{TEXT}">{tick.label} s</text>'
+        )
 
 
-def _lane(spans: Sequence[Span], axis: Axis, when: Window, top: float, pitch: float) -> Iterator[str]:
-    """Two paths per phase through the columns that it has most of: those mostly busy, and, paler, those mostly free."""
+def _lane(
+    spans: Sequence[Span], axis: Axis, when: Window, top: float, pitch: float
+) -> Iterator[str]:
+    """Two paths per phase through the columns that it has most of: those mostly busy, and, paler,
+    those mostly free.
+    """
     covered = _covered(spans, axis, when)
     busy, winner = covered.sum(axis=0), covered.argmax(axis=0)
     style = f'stroke-width="{pitch * LANE / (LANE + GAP):.1f}"'
     for n, (phase, colour) in enumerate(FILLS.items()):
         for opacity, level in (("1", busy >= 0.5), ("0.35", (busy > 0) & (busy < 0.5))):
-            drawn = "".join(f"M{x} {top + pitch / 2:.1f}h{length}" for x, length in _stretches(level & (winner == n)))
+            drawn = "".join(
+                f"M{x} {top + pitch / 2:.1f}h{length}"
+                for x, length in _stretches(level & (winner == n))
+            )
             if drawn:
                 kind = phase.partition(" ")[0]
-                yield f'<path class="{kind}" d="{drawn}" stroke="{colour}" stroke-opacity="{opacity}" {style}/>'
+                yield (
+                    f'<path class="{kind}" d="{drawn}" stroke="{colour}" stroke-opacity="{opacity}"'
+                    f" {style}/>"
+                )
 
 
 def _stretches(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Public conformance suites: a new format or engine is tested by a subclass and a fixture.
 
-They need pytest and hypothesis, so each is imported at its first use: workers that only import `testing.functions`
-do without.
+They need pytest and hypothesis, so each is imported at its first use: workers that only import
+`testing.functions` do without.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""EngineTests: what every engine has to keep, tested through the driver on real files, with `serial` as the reference.
+"""EngineTests: what every engine has to keep, tested through the driver on real files, with
+`serial` as the reference.
 
-A subclass is one line per engine: its name, how many workers and threads to use, and real images if there are any.
+A subclass is one line per engine: its name, how many workers and threads to use, and real images if
+there are any.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import itertools
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,17 +19,20 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab import driver, formats, verification, workloads
-from hyperslab.array import Array
-from hyperslab.driver import Result
+from hyperslab import formats, workloads
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver import run as driver
+from hyperslab.driver import verification
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.run import Result
 from hyperslab.errors import RunStopped, UsageError
-from hyperslab.journal import Tail
-from hyperslab.partition import Rule
-from hyperslab.pipeline import Pipeline
-from hyperslab.prepared import Options, prepare
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Quiet
-from hyperslab.rundir import RunDirectory
 from hyperslab.testing import functions
+from hyperslab.testing.cases import BY_DEED, RULES, WAYS
 from hyperslab.testing.functions import executions
 
 MODULE = functions.__name__
@@ -36,23 +41,7 @@ AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7],
 EIGHT = Rule("block-shape", (12, 10, 9))
 "Cuts SHAPE into eight blocks; LAST_BLOCK is where the last one starts."
 LAST_BLOCK = (12, 10, 9)
-RULES = {
-    "auto": Rule(),
-    "blocks": Rule("blocks", (7,)),
-    "grid": Rule("blocks", (3, 1, 4)),
-    "block-shape": Rule("block-shape", (7, 20, 5)),
-    "slabs": Rule("slabs"),
-    "axes-whole": Rule("slabs", axes_whole=(2, 0)),
-    "bytes": Rule("bytes", (1000,)),
-}
 MAP_PHASES = ["open", "read", "compute", "write"]
-BY_DEED = {
-    "raise": ("ValueError: this block is not to my liking", 2),
-    "exit": (r"the function called sys.exit\(3\)", 2),
-    "shape": (r"misbehave returned a block of shape \(1, 10, 9\)", 1),
-    "dtype": ("misbehave returned complex64, not uint16", 1),
-}
-"Per deed, the message and the number of attempts: another one cannot mend a wrong shape."
 
 
 class InterruptAfter(Quiet):
@@ -70,7 +59,9 @@ class InterruptAfter(Quiet):
 
 
 class EngineTests:
-    """Conformance of an engine. A subclass sets `engine`, and what follows where the engine differs."""
+    """Conformance of an engine. A subclass sets `engine`, and what follows where the engine
+    differs.
+    """
 
     engine: ClassVar[str]
     slots: ClassVar[tuple[int, int]] = (2, 1)
@@ -81,6 +72,14 @@ class EngineTests:
     "Whether it honours a time limit; one that cannot has to refuse it."
     images: ClassVar[Sequence[str]] = ()
     "Real images: PATH of NIfTI files or PATH::DATASET of numbers."
+    every: ClassVar[Collection[str]] = ()
+    "Keys of WAYS that are tried in every way; the others depend little on the engine."
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Try each test in every way, or in a few."""
+        for name, (every, few) in WAYS.items():
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, every if name in self.every else few)
 
     @pytest.fixture
     def image(self, tmp_path: Path) -> str:
@@ -94,23 +93,32 @@ class EngineTests:
     def run(self, pipeline: Pipeline, **options: Any) -> Result:
         """Run a pipeline on the engine under test."""
         workers, threads = self.slots
-        place = {"connect": self.connect} if self.connect else {"workers": workers, "threads": threads}
-        return driver.run(pipeline, **{"engine": self.engine, **({} if "engine" in options else place), **options})
+        place = (
+            {"connect": self.connect} if self.connect else {"workers": workers, "threads": threads}
+        )
+        return driver.run(
+            pipeline, **{"engine": self.engine, **({} if "engine" in options else place), **options}
+        )
 
-    @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-    def test_a_volume_is_the_same_whatever_the_partition(self, image: str, tmp_path: Path, rule: Rule) -> None:
+    def test_a_volume_is_the_same_whatever_the_partition(
+        self, image: str, tmp_path: Path, rule: str
+    ) -> None:
         def written(folder: str, **options: Any) -> Path:
-            pipeline = Pipeline(image).map(functions.add, {"k": 3}).write(tmp_path / folder, keep="volume")
+            pipeline = (
+                Pipeline(image).map(functions.add, {"k": 3}).write(tmp_path / folder, keep="volume")
+            )
             return _only_output(self.run(pipeline, **options))
 
         reference = written("reference", engine="serial")
-        granularity = "stepwise" if rule.value else "fused"
-        assert written("out", rule=rule, granularity=granularity).read_bytes() == reference.read_bytes()
+        granularity = "stepwise" if RULES[rule].value else "fused"
+        out = written("out", rule=RULES[rule], granularity=granularity)
+        assert out.read_bytes() == reference.read_bytes()
         assert np.array_equal(_values(reference), _values(image) + np.uint16(3))
         assert np.allclose(_affine(reference), AFFINE, atol=1e-6)
 
-    @pytest.mark.parametrize("format", ["nii", "nii.gz", "h5"])
-    def test_blocks_are_the_same_whatever_the_workers(self, image: str, tmp_path: Path, format: str) -> None:
+    def test_blocks_are_the_same_whatever_the_workers(
+        self, image: str, tmp_path: Path, format: str
+    ) -> None:
         def written(folder: str, **options: Any) -> dict[str, bytes]:
             pipeline = Pipeline(image).map(functions.add).map(functions.add, dtype="uint16")
             result = self.run(pipeline.write(tmp_path / folder, format), rule=EIGHT, **options)
@@ -140,20 +148,33 @@ class EngineTests:
     def test_real_images(self, tmp_path: Path) -> None:
         for number, url in enumerate(self.images):
             source = formats.open_source(url)
-            pipeline = Pipeline(url).map(functions.add, {"k": 2}).write(tmp_path / str(number), keep="volume")
+            pipeline = (
+                Pipeline(url)
+                .map(functions.add, {"k": 2})
+                .write(tmp_path / str(number), keep="volume")
+            )
             path = _only_output(self.run(pipeline, rule=Rule("blocks", (5,))))
             expected = _reference_values(url)
             assert np.array_equal(_values(path), expected + expected.dtype.type(2)), url
             if source.header.affine is not None:
                 assert np.allclose(_affine(path), source.header.affine, rtol=1e-6, atol=1e-5), url
 
-    @pytest.mark.parametrize("boundary", ["reflect", "nearest", "constant"])
-    def test_a_halo_gives_what_the_whole_gives(self, image: str, tmp_path: Path, boundary: Any) -> None:
+    def test_a_halo_gives_what_the_whole_gives(
+        self, image: str, tmp_path: Path, boundary: Any
+    ) -> None:
         from scipy import ndimage
 
-        pipeline = Pipeline(image, boundary=boundary).map(functions.neighbourhood, dtype="int64", halo=1)
-        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("blocks", (4, 3, 2))))
-        expected = ndimage.convolve(_values(image).astype(np.int64), np.ones((3, 3, 3), np.int64), mode=boundary)
+        pipeline = Pipeline(image, boundary=boundary).map(
+            functions.neighbourhood, dtype="int64", halo=1
+        )
+        path = _only_output(
+            self.run(
+                pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("blocks", (4, 3, 2))
+            )
+        )
+        expected = ndimage.convolve(
+            _values(image).astype(np.int64), np.ones((3, 3, 3), np.int64), mode=boundary
+        )
         assert np.array_equal(_values(path), expected)
 
     def test_chunks_and_several_inputs(self, image: str, tmp_path: Path) -> None:
@@ -161,10 +182,16 @@ class EngineTests:
 
         whole, mask = _values(image), np.indices(SHAPE).sum(0) % 3 == 0
         with h5py.File(tmp_path / "in" / "both.h5", "w") as file:
-            file.create_dataset("image", data=whole, chunks=(8, 7, 6), compression="gzip", shuffle=True)
+            file.create_dataset(
+                "image", data=whole, chunks=(8, 7, 6), compression="gzip", shuffle=True
+            )
             file.create_dataset("mask", data=mask.astype(np.uint8), chunks=(5, 5, 5))
-        pipeline = Pipeline(f"{tmp_path}/in/both.h5::image", mask=f"{tmp_path}/in/both.h5::mask").map(functions.masked)
-        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("chunks")))
+        pipeline = Pipeline(
+            f"{tmp_path}/in/both.h5::image", mask=f"{tmp_path}/in/both.h5::mask"
+        ).map(functions.masked)
+        path = _only_output(
+            self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("chunks"))
+        )
         assert np.array_equal(_values(path), np.where(mask, whole, 0))
 
     def test_compressed_chunks_are_read_once_and_no_more(self, tmp_path: Path) -> None:
@@ -172,50 +199,72 @@ class EngineTests:
 
         values = np.random.default_rng(3).integers(0, 500, (32, 24, 16), dtype=np.uint16)
         with h5py.File(tmp_path / "packed.h5", "w") as file:
-            made = file.create_dataset("data", data=values, chunks=(8, 12, 16), compression="gzip", shuffle=True)
+            made = file.create_dataset(
+                "data", data=values, chunks=(8, 12, 16), compression="gzip", shuffle=True
+            )
             stored = made.id.get_storage_size()
         pipeline = Pipeline(str(tmp_path / "packed.h5")).map(functions.add, {"k": 3})
-        result = self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("block-shape", (8, 12, 16)))
+        result = self.run(
+            pipeline.write(tmp_path / "out", keep="volume"), rule=Rule("block-shape", (8, 12, 16))
+        )
         assert np.array_equal(_values(_only_output(result)), values + np.uint16(3))
         assert sum(s.nbytes for s in result.trace.spans if s.kind == "read") == stored
 
     def test_a_function_is_told_its_slab(self, image: str, tmp_path: Path) -> None:
         pipeline = Pipeline(image).map(functions.positions, {"shape": SHAPE}, dtype="int64")
-        path = _only_output(self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=RULES["grid"]))
+        path = _only_output(
+            self.run(pipeline.write(tmp_path / "out", keep="volume"), rule=RULES["grid"])
+        )
         assert np.array_equal(_values(path), np.arange(np.prod(SHAPE)).reshape(SHAPE))
 
     def test_reductions_are_exact_for_integers(self, image: str, tmp_path: Path) -> None:
         expected = int(_values(image).sum(dtype=np.int64))
         for name in ("auto", "slabs", "bytes"):
-            result = self.run(Pipeline(image).reduce(functions.TOTAL), rule=RULES[name], out=tmp_path / name)
+            result = self.run(
+                Pipeline(image).reduce(functions.TOTAL), rule=RULES[name], out=tmp_path / name
+            )
             assert (result.state, result.value) == ("done", expected)
             assert (tmp_path / name / "result.json").read_text() == str(expected)
 
     def test_reductions_of_floats_keep_their_bound(self, tmp_path: Path) -> None:
         values = np.random.default_rng(2).standard_normal(SHAPE) * 1e6
         _save(values, tmp_path / "floats.nii")
-        exact = sum(float(v).as_integer_ratio()[0] * (2**1074 // float(v).as_integer_ratio()[1]) for v in values.flat)
+        exact = sum(
+            float(v).as_integer_ratio()[0] * (2**1074 // float(v).as_integer_ratio()[1])
+            for v in values.flat
+        )
         bound = values.size * np.finfo(float).eps * np.abs(values).sum()
         for number, rule in enumerate((RULES["bytes"], RULES["grid"])):
             pipeline = Pipeline(str(tmp_path / "floats.nii"))
-            plain = self.run(pipeline.reduce(functions.FLOAT_TOTAL), rule=rule, out=tmp_path / f"plain{number}")
+            plain = self.run(
+                pipeline.reduce(functions.FLOAT_TOTAL), rule=rule, out=tmp_path / f"plain{number}"
+            )
             assert abs(plain.value - exact / 2**1074) <= bound
             stats = workloads.build("stats", pipeline, {})
-            assert self.run(stats, rule=rule, out=tmp_path / f"stats{number}").value.sum == exact / 2**1074
+            assert (
+                self.run(stats, rule=rule, out=tmp_path / f"stats{number}").value.sum
+                == exact / 2**1074
+            )
 
     def test_folds_with_a_prior(self, tmp_path: Path) -> None:
         values = np.random.default_rng(3).standard_normal(SHAPE)
         _save(values, tmp_path / "floats.nii")
-        pipeline = workloads.build("histogram", Pipeline(str(tmp_path / "floats.nii")), {"bins": 64})
+        pipeline = workloads.build(
+            "histogram", Pipeline(str(tmp_path / "floats.nii")), {"bins": 64}
+        )
         result = self.run(pipeline, rule=EIGHT, out=tmp_path / "out")
         counts, edges = np.histogram(values, 64)
         assert np.array_equal(result.value.counts, counts)
         assert np.allclose(result.value.edges, edges)
 
     @pytest.mark.parametrize("granularity", ["fused", "stepwise"])
-    def test_every_phase_is_in_the_trace(self, image: str, tmp_path: Path, granularity: Any) -> None:
+    def test_every_phase_is_in_the_trace(
+        self, image: str, tmp_path: Path, granularity: Any
+    ) -> None:
         result = self.run(
-            Pipeline(image).map(functions.add).write(tmp_path / "out"), rule=EIGHT, granularity=granularity
+            Pipeline(image).map(functions.add).write(tmp_path / "out"),
+            rule=EIGHT,
+            granularity=granularity,
         )
         spans, meta = sorted(result.trace.spans, key=lambda s: s.start_ns), result.trace.meta
         for task in range(8):
@@ -242,7 +291,6 @@ class EngineTests:
         assert checked == dict.fromkeys((path.name for path in result.outputs), None)
         assert len(checked) == 8
 
-    @pytest.mark.parametrize("deed", BY_DEED)
     def test_a_bad_block_fails_alone(self, image: str, tmp_path: Path, deed: str) -> None:
         message, attempts = BY_DEED[deed]
         pipeline = Pipeline(image).map(functions.misbehave, {"deed": deed, "at": LAST_BLOCK})
@@ -257,14 +305,20 @@ class EngineTests:
 
     def test_a_failure_that_passes_is_tried_again(self, image: str, tmp_path: Path) -> None:
         bad = {"deed": "raise", "at": LAST_BLOCK, "once": str(tmp_path / "marker")}
-        result = self.run(Pipeline(image).map(functions.misbehave, bad).write(tmp_path / "out"), rule=EIGHT)
+        result = self.run(
+            Pipeline(image).map(functions.misbehave, bad).write(tmp_path / "out"), rule=EIGHT
+        )
         assert result.ok
         assert len(result.outputs) == 8
         assert {(s.task, s.attempt) for s in result.trace.spans if s.lost} == {(7, 0)}
 
     def test_a_time_limit_is_honoured_or_refused(self, image: str, tmp_path: Path) -> None:
         deed = "hang" if self.stops_late_tasks else "raise"
-        pipeline = Pipeline(image).map(functions.misbehave, {"deed": deed, "at": LAST_BLOCK}).write(tmp_path / "out")
+        pipeline = (
+            Pipeline(image)
+            .map(functions.misbehave, {"deed": deed, "at": LAST_BLOCK})
+            .write(tmp_path / "out")
+        )
         options: dict[str, Any] = {"rule": EIGHT, "task_timeout_s": 1.0, "retries": 0}
         if not self.stops_late_tasks:
             with pytest.raises(UsageError, match="--task-timeout needs --engine processes"):
@@ -276,7 +330,9 @@ class EngineTests:
         _match("ran longer than --task-timeout 1 s", failed.failure.message)
         assert len(result.outputs) == 7
 
-    def test_what_cannot_be_sent_is_refused_before_the_start(self, image: str, tmp_path: Path) -> None:
+    def test_what_cannot_be_sent_is_refused_before_the_start(
+        self, image: str, tmp_path: Path
+    ) -> None:
         lock = threading.Lock()
         with pytest.raises(UsageError, match="cannot be sent to a worker"):
             self.run(Pipeline(image).map(lambda block: (block, lock)[0]).write(tmp_path / "out"))
@@ -286,34 +342,51 @@ class EngineTests:
 
     def test_a_fold_that_fails_says_so(self, image: str, tmp_path: Path) -> None:
         try:  # a slot that merges as it goes fails a task, an engine's own tree the run
-            result = self.run(Pipeline(image).reduce(functions.UNMERGEABLE), rule=Rule("slabs"), out=tmp_path / "merge")
+            result = self.run(
+                Pipeline(image).reduce(functions.UNMERGEABLE),
+                rule=Rule("slabs"),
+                out=tmp_path / "merge",
+            )
         except RunStopped as reason:
-            _match("merge or finish failed: ValueError: this value is not to my liking", str(reason))
+            _match(
+                "merge or finish failed: ValueError: this value is not to my liking", str(reason)
+            )
         else:
             assert (result.state, result.value) == ("failed", None)
-            _match("merging failed: ValueError: this value is not to my liking", result.failures[0].failure.message)
+            _match(
+                "merging failed: ValueError: this value is not to my liking",
+                result.failures[0].failure.message,
+            )
         with pytest.raises(RunStopped, match="this value is not to my liking"):
-            self.run(Pipeline(image).reduce(functions.UNFINISHABLE), rule=EIGHT, out=tmp_path / "finish")
+            self.run(
+                Pipeline(image).reduce(functions.UNFINISHABLE), rule=EIGHT, out=tmp_path / "finish"
+            )
 
-    @pytest.mark.parametrize("reducing", [False, True], ids=["map", "reduce"])
-    @pytest.mark.parametrize("end", ["failure", "ctrl-c", "cancel"])
     def test_a_resumed_run_repeats_only_what_is_missing(
-        self, image: str, tmp_path: Path, reducing: bool, end: str
+        self, image: str, tmp_path: Path, end: str
     ) -> None:
+        early, _, kind = end.rpartition("-")
+        reducing = kind == "reduce"
         runs, out = tmp_path / "runs", tmp_path / "out"
         runs.mkdir()
-        params = {"folder": str(runs), "at": LAST_BLOCK, "seconds": 0.06 * self.slots[0] * self.slots[1]}
+        params = {
+            "folder": str(runs),
+            "at": LAST_BLOCK,
+            "seconds": 0.06 * self.slots[0] * self.slots[1],
+        }
         pipeline = Pipeline(image)
         if reducing:
             pipeline = pipeline.reduce(f"{MODULE}:COUNTED_TOTAL", params)
         else:
             pipeline = pipeline.map(functions.counted, params).write(out, keep="volume")
-        recorded = self._end_early(pipeline, end, runs, out)
+        recorded = self._end_early(pipeline, early, runs, out)
         before = executions(runs)
         result = self.run(pipeline, rule=Rule("block-shape", (6, 10, 9)), out=out, resume=True)
         assert result.state == "done"
         repeated = sum(executions(runs).values()) - sum(before.values())
-        assert repeated == 16 - recorded
+        # Workers may have recorded more since: a partial is saved before the lines of its tasks,
+        # and a task that was under way when the run ended may have come to its end.
+        assert repeated <= 16 - recorded
         if reducing:
             assert result.value == int(_values(image).sum(dtype=np.int64))
         else:
@@ -321,7 +394,11 @@ class EngineTests:
 
     def _end_early(self, pipeline: Pipeline, end: str, runs: Path, out: Path) -> int:
         """Run until something ends it; returns how many tasks its records hold."""
-        options: dict[str, Any] = {"rule": Rule("block-shape", (6, 10, 9)), "out": out, "retries": 0}
+        options: dict[str, Any] = {
+            "rule": Rule("block-shape", (6, 10, 9)),
+            "out": out,
+            "retries": 0,
+        }
         if end == "failure":
             (runs / "broken").touch()
             assert self.run(pipeline, **options).state == "failed"
@@ -390,5 +467,10 @@ def _content(path: Path) -> bytes:
 
     with h5py.File(path) as file:
         (dataset,) = file.values()
-        attributes = {name: np.asarray(value).tolist() for name, value in sorted(dataset.attrs.items())}
-        return np.asarray(dataset).tobytes() + repr((dataset.shape, dataset.dtype, attributes)).encode()
+        attributes = {
+            name: np.asarray(value).tolist() for name, value in sorted(dataset.attrs.items())
+        }
+        return (
+            np.asarray(dataset).tobytes()
+            + repr((dataset.shape, dataset.dtype, attributes)).encode()
+        )

@@ -1,4 +1,6 @@
-"""FormatTests: what every format has to keep, tested on real files against the format's own library."""
+"""FormatTests: what every format has to keep, tested on real files against the format's own
+library.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyperslab import blockio, formats
-from hyperslab.array import Array, ArraySource, Values
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, SourceChanged, UsageError
-from hyperslab.slab import Hyperslab
-from hyperslab.span import recording
+from hyperslab.trace import recording
 
 LARGEST_WHOLE_NBYTES = 64 * 1024**2
 LARGEST_BLOCK_SIZE = 2**15
@@ -32,15 +35,23 @@ _either_value = st.sampled_from(["stored", "real"])
 _unhurried = settings(
     deadline=None,
     max_examples=20,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors, HealthCheck.too_slow],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.differing_executors,
+        HealthCheck.too_slow,
+    ],
 )
 
 
 class FormatTests(ABC):
-    """Conformance of a format. A subclass gives a fixture `path` (each real file in turn) and `reference`."""
+    """Conformance of a format. A subclass gives a fixture `path` (each real file in turn) and
+    `reference`.
+    """
 
     reference_errors: ClassVar[tuple[type[Exception], ...]] = (OSError, RuntimeError, ValueError)
-    "What the library raises for data that it cannot read; hyperslab's answer is then a FormatError."
+    """What the library raises for data that it cannot read; hyperslab's answer is then a
+    FormatError.
+    """
 
     @abstractmethod
     def reference(self, url: str, slab: Hyperslab, values: Values) -> Array:
@@ -58,9 +69,14 @@ class FormatTests(ABC):
     @pytest.fixture
     def whole_urls(self, path: Path, urls: list[str]) -> list[str]:
         """Those arrays that the library can read here."""
-        read = [url for url in urls if self._library_reads(url, Hyperslab.full(_open_source(url).shape))]
+        read = [
+            url for url in urls if self._library_reads(url, Hyperslab.full(_open_source(url).shape))
+        ]
         if not read:
-            pytest.skip(f"{path.name}: its library reads none of its arrays here; install the filters it needs")
+            pytest.skip(
+                f"{path.name}: its library reads none of its arrays here; install the filters it"
+                " needs"
+            )
         return read
 
     def test_contents_agree_with_sources(self, path: Path, urls: list[str]) -> None:
@@ -87,7 +103,9 @@ class FormatTests(ABC):
 
     @given(data=st.data(), values=_either_value)
     @_unhurried
-    def test_regions_into_strided_memory(self, whole_urls: list[str], data: st.DataObject, values: Values) -> None:
+    def test_regions_into_strided_memory(
+        self, whole_urls: list[str], data: st.DataObject, values: Values
+    ) -> None:
         source, slab = _draw(whole_urls, data)
         values = _known(source, values)
         step = data.draw(st.sampled_from([2, -1, -2]))
@@ -95,44 +113,65 @@ class FormatTests(ABC):
         spread: tuple[Any, ...] = (..., *[slice(None, None, step)] * source.ndim)
         corner: tuple[Any, ...] = (..., *map(slice, slab.count))
         out = room[spread][corner]
-        assert blockio.read(source, slab, out, values) is out
-        assert_same(out, blockio.read(source, slab, values=values))
+        assert reading.read(source, slab, out, values) is out
+        assert_same(out, reading.read(source, slab, values=values))
         out[...] = np.zeros((), out.dtype)
-        assert not np.frombuffer(room.tobytes(), np.uint8).any(), "reading wrote outside the region's own elements"
+        assert not np.frombuffer(room.tobytes(), np.uint8).any(), (
+            "reading wrote outside the region's own elements"
+        )
 
     @given(data=st.data(), values=_either_value)
     @_unhurried
-    def test_bytes_and_memory_are_as_planned(self, whole_urls: list[str], data: st.DataObject, values: Values) -> None:
+    def test_bytes_and_memory_are_as_planned(
+        self, whole_urls: list[str], data: st.DataObject, values: Values
+    ) -> None:
         source, slab = _draw(whole_urls, data)
         values = _known(source, values)
         with recording() as phases, traced_memory() as peak:
-            blockio.read(source, slab, values=values)
-        assert sum(phase.nbytes for phase in phases if phase.kind == "read") == blockio.read_nbytes(source, slab)
-        assert peak[0] <= blockio.read_peak(source, slab, values) + 2**16
+            reading.read(source, slab, values=values)
+        assert sum(phase.nbytes for phase in phases if phase.kind == "read") == reading.read_nbytes(
+            source, slab
+        )
+        assert peak[0] <= reading.read_peak(source, slab, values) + 2**16
         assert {phase.kind for phase in phases} == ({"open", "read"} if slab.size else set())
 
-    def test_the_chunk_table_takes_one_open(self, urls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_chunk_table_takes_one_open(
+        self, urls: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for source in [source for source in map(_open_source, urls) if source.chunks is not None]:
             calls = count_calls(monkeypatch, source.url)
-            blockio.read(source, Hyperslab((0,) * source.ndim, tuple(min(n, 9) for n in source.shape)), values="stored")
-            assert calls in ([], ["open", "fstat"]) if source.size == 0 else calls == ["open", "fstat"]
+            reading.read(
+                source,
+                Hyperslab((0,) * source.ndim, tuple(min(n, 9) for n in source.shape)),
+                values="stored",
+            )
+            assert (
+                calls in ([], ["open", "fstat"]) if source.size == 0 else calls == ["open", "fstat"]
+            )
 
     def test_descriptions_travel(self, whole_urls: list[str]) -> None:
         for source in map(_open_source, whole_urls):
             sent, corner = pickle.loads(pickle.dumps(source)), _corner(source)
-            assert_same(blockio.read(sent, corner, values="stored"), blockio.read(source, corner, values="stored"))
+            assert_same(
+                reading.read(sent, corner, values="stored"),
+                reading.read(source, corner, values="stored"),
+            )
             assert sent.version == source.version
 
-    def test_a_changed_file_is_noticed(self, path: Path, whole_urls: list[str], tmp_path: Path) -> None:
+    def test_a_changed_file_is_noticed(
+        self, path: Path, whole_urls: list[str], tmp_path: Path
+    ) -> None:
         copy = tmp_path / path.name
         for needed in (path, *self.companions(path)):
             shutil.copyfile(needed, tmp_path / needed.name)
         source = formats.open_source(str(copy) + whole_urls[0].removeprefix(str(path)))
-        assert source.version == _open_source(whole_urls[0]).version, "an untouched copy has the same version"
+        assert source.version == _open_source(whole_urls[0]).version, (
+            "an untouched copy has the same version"
+        )
         os.utime(copy, ns=(source.mtime_ns, source.mtime_ns + 10**9))
         self._is_refused(source, "written to")
         os.utime(copy, ns=(source.mtime_ns, source.mtime_ns))
-        blockio.read(source, _corner(source), values="stored")
+        reading.read(source, _corner(source), values="stored")
         with copy.open("ab") as file:
             file.write(b"more")
         self._is_refused(source, "bytes when")
@@ -151,21 +190,23 @@ class FormatTests(ABC):
         space = min(3, source.ndim)
         voxel, index = np.array([1.0, 2.0, 3.0, 1.0]), np.array([1.0, 2.0, 3.0, 1.0])
         index[:space] = np.array(slab.start[:space]) + np.array(slab.stride[:space]) * voxel[:space]
-        np.testing.assert_allclose(header.affine @ voxel, source.header.affine @ index, rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(
+            header.affine @ voxel, source.header.affine @ index, rtol=1e-12, atol=1e-9
+        )
 
     def _compare(self, url: str, slab: Hyperslab, values: Values) -> None:
         source = _open_source(url)
         if source.unscalable and values == "real":
             with pytest.raises(UsageError, match="--values stored"):
-                blockio.read(source, slab, values=values)
+                reading.read(source, slab, values=values)
             return
         try:
             expected = self.reference(url, slab, values)
         except self.reference_errors:
             with pytest.raises(FormatError):
-                blockio.read(source, slab, values=values)
+                reading.read(source, slab, values=values)
             return
-        block = blockio.read(source, slab, values=values)
+        block = reading.read(source, slab, values=values)
         assert block.dtype == source.dtype(values)
         assert block.flags.writeable
         assert_same(block, expected)
@@ -181,7 +222,7 @@ class FormatTests(ABC):
 
     def _is_refused(self, source: ArraySource, why: str) -> None:
         with pytest.raises(SourceChanged, match=why) as raised:
-            blockio.read(source, _corner(source), values="stored")
+            reading.read(source, _corner(source), values="stored")
         assert source.url in str(raised.value)
         assert "--resume" in str(raised.value)
 
@@ -193,7 +234,9 @@ def _known(source: ArraySource, values: Values) -> Values:
 
 @st.composite
 def slabs(draw: st.DrawFn, shape: Sequence[int]) -> Hyperslab:
-    """Any hyperslab of an array of this shape with up to 32768 elements: strided, flipped, empty."""
+    """Any hyperslab of an array of this shape with up to 32768 elements: strided, flipped,
+    empty.
+    """
     largest = max(1, int(LARGEST_BLOCK_SIZE ** (1 / max(1, len(shape)))))
     axes = [draw(_axes(extent, largest)) for extent in shape]
     start, count, stride = (tuple(axis[i] for axis in axes) for i in range(3))
@@ -204,7 +247,9 @@ def slabs(draw: st.DrawFn, shape: Sequence[int]) -> Hyperslab:
 def _axes(draw: st.DrawFn, extent: int, largest: int) -> tuple[int, int, int]:
     stride = draw(st.sampled_from([1, 1, 2, 3, 7, max(1, extent // 2)]))
     most = min(largest, -(-extent // stride))
-    count = draw(st.integers(0, most) if draw(st.integers(0, 19)) == 0 else st.integers(min(1, most), most))
+    count = draw(
+        st.integers(0, most) if draw(st.integers(0, 19)) == 0 else st.integers(min(1, most), most)
+    )
     if count == 0:
         return 0, 0, 1
     reach = (count - 1) * stride
@@ -213,7 +258,9 @@ def _axes(draw: st.DrawFn, extent: int, largest: int) -> tuple[int, int, int]:
 
 
 def array_urls(path: Path) -> list[str]:
-    """The URLs of up to 40 arrays of a file, spread over it, with the first and the last of them."""
+    """The URLs of up to 40 arrays of a file, spread over it, with the first and the last of
+    them.
+    """
     names = [info.name for info in formats.arrays(str(path))]
     if len(names) > ARRAYS_PER_FILE:
         names = [names[i] for i in np.linspace(0, len(names) - 1, ARRAYS_PER_FILE).astype(int)]
@@ -230,7 +277,9 @@ def is_readable(url: str) -> bool:
 
 
 def find_files(folder: Path, kind: str) -> list[Path]:
-    """The files of a format in a folder and below that hold arrays of numbers, but for the corrupt ones."""
+    """The files of a format in a folder and below that hold arrays of numbers, but for the corrupt
+    ones.
+    """
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and _holds(path, kind)]
 
 
@@ -245,7 +294,10 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> list[str]:
     """Record each open and fstat of a file from now on; any read that is not positioned fails."""
     calls: list[str] = []
     opened: set[int] = set()
-    plain_open, plain_fstat = getattr(os.open, "plain", os.open), getattr(os.fstat, "plain", os.fstat)
+    plain_open, plain_fstat = (
+        getattr(os.open, "plain", os.open),
+        getattr(os.fstat, "plain", os.fstat),
+    )
 
     def counted_open(name: Any, *args: Any, **options: Any) -> int:
         fd: int = plain_open(name, *args, **options)
@@ -263,13 +315,15 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> list[str]:
     counted_open.plain, counted_fstat.plain = plain_open, plain_fstat  # type: ignore[attr-defined]
     monkeypatch.setattr(os, "open", counted_open)
     monkeypatch.setattr(os, "fstat", counted_fstat)
-    monkeypatch.setattr(blockio, "module", _no_library)
+    monkeypatch.setattr(reading, "module", _no_library)
     return calls
 
 
 @contextmanager
 def traced_memory() -> Iterator[list[int]]:
-    """Measure the peak of what Python and NumPy allocate in a block, in bytes: the one element of the list."""
+    """Measure the peak of what Python and NumPy allocate in a block, in bytes: the one element of
+    the list.
+    """
     peak = [0]
     tracemalloc.start()
     try:

@@ -1,6 +1,8 @@
-"""Functions and folds for the suites: what users write, well and badly. Workers import them, so NumPy is all they need.
+"""Functions and folds for the suites: what users write, well and badly. Workers import them, so
+NumPy is all they need.
 
-Those that take `at` do their deed in the block that starts there, and return all other blocks as they are.
+Those that take `at` do their deed in the block that starts there, and return all other blocks as
+they are.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array
-from hyperslab.pipeline import Fold
-from hyperslab.slab import Hyperslab
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.plan.pipeline import Fold
 
 
 def add(block: Array, k: int = 1, seconds: float = 0.0) -> Array:
@@ -43,7 +45,9 @@ def positions(block: Array, slab: Hyperslab, shape: Sequence[int]) -> Array:
 
 
 def neighbourhood(block: Array) -> Array:
-    """int64: the sum over every voxel and those around it, wrong at the block's own edges. Needs a halo of 1."""
+    """int64: the sum over every voxel and those around it, wrong at the block's own edges. Needs a
+    halo of 1.
+    """
     total = block.astype(np.int64)
     for axis in range(block.ndim):
         total = total + np.roll(total, 1, axis) + np.roll(total, -1, axis)
@@ -58,7 +62,9 @@ def window_weights(halo: Sequence[int]) -> Array:
 
 def window_sums(block: Array, halo: Sequence[int]) -> Array:
     """int64, without the halo: the weighted sum of all voxels within the halo of each."""
-    windows = np.lib.stride_tricks.sliding_window_view(block.astype(np.int64), [2 * h + 1 for h in halo])
+    windows = np.lib.stride_tricks.sliding_window_view(
+        block.astype(np.int64), [2 * h + 1 for h in halo]
+    )
     sums: Array = np.einsum("abcxyz,xyz->abc", windows, window_weights(halo))
     return sums
 
@@ -118,11 +124,17 @@ DEEDS: Mapping[str, Callable[[Array], Array]] = {
     "shape": lambda block: block[:1],
     "dtype": lambda block: block.astype(np.complex64),
 }
-"What functions do wrong: raise, sys.exit, os._exit (leaving a child or not), die, segfault, hang, return nonsense."
+"""What functions do wrong: raise, sys.exit, os._exit (leaving a child or not), die, segfault, hang,
+return nonsense.
+"""
 
 
-def counted(block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()) -> Array:
-    """block + 1, and a file in `folder` for each execution; raises at `at` while the folder holds a file 'broken'."""
+def counted(
+    block: Array, slab: Hyperslab, folder: str, seconds: float = 0.0, at: Sequence[int] = ()
+) -> Array:
+    """block + 1, and a file in `folder` for each execution; raises at `at` while the folder holds a
+    file 'broken'.
+    """
     corner = "_".join(map(str, slab.start))
     Path(folder, f"{corner}.{uuid.uuid4().hex}").touch()
     time.sleep(seconds)

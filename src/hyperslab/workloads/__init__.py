@@ -1,7 +1,7 @@
 """The built-in functions: what `hyperslab run NAME` adds to a pipeline.
 
-Each is a module with `build(pipeline, **params)`, which adds maps or a reduction and never a write, a line SUMMARY,
-and PARAMS, which describes its parameters. They are imported at first use.
+Each is a module with `build(pipeline, **params)`, which adds maps or a reduction and never a write,
+a line SUMMARY, and PARAMS, which describes its parameters. They are imported at first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Pipeline
+from hyperslab.plan.pipeline import Pipeline
 
 BUILTINS: Mapping[str, str] = {
     "increment": "hyperslab.workloads.increment",
@@ -32,14 +32,20 @@ _PLURALS = {int: "integers", float: "numbers"}
 
 
 def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
-    """The pipeline with a built-in at its end. Raises UsageError for a wrong name, parameter, type or input."""
+    """The pipeline with a built-in at its end. Raises UsageError for a wrong name, parameter, type
+    or input.
+    """
     if name not in BUILTINS:
         raise UsageError(
-            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}: {', '.join(BUILTINS)}; "
-            "one of your own is named as module:function or file.py:function"
+            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}:"
+            f" {', '.join(BUILTINS)}; one of your own is named as module:function or"
+            " file.py:function"
         )
     if len(pipeline.inputs) > 1:
-        raise UsageError(f"the built-in '{name}' takes one input; leave out {', '.join(list(pipeline.inputs)[1:])}")
+        raise UsageError(
+            f"the built-in '{name}' takes one input; leave out"
+            f" {', '.join(list(pipeline.inputs)[1:])}"
+        )
     module = importlib.import_module(BUILTINS[name])
     hints = typing.get_type_hints(module.build)
     known = list(inspect.signature(module.build).parameters)[1:]
@@ -47,7 +53,10 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
         if param not in known:
             raise unknown_parameter("--param", param, name, known)
         if not _fits(value, hints[param]):
-            raise UsageError(f"--param {param}={_shown(value)}: give {_words(hints[param])}: {module.PARAMS[param]}")
+            raise UsageError(
+                f"--param {param}={_shown(value)}: give {_words(hints[param])}:"
+                f" {module.PARAMS[param]}"
+            )
     built: Pipeline = module.build(pipeline, **params)
     return built
 
@@ -55,7 +64,8 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
     """['sigma=1.5', 'factor=2,2,1'] as {'sigma': 1.5, 'factor': (2, 2, 1)}. Raises UsageError.
 
-    Values are integers, numbers, true or false, or several of them joined by commas; anything else is text.
+    Values are integers, numbers, true or false, or several of them joined by commas; anything else
+    is text.
     """
     params: dict[str, Any] = {}
     for text in texts:
@@ -87,7 +97,9 @@ def _parse_one(text: str) -> int | float | bool | str:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; an integer is a number, true and false are neither."""
+    """Whether a value is of an annotated type; an integer is a number, true and false are
+    neither.
+    """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(_fits(value, choice) for choice in args)
@@ -119,7 +131,8 @@ def _shown(value: Any) -> str:
 def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
     """The error for a parameter that a function does not have; names those that it has."""
     return UsageError(
-        f"{flag} {param}: '{function}' has no such parameter{_suggest(param, known)}; it has {_and(known)}"
+        f"{flag} {param}: '{function}' has no such parameter{_suggest(param, known)}; it has"
+        f" {_and(known)}"
     )
 
 

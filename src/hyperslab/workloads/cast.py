@@ -1,19 +1,21 @@
-"""cast: values as another dtype, where every one of them has its equal, or its nearest number of a float dtype."""
+"""cast: values as another dtype, where every one of them has its equal, or its nearest number of a
+float dtype.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import BlockError
-from hyperslab.slab import Hyperslab
 
 
 def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
     """The block's values as `dtype`; floats may be rounded, integers not.
 
-    Raises BlockError for a value that the dtype cannot hold: out of range, NaN or with a fraction for an integer, or
-    with an imaginary part for a real one.
+    Raises BlockError for a value that the dtype cannot hold: out of range, NaN or with a fraction
+    for an integer, or with an imaginary part for a real one.
     """
     wanted = np.dtype(dtype)
     loses_half = block.dtype.kind == "c" and wanted.kind != "c"
@@ -26,7 +28,8 @@ def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
         first = np.unravel_index(int(np.argmax(odd)), block.shape)
         where = tuple(int(a + i) for a, i in zip(slab.start, first, strict=True))
         raise BlockError(
-            f"--dtype {dtype}: the value {block[first]!s} at {where} has no equal there: choose another dtype"
+            f"--dtype {dtype}: the value {block[first]!s} at {where} has no equal there: choose"
+            " another dtype"
         )
     return made
 
@@ -34,9 +37,9 @@ def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
 def _odd(block: Array, made: Array) -> Array:
     """Where values are not what they were.
 
-    What becomes of a float beyond the range of whole numbers is undefined (C standard, 6.3.1.4) and may be equal when
-    it is converted back, so that the range is looked at by itself; the number after its last is a power of 2, which
-    floats have.
+    What becomes of a float beyond the range of whole numbers is undefined (C standard, 6.3.1.4) and
+    may be equal when it is converted back, so that the range is looked at by itself; the number
+    after its last is a power of 2, which floats have.
     """
     if made.dtype.kind not in "biu":
         return np.isinf(made) & np.isfinite(block)

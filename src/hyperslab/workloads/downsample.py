@@ -1,7 +1,8 @@
 """downsample: the mean of every group of neighbouring voxels along the first three axes.
 
-A group at the far edge may have fewer voxels: its mean is over those present. Sums of integers are exact, those of
-floats are in float64 and in an order that does not depend on the block, so that every partition gives the same values.
+A group at the far edge may have fewer voxels: its mean is over those present. Sums of integers are
+exact, those of floats are in float64 and in an order that does not depend on the block, so that
+every partition gives the same values.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab import kernels
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.pipeline import Pipeline
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.workloads import kernels
 
-SUMMARY = "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
+SUMMARY = (
+    "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
+)
 PARAMS: Mapping[str, str] = {
     "factor": "voxels that become one, the same along the first three axes or one for each of them"
 }
@@ -57,28 +60,43 @@ def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
     dtype = np.float64 if block.dtype.char == "d" else np.float32
     means = np.empty([math.ceil(n / f) for n, f in zip(stored.shape, by_axis, strict=True)], dtype)
     means = means.transpose(np.argsort(order))
-    for box in cut(Layout(block.shape, order, block.itemsize, None), Rule("bytes", (_PIECE_NBYTES,)), 0, factors):
+    for box in cut(
+        Layout(block.shape, order, block.itemsize, None),
+        Rule("bytes", (_PIECE_NBYTES,)),
+        0,
+        factors,
+    ):
         low, high = box.bounds
-        place = tuple(slice(a // f, math.ceil(z / f)) for a, z, f in zip(low, high, factors, strict=True))
+        place = tuple(
+            slice(a // f, math.ceil(z / f)) for a, z, f in zip(low, high, factors, strict=True)
+        )
         means[place] = _means(block[box.slices()], factors)
     return means
 
 
 def _means(part: Array, factors: Sequence[int]) -> Array:
-    present = [np.minimum(f, n - np.arange(0, n, f)) for n, f in zip(part.shape, factors, strict=True)]
+    present = [
+        np.minimum(f, n - np.arange(0, n, f)) for n, f in zip(part.shape, factors, strict=True)
+    ]
     return np.asarray(_sums(part, factors) / functools.reduce(np.multiply.outer, present))
 
 
 def _sums(part: Array, factors: Sequence[int]) -> Array:
-    """float64 sums over the groups; 64-bit integers in two halves of 32 bits, so that nothing overflows."""
+    """float64 sums over the groups; 64-bit integers in two halves of 32 bits, so that nothing
+    overflows.
+    """
     if part.dtype.kind in "iu" and part.dtype.itemsize == 8:
         high, low = part >> part.dtype.type(32), part & part.dtype.type(2**32 - 1)
-        return np.asarray(_add_up(high, factors, np.int64) * 2.0**32 + _add_up(low, factors, np.int64))
+        return np.asarray(
+            _add_up(high, factors, np.int64) * 2.0**32 + _add_up(low, factors, np.int64)
+        )
     return _add_up(part, factors, np.float64 if part.dtype.kind == "f" else np.int64)
 
 
 def _add_up(part: Array, factors: Sequence[int], dtype: Any) -> Array:
-    """Sums over the groups, along the last axis first: an order that memory layouts and blocks do not change."""
+    """Sums over the groups, along the last axis first: an order that memory layouts and blocks do
+    not change.
+    """
     sums = part.astype(dtype, casting="unsafe")
     for axis, factor in reversed(list(enumerate(factors))):
         if factor > 1:

@@ -3,11 +3,12 @@
 Bins, by the dtype of the values:
 
 - bool: two; 8- and 16-bit integers: one for every value that the dtype can hold, 65,536 for uint16;
-- wider integers: one for every value from the smallest to the largest, where these are fewer than 65,536;
-- all else, and wherever `bins` or `range` is given: equal bins, 1,024 of them if not said, from `range`, or from the
-  smallest to the largest finite value. Edges and counts are those of numpy.histogram over the whole array (float16
-  counted as float32); where the range is too narrow for so many bins of distinct edges, their number is halved until
-  it is not.
+- wider integers: one for every value from the smallest to the largest, where these are fewer than
+  65,536;
+- all else, and wherever `bins` or `range` is given: equal bins, 1,024 of them if not said, from
+  `range`, or from the smallest to the largest finite value. Edges and counts are those of
+  numpy.histogram over the whole array (float16 counted as float32); where the range is too narrow
+  for so many bins of distinct edges, their number is halved until it is not.
 
 NaN, and values beyond `range` or infinite, are counted apart.
 """
@@ -21,13 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab import kernels
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Fold, Pipeline
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Fold, Pipeline
+from hyperslab.workloads import kernels
 
-SUMMARY = "Count values: one bin per value for 8- and 16-bit integers, equal bins for others (CSV, NPZ and a picture)."
+SUMMARY = (
+    "Count values: one bin per value for 8- and 16-bit integers, equal bins for others (CSV, NPZ"
+    " and a picture)."
+)
 PARAMS: Mapping[str, str] = {
     "bins": "number of equal bins, from 1 to 1048576",
     "range": "lower edge of the first and upper edge of the last bin",
@@ -46,7 +50,9 @@ class Histogram:
     counts: Array
     "(bins,) int64."
     first: int | None
-    "Where every bin counts one integer: the integer of the first bin. None for bins of equal width."
+    """Where every bin counts one integer: the integer of the first bin. None for bins of equal
+    width.
+    """
     equal_edges: Array | None
     "(bins + 1,), in the dtype of the values or float64; None where every bin counts one integer."
     below: int = 0
@@ -61,11 +67,16 @@ class Histogram:
         if self.first is None:
             return None
         last = self.first + len(self.counts) - 1
-        return np.arange(len(self.counts)).astype(np.uint64 if last >= 2**63 else np.int64) + self.first
+        return (
+            np.arange(len(self.counts)).astype(np.uint64 if last >= 2**63 else np.int64)
+            + self.first
+        )
 
     @property
     def edges(self) -> Array:
-        """(bins + 1,) increasing edges, half-way between integers; from the first value on where float64 ends."""
+        """(bins + 1,) increasing edges, half-way between integers; from the first value on where
+        float64 ends.
+        """
         if self.equal_edges is not None:
             return self.equal_edges
         return np.arange(len(self.counts) + 1) - 0.5 + (self._origin or 0)
@@ -81,7 +92,11 @@ class Histogram:
         """What a picture of it shows, and what it leaves out."""
         apart = {"NaN": self.nan, "below": self.below, "above": self.above}
         left_out = ", ".join(f"{n:,} {name}" for name, n in apart.items() if n)
-        since = f", from value {self.first} on" if self.first is not None and self._origin is None else ""
+        since = (
+            f", from value {self.first} on"
+            if self.first is not None and self._origin is None
+            else ""
+        )
         return f"{int(self.counts.sum()):,} values in {len(self.counts):,} bins{since}" + (
             f" ({left_out})" if left_out else ""
         )
@@ -94,7 +109,10 @@ class Histogram:
             if self.first is not None
             else f"{self.edges[fullest]!s} to {self.edges[fullest + 1]!s}"
         )
-        return [f"histogram  {self.title}", f"fullest    {where}: {int(self.counts[fullest]):,} values"]
+        return [
+            f"histogram  {self.title}",
+            f"fullest    {where}: {int(self.counts[fullest]):,} values",
+        ]
 
 
 class Range(NamedTuple):
@@ -104,14 +122,17 @@ class Range(NamedTuple):
     high: Any
 
 
-def build(pipeline: Pipeline, bins: int | None = None, range: tuple[float, float] | None = None) -> Pipeline:
+def build(
+    pipeline: Pipeline, bins: int | None = None, range: tuple[float, float] | None = None
+) -> Pipeline:
     """End the pipeline with the histogram of its values. Raises UsageError."""
     dtype = countable(output_dtype(pipeline))
     if bins is not None and not 1 <= bins <= MOST_BINS:
         raise UsageError(f"--param bins={bins}: give {PARAMS['bins']}")
     if range is not None and not (range[0] < range[1] and max(map(abs, range)) <= _largest(dtype)):
         raise UsageError(
-            f"--param range={range[0]},{range[1]}: give two finite numbers that {dtype} can hold, the smaller one first"
+            f"--param range={range[0]},{range[1]}: give two finite numbers that {dtype} can hold,"
+            " the smaller one first"
         )
     if range is not None:
         return _reduce(pipeline, "IN_RANGE", {"bins": bins or DEFAULT_BINS, "range": range})
@@ -127,7 +148,9 @@ def _reduce(pipeline: Pipeline, fold: str, params: Mapping[str, Any]) -> Pipelin
 def countable(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype itself. Raises UsageError unless its values are real numbers."""
     if dtype.kind not in "biuf":
-        raise UsageError(f"a histogram needs real numbers, not {dtype}: map a function such as numpy.abs first")
+        raise UsageError(
+            f"a histogram needs real numbers, not {dtype}: map a function such as numpy.abs first"
+        )
     return dtype
 
 
@@ -146,7 +169,11 @@ def count_values(block: Array) -> Histogram:
     if block.dtype.kind == "b":
         return Histogram(kernels.value_counts(block, 0, 2), 0, None)
     info = np.iinfo(block.dtype)
-    return Histogram(kernels.value_counts(block, int(info.min), int(info.max - info.min) + 1), int(info.min), None)
+    return Histogram(
+        kernels.value_counts(block, int(info.min), int(info.max - info.min) + 1),
+        int(info.min),
+        None,
+    )
 
 
 def count_in_range(block: Array, bins: int, range: tuple[float, float]) -> Histogram:
@@ -157,12 +184,16 @@ def count_in_range(block: Array, bins: int, range: tuple[float, float]) -> Histo
 
 
 def count_from_low_to_high(block: Array, bins: int | None, prior: Range) -> Histogram:
-    """Lift: a bin per integer where they lie close, equal bins otherwise, from the smallest value to the largest."""
+    """Lift: a bin per integer where they lie close, equal bins otherwise, from the smallest value
+    to the largest.
+    """
     low, high = prior
     if low is None:
         return count_in_range(block, bins or DEFAULT_BINS, (0.0, 1.0))
     if bins is None and block.dtype.kind in "iu" and int(high) - int(low) < MOST_VALUES:
-        return Histogram(kernels.value_counts(block, int(low), int(high) - int(low) + 1), int(low), None)
+        return Histogram(
+            kernels.value_counts(block, int(low), int(high) - int(low) + 1), int(low), None
+        )
     return count_in_range(block, bins or DEFAULT_BINS, (low, high))
 
 
@@ -173,7 +204,9 @@ def find_range(block: Array) -> Range:
         values = kernels.finite(piece).values
         if values.size:
             binned = kernels.binned_dtype(values.dtype).type
-            low, high = (binned(end) + binned(0) for end in (values.min(), values.max()))  # zero loses its sign
+            low, high = (
+                binned(end) + binned(0) for end in (values.min(), values.max())
+            )  # zero loses its sign
             found = widen(found, Range(low, high))
     return found
 
@@ -187,25 +220,43 @@ def widen(a: Range, b: Range) -> Range:
 
 def add(a: Histogram, b: Histogram) -> Histogram:
     """Merge two histograms of the same bins."""
-    return replace(a, counts=a.counts + b.counts, below=a.below + b.below, above=a.above + b.above, nan=a.nan + b.nan)
+    return replace(
+        a,
+        counts=a.counts + b.counts,
+        below=a.below + b.below,
+        above=a.above + b.above,
+        nan=a.nan + b.nan,
+    )
 
 
 def save(result: Histogram, folder: Path) -> Sequence[Path]:
-    """Write histogram.csv (`value,count`, or `low,high,count` for bins of equal width) and histogram.npz."""
+    """Write histogram.csv (`value,count`, or `low,high,count` for bins of equal width) and
+    histogram.npz.
+    """
     if result.values is not None:
         head, rows = "value,count", zip(result.values.tolist(), result.counts.tolist(), strict=True)
         text = [f"{value},{count}" for value, count in rows]
     else:
         edges = [str(edge) for edge in result.edges]
         head = "low,high,count"
-        text = [f"{a},{z},{n}" for a, z, n in zip(edges, edges[1:], result.counts.tolist(), strict=False)]
+        text = [
+            f"{a},{z},{n}"
+            for a, z, n in zip(edges, edges[1:], result.counts.tolist(), strict=False)
+        ]
     arrays = {"counts": result.counts, "edges": result.edges}
     if result.values is not None:
         arrays["values"] = result.values
     apart = {"below": result.below, "above": result.above, "nan": result.nan}
     csv, npz = folder / "histogram.csv", folder / "histogram.npz"
-    _replace(csv, lambda partial: partial.write_text("\n".join([head, *text]) + "\n", encoding="utf-8"))
-    _replace(npz, lambda partial: _save_arrays(partial, {**arrays, **{k: np.int64(n) for k, n in apart.items()}}))
+    _replace(
+        csv, lambda partial: partial.write_text("\n".join([head, *text]) + "\n", encoding="utf-8")
+    )
+    _replace(
+        npz,
+        lambda partial: _save_arrays(
+            partial, {**arrays, **{k: np.int64(n) for k, n in apart.items()}}
+        ),
+    )
     return [csv, npz]
 
 

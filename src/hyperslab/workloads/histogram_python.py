@@ -1,9 +1,9 @@
 """histogram-python: the same histogram counted by a plain Python loop over a dictionary.
 
-A benchmark of engines under the interpreter's lock, after the pure Python histogram (Algorithm 2) of M. Dugré, V.
-Hayot-Sasson, T. Glatard, "A performance comparison of Dask and Apache Spark for data-intensive neuroimaging pipelines",
-2019: voxels are flattened in Fortran order and counted one by one, dictionaries are merged key by key. `histogram`
-writes the same file many times faster.
+A benchmark of engines under the interpreter's lock, after the pure Python histogram (Algorithm 2)
+of M. Dugré, V. Hayot-Sasson, T. Glatard, "A performance comparison of Dask and Apache Spark for
+data-intensive neuroimaging pipelines", 2019: voxels are flattened in Fortran order and counted one
+by one, dictionaries are merged key by key. `histogram` writes the same file many times faster.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Fold, Pipeline
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.workloads.histogram import Histogram, has_few_values, save
 
-SUMMARY = "Count the values of bool, 8- and 16-bit integers in a plain Python loop (a benchmark; use histogram)."
+SUMMARY = (
+    "Count the values of bool, 8- and 16-bit integers in a plain Python loop (a benchmark; use"
+    " histogram)."
+)
 PARAMS: Mapping[str, str] = {}
 _PIECE = 4096
 
@@ -32,12 +35,15 @@ class Tally(NamedTuple):
 
 
 def build(pipeline: Pipeline) -> Pipeline:
-    """End the pipeline with the histogram of its values. Raises UsageError for a dtype of too many values."""
+    """End the pipeline with the histogram of its values. Raises UsageError for a dtype of too many
+    values.
+    """
     dtype = output_dtype(pipeline)
     if not has_few_values(dtype):
         raise UsageError(
-            f"histogram-python holds every distinct value in a dictionary, which for {dtype} may outgrow the array: "
-            "use histogram, or --values stored where the stored values are 8- or 16-bit integers"
+            f"histogram-python holds every distinct value in a dictionary, which for {dtype} may"
+            " outgrow the array: use histogram, or --values stored where the stored values are 8-"
+            " or 16-bit integers"
         )
     return pipeline.reduce(f"{__name__}:FOLD", temporaries=1.0)
 
@@ -57,7 +63,10 @@ def tally(block: Array) -> Tally:
 
 def unite(a: Tally, b: Tally) -> Tally:
     """Merge: the union of the keys, their counts added."""
-    counts = {value: a.counts.get(value, 0) + b.counts.get(value, 0) for value in a.counts.keys() | b.counts.keys()}
+    counts = {
+        value: a.counts.get(value, 0) + b.counts.get(value, 0)
+        for value in a.counts.keys() | b.counts.keys()
+    }
     return Tally(counts, a.dtype)
 
 

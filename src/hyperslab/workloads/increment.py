@@ -1,7 +1,8 @@
 """increment: add one to every voxel, again and again, with a pause after each time.
 
-A benchmark whose work per block is known, delay x iterations, whatever the data (M. Dugré, V. Hayot-Sasson, T. Glatard,
-"A performance comparison of Dask and Apache Spark for data-intensive neuroimaging pipelines", 2019, Algorithm 1).
+A benchmark whose work per block is known, delay x iterations, whatever the data (M. Dugré, V.
+Hayot-Sasson, T. Glatard, "A performance comparison of Dask and Apache Spark for data-intensive
+neuroimaging pipelines", 2019, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Pipeline
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Pipeline
 
-SUMMARY = "Add one to every voxel, `iterations` times, and sleep `delay` seconds after each (integers wrap around)."
+SUMMARY = (
+    "Add one to every voxel, `iterations` times, and sleep `delay` seconds after each (integers"
+    " wrap around)."
+)
 PARAMS: Mapping[str, str] = {
     "iterations": "how many times, each one a step of the pipeline",
     "delay": "seconds of sleep after each time",
@@ -24,7 +28,9 @@ PARAMS: Mapping[str, str] = {
 
 
 def build(pipeline: Pipeline, iterations: int = 1, delay: float = 0.0) -> Pipeline:
-    """Add one step per iteration, so that a stepwise plan has one operator for each. Raises UsageError."""
+    """Add one step per iteration, so that a stepwise plan has one operator for each. Raises
+    UsageError.
+    """
     if iterations < 1:
         raise UsageError(f"--param iterations={iterations}: give 1 or more")
     if not 0 <= delay < float("inf"):

@@ -1,6 +1,8 @@
-"""What synthetic arrays show: sums of products of one function per axis, and how noise turns them into values.
+"""What synthetic arrays show: sums of products of one function per axis, and how noise turns them
+into values.
 
-All arithmetic per voxel is single IEEE operations on float32 or integers, which give the same bits on every machine.
+All arithmetic per voxel is single IEEE operations on float32 or integers, which give the same bits
+on every machine.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 "The increment of SplitMix64."
@@ -31,10 +33,14 @@ class Scene:
     terms: tuple[Term, ...]
 
     def rows(self, chosen: Sequence[Array]) -> Array:
-        """(rows, columns) float32: the structure along the last axis, at the chosen positions of the others."""
+        """(rows, columns) float32: the structure along the last axis, at the chosen positions of
+        the others.
+        """
         total: Array | None = None
         for *slow, fast in self.terms:
-            along = functools.reduce(np.multiply, (factor[i] for factor, i in zip(slow, chosen, strict=True)))
+            along = functools.reduce(
+                np.multiply, (factor[i] for factor, i in zip(slow, chosen, strict=True))
+            )
             product = np.multiply.outer(along, fast)
             total = product if total is None else np.add(total, product, out=total)
         assert total is not None
@@ -42,7 +48,9 @@ class Scene:
 
 
 def mix(numbers: Array) -> Array:
-    """SplitMix64's output function, in place: uint64 counters become uniform, independent numbers."""
+    """SplitMix64's output function, in place: uint64 counters become uniform, independent
+    numbers.
+    """
     first, second, third = _SHIFTS
     for shift, multiplier in zip((first, second), _MULTIPLIERS, strict=True):
         numbers ^= numbers >> shift
@@ -51,7 +59,8 @@ def mix(numbers: Array) -> Array:
     return numbers
 
 
-# --- bigbrain: the structure is a depth, negative outside the brain, growing inwards -----------------------------
+# --- bigbrain: the structure is a depth, negative outside the brain, growing inwards
+# -----------------------------
 
 _RADII = (0.80, 0.84, 0.86)
 "Semi-axes of the brain along z, y and x, in half extents of the array."
@@ -124,7 +133,9 @@ def _tissue_tables() -> tuple[Array, Array]:
     """Mean and grain by depth, in float32."""
     depth = np.linspace(*_DEPTHS, _TABLE, endpoint=False)
     at, mean, grain = (np.array(column, np.float64) for column in zip(*_TISSUES, strict=True))
-    return np.interp(depth, at, mean).astype(np.float32), np.interp(depth, at, grain).astype(np.float32)
+    return np.interp(depth, at, mean).astype(np.float32), np.interp(depth, at, grain).astype(
+        np.float32
+    )
 
 
 @functools.cache
@@ -136,16 +147,22 @@ def _gaussian() -> Array:
     return np.array([quantile((i + 0.5) / 65536) for i in range(65536)], np.float32)
 
 
-# --- climate: the structure is a temperature ----------------------------------------------------------------------
+# --- climate: the structure is a temperature
+# ----------------------------------------------------------------------
 
 _YEAR_DAYS = 365.25
 _NOISE_KELVIN = 1.5
 
 
 def weather(indices: Sequence[Array], shape: Sequence[int], seed: int) -> Scene:
-    """Warm equator, seasons opposite in the hemispheres, waves that travel along the parallels. Axes t, lat, lon."""
+    """Warm equator, seasons opposite in the hemispheres, waves that travel along the parallels.
+    Axes t, lat, lon.
+    """
     day = indices[0].astype(np.float64)
-    lat, lon = _centred(indices[1], shape[1]) * math.pi / 2, _centred(indices[2], shape[2]) * math.pi
+    lat, lon = (
+        _centred(indices[1], shape[1]) * math.pi / 2,
+        _centred(indices[2], shape[2]) * math.pi,
+    )
     phases = random.Random(seed)
     terms = [
         (np.ones(len(day)), 303 - 55 * np.sin(lat) ** 2, np.ones(len(lon))),
@@ -155,7 +172,10 @@ def weather(indices: Sequence[Array], shape: Sequence[int], seed: int) -> Scene:
         turn = 2 * math.pi * (day / period_days + phases.random())
         belt = amplitude * np.sin(2 * lat) ** 2
         # cos(a - b) as two products
-        terms += [(np.cos(turn), belt, np.cos(number * lon)), (np.sin(turn), belt, np.sin(number * lon))]
+        terms += [
+            (np.cos(turn), belt, np.cos(number * lon)),
+            (np.sin(turn), belt, np.sin(number * lon)),
+        ]
     return Scene(tuple(_single(term) for term in terms))
 
 

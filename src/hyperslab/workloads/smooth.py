@@ -1,8 +1,9 @@
 """smooth: a Gaussian filter over the first three axes, the same bit by bit for every partition.
 
-It is scipy.ndimage.gaussian_filter with the boundary that the pipeline sets (`reflect` by default), computed in the
-dtype it returns: each voxel is a sum over symmetric pairs of neighbours, from the nearest to the farthest, so that its
-rounding depends neither on the block it lies in nor on the side from which a boundary mirrors it.
+It is scipy.ndimage.gaussian_filter with the boundary that the pipeline sets (`reflect` by default),
+computed in the dtype it returns: each voxel is a sum over symmetric pairs of neighbours, from the
+nearest to the farthest, so that its rounding depends neither on the block it lies in nor on the
+side from which a boundary mirrors it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab import kernels
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.pipeline import Pipeline
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.workloads import kernels
 
 SUMMARY = "Gaussian filter over the first three axes; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {
@@ -28,21 +29,29 @@ SPATIAL_AXES = 3
 _PIECE_NBYTES = 2**20
 
 
-def build(pipeline: Pipeline, sigma: float | tuple[float, ...] = 1.0, truncate: float = 4.0) -> Pipeline:
-    """Add the filter with the halo that it needs; a fourth axis is not filtered. Raises UsageError."""
+def build(
+    pipeline: Pipeline, sigma: float | tuple[float, ...] = 1.0, truncate: float = 4.0
+) -> Pipeline:
+    """Add the filter with the halo that it needs; a fourth axis is not filtered. Raises
+    UsageError.
+    """
     dtype, ndim = output_dtype(pipeline), pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"smooth needs real numbers of up to 64 bits, not {dtype}")
     filtered = min(SPATIAL_AXES, ndim)
     sigmas = sigma if isinstance(sigma, tuple) else (sigma,) * filtered
     if len(sigmas) != filtered or not all(0 <= s < float("inf") for s in sigmas):
-        raise UsageError(f"--param sigma={sigma}: give one number of at least 0, or {filtered} of them")
+        raise UsageError(
+            f"--param sigma={sigma}: give one number of at least 0, or {filtered} of them"
+        )
     if not 0 < truncate < float("inf"):
         raise UsageError(f"--param truncate={truncate:g}: give a number above 0")
     radii = tuple(_radius(s, truncate) for s in sigmas)
     params = {"sigmas": sigmas, "truncate": truncate}
     halo = (*radii, *(0,) * (ndim - filtered))
-    return pipeline.map(gaussian, params, dtype=_result_dtype(dtype).name, halo=halo, temporaries=0.5)
+    return pipeline.map(
+        gaussian, params, dtype=_result_dtype(dtype).name, halo=halo, temporaries=0.5
+    )
 
 
 def gaussian(block: Array, sigmas: tuple[float, ...], truncate: float = 4.0) -> Array:
@@ -80,7 +89,9 @@ def _filter_lines(part: Array, weights: Array) -> Array:
 
 
 def _weights(sigma: float, radius: int) -> Array:
-    """(radius + 1,) float64: the weight of the voxel itself, then of those 1, 2, ... voxels away on either side."""
+    """(radius + 1,) float64: the weight of the voxel itself, then of those 1, 2, ... voxels away on
+    either side.
+    """
     if radius == 0:
         return np.ones(1)
     weights = np.exp(-0.5 * (np.arange(radius + 1) / sigma) ** 2)

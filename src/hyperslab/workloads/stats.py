@@ -1,9 +1,11 @@
-"""stats: count, minimum, maximum, mean, standard deviation and sum of an array, exact whatever the blocks.
+"""stats: count, minimum, maximum, mean, standard deviation and sum of an array, exact whatever the
+blocks.
 
-Sums of values and of their squares are carried exactly, as Python integers: of the values themselves for integers, of
-multiples of 2**-1074 for floats (see kernels.float_sums). So the result is the same, bit by bit, for every partition
-and order of merging. Rounding happens once, at the end: mean and sum are the float64 nearest to the exact value, the
-standard deviation is within 0.51 units in the last place of it; sums of integers are not rounded at all.
+Sums of values and of their squares are carried exactly, as Python integers: of the values
+themselves for integers, of multiples of 2**-1074 for floats (see kernels.float_sums). So the result
+is the same, bit by bit, for every partition and order of merging. Rounding happens once, at the
+end: mean and sum are the float64 nearest to the exact value, the standard deviation is within 0.51
+units in the last place of it; sums of integers are not rounded at all.
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab import kernels
-from hyperslab.array import Array
-from hyperslab.costs import output_dtype
+from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.pipeline import Fold, Pipeline
-from hyperslab.rundir import save_json
+from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.pipeline import Fold, Pipeline
+from hyperslab.storage.recordfile import save_json
+from hyperslab.workloads import kernels
 
-SUMMARY = "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN counted apart."
+SUMMARY = (
+    "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN"
+    " counted apart."
+)
 PARAMS: Mapping[str, str] = {}
 _GUARD_BITS = 128
 
@@ -66,11 +71,14 @@ class Moments:
 
 
 def build(pipeline: Pipeline) -> Pipeline:
-    """End the pipeline with the statistics of its values. Raises UsageError for values that are not real numbers."""
+    """End the pipeline with the statistics of its values. Raises UsageError for values that are not
+    real numbers.
+    """
     dtype = output_dtype(pipeline)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(
-            f"stats needs real numbers of up to 64 bits, not {dtype}: map a function that converts them first"
+            f"stats needs real numbers of up to 64 bits, not {dtype}: map a function that converts"
+            " them first"
         )
     return pipeline.reduce(f"{__name__}:FOLD", temporaries=1.0)
 
@@ -122,7 +130,9 @@ def conclude(found: Moments) -> Stats:
         return Stats(0, None, None, None, None, None, found.nan, found.infinite)
     total = found.total if not found.unit_bits else _nearest(found.total, 1 << found.unit_bits)
     mean = _nearest(found.total, n << found.unit_bits)
-    return Stats(n, found.low, found.high, mean, _deviation(found), total, found.nan, found.infinite)
+    return Stats(
+        n, found.low, found.high, mean, _deviation(found), total, found.nan, found.infinite
+    )
 
 
 def _deviation(found: Moments) -> float | None:

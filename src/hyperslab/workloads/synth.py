@@ -1,4 +1,6 @@
-"""synth: files of synthetic arrays, written in parallel: the same voxels whatever the blocks and workers."""
+"""synth: files of synthetic arrays, written in parallel: the same voxels whatever the blocks and
+workers.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,13 @@ from typing import IO
 
 import numpy as np
 
-from hyperslab import formats, sinkio
-from hyperslab.array import Array, ArraySink, Header
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError
-from hyperslab.location import local_folder
-from hyperslab.partition import Layout, Partition, Rule, cut
-from hyperslab.slab import Hyperslab
+from hyperslab.storage.location import local_folder
 from hyperslab.workloads.volume import block, kind_of, shape_of
 
 FORMATS = ("nii", "h5")
@@ -59,18 +62,23 @@ def synth(
     workers: int = 1,
     seed: int = 0,
 ) -> list[Path]:
-    """Write an array of about `size_bytes` into the directory `dest`, as one file or cut into `blocks` of them.
+    """Write an array of about `size_bytes` into the directory `dest`, as one file or cut into
+    `blocks` of them.
 
-    A block's name holds its first voxel, its header its place (0.04 mm voxels for bigbrain), so that the files make a
-    mosaic. Raises UsageError for wrong arguments, for a directory that holds arrays already and for what does not
-    fit, RunStopped when writing fails; what that has left is removed.
+    A block's name holds its first voxel, its header its place (0.04 mm voxels for bigbrain), so
+    that the files make a mosaic. Raises UsageError for wrong arguments, for a directory that holds
+    arrays already and for what does not fit, RunStopped when writing fails; what that has left is
+    removed.
     """
     shape = shape_of(kind, size_bytes)
     if format not in FORMATS:
         raise UsageError(f"--format {format}: choose one of {', '.join(FORMATS)}")
     if workers < 1:
         raise UsageError(f"--workers {workers}: give 1 or more")
-    folder, partition = Path(local_folder(dest)).absolute(), _partition(kind, shape, 1 if blocks is None else blocks)
+    folder, partition = (
+        Path(local_folder(dest)).absolute(),
+        _partition(kind, shape, 1 if blocks is None else blocks),
+    )
     _require_room(folder, kind, partition)
     folder.mkdir(parents=True, exist_ok=True)
     files = {slab: _sink(kind, shape, slab, folder, format, len(partition)) for slab in partition}
@@ -79,7 +87,9 @@ def synth(
     return [Path(sink.path) for sink in files.values()]
 
 
-def _parts(kind: str, shape: tuple[int, ...], seed: int, slab: Hyperslab, sink: ArraySink) -> Iterator[Part]:
+def _parts(
+    kind: str, shape: tuple[int, ...], seed: int, slab: Hyperslab, sink: ArraySink
+) -> Iterator[Part]:
     """The parts of a file, of bounded size where its format allows."""
     partial = str(Path(sink.path).with_name(f".{Path(sink.path).name}.synth.part"))
     layout = Layout(sink.shape, sink.axes, sink.dtype.itemsize, None)
@@ -92,10 +102,10 @@ def _write_files(parts: Sequence[Part], workers: int) -> None:
     unfinished = {part.partial: part.sink for part in parts}
     try:
         for partial, sink in unfinished.items():
-            sinkio.allocate(sink, partial)
+            writing.allocate(sink, partial)
         _write_parts(parts, workers)
         for partial, sink in unfinished.items():
-            sinkio.commit(sink, partial, [])
+            writing.commit(sink, partial, [])
     except BaseException as error:
         for path in {path for part in parts for path in (part.partial, part.sink.path)}:
             Path(path).unlink(missing_ok=True)
@@ -126,17 +136,25 @@ def _write_parts(parts: Sequence[Part], workers: int) -> None:
 def _write_all(parts: Iterable[Part]) -> None:
     for part in parts:
         values = block(part.kind, part.shape, part.region, part.seed)
-        sinkio.write_region(part.sink, part.partial, part.place, values)
+        writing.write_region(part.sink, part.partial, part.place, values)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """Start a worker: a program of its own, so that a script that calls us needs no `if __name__ == "__main__"`."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    """Start a worker: a program of its own, so that a script that calls us needs no `if __name__ ==
+    "__main__"`.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+    }
     program = f"from {__name__} import work; work({os.getpid()})"
     return subprocess.Popen(
         [sys.executable, "-c", program],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _hand_over(process: subprocess.Popen[bytes], share: Sequence[Part]) -> None:
@@ -156,7 +174,11 @@ def _await(running: Sequence[subprocess.Popen[bytes]]) -> None:
         for process in ended:
             if process.returncode:
                 said = _pipe(process.stdout).read()
-                raise pickle.loads(said) if said else RunStopped(f"a worker ended with status {process.returncode}")
+                raise (
+                    pickle.loads(said)
+                    if said
+                    else RunStopped(f"a worker ended with status {process.returncode}")
+                )
         waiting = [process for process in waiting if process not in ended]
         time.sleep(_POLL_S if waiting else 0)
 
@@ -167,7 +189,9 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def work(parent: int) -> None:
-    """What a worker process runs: write the parts that come on standard input, as long as the parent lives."""
+    """What a worker process runs: write the parts that come on standard input, as long as the
+    parent lives.
+    """
     try:
         parts = pickle.load(sys.stdin.buffer)
         _write_all(itertools.takewhile(lambda _: os.getppid() == parent, parts))
@@ -177,17 +201,28 @@ def work(parent: int) -> None:
 
 
 def _partition(kind: str, shape: Sequence[int], blocks: int) -> Partition:
-    """Nearly equal blocks, as near to cubes as their number allows. Raises UsageError when there are too few voxels."""
+    """Nearly equal blocks, as near to cubes as their number allows. Raises UsageError when there
+    are too few voxels.
+    """
     if blocks < 1:
         raise UsageError(f"--blocks {blocks}: give 1 or more")
-    grids = [grid for grid in _grids(blocks) if all(n <= extent for n, extent in zip(grid, shape, strict=True))]
+    grids = [
+        grid
+        for grid in _grids(blocks)
+        if all(n <= extent for n, extent in zip(grid, shape, strict=True))
+    ]
     if not grids:
         raise UsageError(
-            f"--blocks {blocks}: an array of {' x '.join(map(str, shape))} cannot be cut into a grid of so many"
+            f"--blocks {blocks}: an array of {' x '.join(map(str, shape))} cannot be cut into a"
+            " grid of so many"
         )
-    best = min(grids, key=lambda grid: sum(n / extent for n, extent in zip(grid, shape, strict=True)))
+    best = min(
+        grids, key=lambda grid: sum(n / extent for n, extent in zip(grid, shape, strict=True))
+    )
     about = kind_of(kind)
-    return cut(Layout(tuple(shape), about.axes, about.dtype.itemsize, None), Rule("blocks", best), 0)
+    return cut(
+        Layout(tuple(shape), about.axes, about.dtype.itemsize, None), Rule("blocks", best), 0
+    )
 
 
 def _grids(blocks: int) -> Iterator[tuple[int, int, int]]:
@@ -199,12 +234,20 @@ def _grids(blocks: int) -> Iterator[tuple[int, int, int]]:
             yield a, b, blocks // (a * b)
 
 
-def _sink(kind: str, shape: Sequence[int], slab: Hyperslab, folder: Path, format: str, files: int) -> ArraySink:
-    """Where a block goes: its name holds its first voxel, padded so that names sort, its header its place."""
-    corner = [f"{first:0{len(str(extent))}d}" for first, extent in zip(slab.start, shape, strict=True)]
+def _sink(
+    kind: str, shape: Sequence[int], slab: Hyperslab, folder: Path, format: str, files: int
+) -> ArraySink:
+    """Where a block goes: its name holds its first voxel, padded so that names sort, its header its
+    place.
+    """
+    corner = [
+        f"{first:0{len(str(extent))}d}" for first, extent in zip(slab.start, shape, strict=True)
+    ]
     path = str(folder / f"{'_'.join([kind, *(corner if files > 1 else [])])}.{format}")
     header = Header(base_affine=_affine(shape) if kind == "bigbrain" else None).for_slab(slab)
-    return formats.module(formats.format_of_name(path)).sink(path, slab.count, kind_of(kind).dtype, header)
+    return formats.module(formats.format_of_name(path)).sink(
+        path, slab.count, kind_of(kind).dtype, header
+    )
 
 
 def _affine(shape: Sequence[int]) -> Array:
@@ -218,10 +261,17 @@ def _require_room(folder: Path, kind: str, partition: Partition) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder}: is a file; name a directory")
     if folder.is_dir() and any(formats.is_array_file(str(path)) for path in folder.iterdir()):
-        raise UsageError(f"--out {folder}: holds arrays already, which would mix with new ones; name another directory")
+        raise UsageError(
+            f"--out {folder}: holds arrays already, which would mix with new ones; name another"
+            " directory"
+        )
     parent = next(path for path in (folder, *folder.parents) if path.is_dir())
-    nbytes, free = math.prod(partition.shape) * kind_of(kind).dtype.itemsize, shutil.disk_usage(parent).free
+    nbytes, free = (
+        math.prod(partition.shape) * kind_of(kind).dtype.itemsize,
+        shutil.disk_usage(parent).free,
+    )
     if nbytes > free:
         raise DoesNotFit(
-            f"--size: {nbytes} bytes to write, {free} free at {parent}; give a smaller size or another --out"
+            f"--size: {nbytes} bytes to write, {free} free at {parent}; give a smaller size or"
+            " another --out"
         )

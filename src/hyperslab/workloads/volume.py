@@ -1,12 +1,16 @@
-"""Synthetic arrays: any region of an array of any size, computed alone, the same whatever is computed with it.
+"""Synthetic arrays: any region of an array of any size, computed alone, the same whatever is
+computed with it.
 
-Every voxel depends only on the seed, the array's shape and the voxel's own indices: a sum of products of functions of
-one index each (the structure), and noise from a counter-based generator, SplitMix64 (G. L. Steele, D. Lea, C. H.
-Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), keyed by seed and row and counted along the row.
+Every voxel depends only on the seed, the array's shape and the voxel's own indices: a sum of
+products of functions of one index each (the structure), and noise from a counter-based generator,
+SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators",
+OOPSLA 2014), keyed by seed and row and counted along the row.
 
-- bigbrain: (x, y, z) uint16 with the proportions of the BigBrain at 40 micrometres, 3850 x 3025 x 3500: bright, even
-  background, a folded cortex around white matter, nuclei and ventricles, each with the grain of stained cells
-- climate: (time, latitude, longitude) float32, daily temperatures in kelvin: seasons, waves along the parallels, noise
+- bigbrain: (x, y, z) uint16 with the proportions of the BigBrain at 40 micrometres, 3850 x 3025 x
+  3500: bright, even background, a folded cortex around white matter, nuclei and ventricles, each
+  with the grain of stained cells
+- climate: (time, latitude, longitude) float32, daily temperatures in kelvin: seasons, waves along
+  the parallels, noise
 """
 
 from __future__ import annotations
@@ -18,14 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from hyperslab.workloads import scenery
 from hyperslab.workloads.scenery import Scene
 
 PIECE_ELEMENTS = 2**15
-"Voxels computed at a time: their temporaries stay in the processor's cache and in the allocator's free lists."
+"""Voxels computed at a time: their temporaries stay in the processor's cache and in the allocator's
+free lists.
+"""
 _PER_NUMBER = 4
 "Voxels whose noise comes from one 64-bit number."
 
@@ -47,9 +53,21 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "bigbrain": Kind(np.dtype(np.uint16), (2, 1, 0), (3850, 3025, 3500), (math.inf,) * 3, scenery.brain, scenery.stain),
+    "bigbrain": Kind(
+        np.dtype(np.uint16),
+        (2, 1, 0),
+        (3850, 3025, 3500),
+        (math.inf,) * 3,
+        scenery.brain,
+        scenery.stain,
+    ),
     "climate": Kind(
-        np.dtype(np.float32), (0, 1, 2), (1461, 721, 1440), (math.inf, 721, 1440), scenery.weather, scenery.gusts
+        np.dtype(np.float32),
+        (0, 1, 2),
+        (1461, 721, 1440),
+        (math.inf, 721, 1440),
+        scenery.weather,
+        scenery.gusts,
     ),
 }
 
@@ -62,7 +80,9 @@ def kind_of(name: str) -> Kind:
 
 
 def shape_of(kind: str, size_bytes: int) -> tuple[int, ...]:
-    """The shape of an array of about so many bytes, in the kind's proportions. Raises UsageError."""
+    """The shape of an array of about so many bytes, in the kind's proportions. Raises
+    UsageError.
+    """
     about = kind_of(kind)
     elements = size_bytes // about.dtype.itemsize
     if elements < 1:
@@ -81,18 +101,25 @@ def block(kind: str, shape: Sequence[int], slab: Hyperslab, seed: int = 0) -> Ar
     stored = slab.permute(about.axes)
     out = np.empty(stored.count, about.dtype)
     if out.size:
-        _fill(out.reshape(-1, stored.count[-1]), about, [shape[a] for a in about.axes], stored, seed)
+        _fill(
+            out.reshape(-1, stored.count[-1]), about, [shape[a] for a in about.axes], stored, seed
+        )
     return out.transpose(np.argsort(about.axes))
 
 
 def _fill(rows: Array, about: Kind, shape: Sequence[int], stored: Hyperslab, seed: int) -> None:
     """Compute rows along the fastest axis, as many at a time as make a piece."""
-    *slow, fast = (a + s * np.arange(n) for a, n, s in zip(stored.start, stored.count, stored.stride, strict=True))
+    *slow, fast = (
+        a + s * np.arange(n)
+        for a, n, s in zip(stored.start, stored.count, stored.stride, strict=True)
+    )
     scene = about.scene([*slow, fast], shape, seed)
     step = max(1, PIECE_ELEMENTS // len(fast))
     for first in range(0, len(rows), step):
         chosen = np.unravel_index(np.arange(first, min(first + step, len(rows))), stored.count[:-1])
-        numbers = np.ravel_multi_index([axis[i] for axis, i in zip(slow, chosen, strict=True)], shape[:-1])
+        numbers = np.ravel_multi_index(
+            [axis[i] for axis, i in zip(slow, chosen, strict=True)], shape[:-1]
+        )
         rows[first : first + step] = about.finish(scene.rows(chosen), _noise(numbers, fast, seed))
 
 

@@ -1,4 +1,6 @@
-"""Files of every kind with numbers that are all different, and what the formats' own libraries read from them."""
+"""Files of every kind with numbers that are all different, and what the formats' own libraries read
+from them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import nibabel as nib
 import numpy as np
 import zarr
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 SHAPE = (60, 7, 11)
 
@@ -42,7 +44,9 @@ def contiguous(folder: Path) -> Stored:
 
 def compressed(folder: Path) -> Stored:
     with h5py.File(folder / "b.h5", "w") as file:
-        file.create_dataset("x", data=numbers("f8"), chunks=(8, 3, 11), compression="gzip", shuffle=True)
+        file.create_dataset(
+            "x", data=numbers("f8"), chunks=(8, 3, 11), compression="gzip", shuffle=True
+        )
         file["other"] = [1.0]
     return Stored(folder / "b.h5", "x", numbers("f8"), 0, 8)
 
@@ -52,7 +56,9 @@ def packed(folder: Path) -> Stored:
     with netCDF4.Dataset(folder / "c.nc", "w") as file:
         for name, n in zip("tyx", SHAPE, strict=True):
             file.createDimension(name, n)
-        made = file.createVariable("t2m", "i2", ("t", "y", "x"), zlib=True, chunksizes=(16, 7, 11), fill_value=-1)
+        made = file.createVariable(
+            "t2m", "i2", ("t", "y", "x"), zlib=True, chunksizes=(16, 7, 11), fill_value=-1
+        )
         made.scale_factor, made.add_offset = 0.5, 100.0
         made[:] = numbers("f8") % 1000
         made[3, 4, 5] = np.ma.masked
@@ -97,5 +103,6 @@ def zarred(folder: Path) -> Stored:
 
 
 KINDS: Mapping[str, Callable[[Path], Stored]] = {
-    made.__name__: made for made in (contiguous, compressed, packed, classic, nifti, gzipped, small, zarred)
+    made.__name__: made
+    for made in (contiguous, compressed, packed, classic, nifti, gzipped, small, zarred)
 }

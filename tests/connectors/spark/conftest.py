@@ -1,4 +1,6 @@
-"""A Spark for the tests of each file, which leave none behind: those of other folders start contexts of their own."""
+"""A Spark for the tests of each file, which leave none behind: those of other folders start
+contexts of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.formats.files import ROOT
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    """A SparkSession on two cores, whose Python workers import this package and its tests from here."""
+    """A SparkSession on two cores, whose Python workers import this package and its tests from
+    here.
+    """
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

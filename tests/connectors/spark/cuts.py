@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array
-from hyperslab.slab import Hyperslab
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 
 
 def pieces(array: Array, cuts: Sequence[int], axis: int = 0) -> list[tuple[Hyperslab, Array]]:
@@ -23,7 +23,9 @@ def pieces(array: Array, cuts: Sequence[int], axis: int = 0) -> list[tuple[Hyper
     return found
 
 
-def blocks(sc: Any, array: Array, cuts: Sequence[int] = (), axis: int = 0, partitions: int | None = None) -> Any:
+def blocks(
+    sc: Any, array: Array, cuts: Sequence[int] = (), axis: int = 0, partitions: int | None = None
+) -> Any:
     """The pieces as an RDD, a partition each unless it is said how many."""
     found = pieces(array, cuts, axis)
     return sc.parallelize(found, partitions or len(found))

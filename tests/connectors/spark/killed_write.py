@@ -1,4 +1,6 @@
-"""A driver of its own that writes, for tests that end it: FOLDER is where; it says when it is in the middle."""
+"""A driver of its own that writes, for tests that end it: FOLDER is where; it says when it is in
+the middle.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,17 @@ def wait(folder: str, partition: int, items: Any) -> Any:
 
 
 def main(folder: str) -> None:
-    settings = SparkSession.builder.master(f"local[2,{FAILURES}]").config("spark.ui.enabled", "false")
+    settings = SparkSession.builder.master(f"local[2,{FAILURES}]").config(
+        "spark.ui.enabled", "false"
+    )
     sc: SparkContext = settings.getOrCreate().sparkContext
     sc.setLogLevel("OFF")
     rows = sc.parallelize([np.full(3, float(n)) for n in range(10)], 2)
     h5write(rows.mapPartitionsWithIndex(stumble), f"{folder}/x.h5")
     h5write(
-        sc.parallelize(range(1000), 2).mapPartitionsWithIndex(partial(wait, folder)), f"{folder}/x.h5", overwrite=True
+        sc.parallelize(range(1000), 2).mapPartitionsWithIndex(partial(wait, folder)),
+        f"{folder}/x.h5",
+        overwrite=True,
     )
 
 

@@ -1,4 +1,6 @@
-"""The benchmark of loading into Spark: its parser of event logs, its slopes, its page, and a run on a few megabytes."""
+"""The benchmark of loading into Spark: its parser of event logs, its slopes, its page, and a run on
+a few megabytes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ def stage(number: int, group: str | None) -> str:
 
 
 def start(number: int, of_stage: int, delay_ms: int, index: int = 0, attempt: int = 0) -> str:
-    info = {"Task ID": number, "Index": index, "Attempt": attempt, "Launch Time": SUBMITTED_MS + delay_ms}
+    info = {
+        "Task ID": number,
+        "Index": index,
+        "Attempt": attempt,
+        "Launch Time": SUBMITTED_MS + delay_ms,
+    }
     info["Executor ID"] = 0
     return event("TaskStart", **{"Stage ID": of_stage, "Stage Attempt ID": 0, "Task Info": info})
 
@@ -49,19 +56,30 @@ def end(number: int, of_stage: int, reason: str = "Success", gc_ms: int = 0) -> 
     return event(
         "TaskEnd",
         **{
-            "Stage ID": of_stage, "Stage Attempt ID": 0, "Task End Reason": {"Reason": reason}, "Task Info": info,
+            "Stage ID": of_stage,
+            "Stage Attempt ID": 0,
+            "Task End Reason": {"Reason": reason},
+            "Task Info": info,
             "Task Metrics": {"JVM GC Time": gc_ms},
         },
-    )  # fmt: skip
+    )
 
 
 LOG = [
     event("LogStart", **{"Spark Version": "4.3.0"}),
-    stage(0, "mine"), start(0, 0, 100), start(1, 0, 200, 1), end(1, 0, gc_ms=250), end(0, 0, "ExceptionFailure"),
-    start(2, 0, 2100, 0, 1), end(2, 0, gc_ms=500),
-    stage(1, None), start(3, 1, 9000), end(3, 1, gc_ms=9999),
-    stage(2, "again"), start(4, 2, 400),
-]  # fmt: skip
+    stage(0, "mine"),
+    start(0, 0, 100),
+    start(1, 0, 200, 1),
+    end(1, 0, gc_ms=250),
+    end(0, 0, "ExceptionFailure"),
+    start(2, 0, 2100, 0, 1),
+    end(2, 0, gc_ms=500),
+    stage(1, None),
+    start(3, 1, 9000),
+    end(3, 1, gc_ms=9999),
+    stage(2, "again"),
+    start(4, 2, 400),
+]
 
 
 def logged(path: Path, lines: list[str]) -> EventLog:
@@ -69,7 +87,9 @@ def logged(path: Path, lines: list[str]) -> EventLog:
     return read_log(path)
 
 
-def test_an_event_log_tells_launches_failures_and_collections_of_a_job_group(tmp_path: Path) -> None:
+def test_an_event_log_tells_launches_failures_and_collections_of_a_job_group(
+    tmp_path: Path,
+) -> None:
     log = logged(tmp_path / "log", LOG)
     found = launches(log, ["mine"])
     assert (found.tasks, found.failed, found.relaunched, found.gc_s) == (3, 1, 1, 0.75)
@@ -107,12 +127,16 @@ def test_a_line_tells_fixed_costs_from_those_of_bytes() -> None:
     with pytest.raises(ValueError, match="two sizes"):
         fit([(10, 1.0), (10, 2.0)])
     loads = []
-    for number, disturbed in enumerate((1.0, 1.0, 30.0)):  # one round of three is spoilt, for both ways
+    for number, disturbed in enumerate(
+        (1.0, 1.0, 30.0)
+    ):  # one round of three is spoilt, for both ways
         for n in sizes:
             loads.append(Load(number, "a", "plain", n, (0.5 + n * 6e-10) * disturbed))
             loads.append(Load(number, "b", "plain", n, (0.1 + n * 2e-10) * disturbed))
     loads += [Load(9, "a", "plain", n, 1.0) for n in sizes]  # flat, and b is missing in this round
-    assert line([load for load in loads if load.round < 3], "a", "plain") == pytest.approx(Line(0.5, 0.6))
+    assert line([load for load in loads if load.round < 3], "a", "plain") == pytest.approx(
+        Line(0.5, 0.6)
+    )
     found = ratio(loads, "plain", "a", "b")
     assert found is not None
     assert found == pytest.approx((3.0, 3.0, 3.0, 3, 3))
@@ -121,9 +145,19 @@ def test_a_line_tells_fixed_costs_from_those_of_bytes() -> None:
     assert ratio(loads, "gzip", "a", "b") is None
 
 
-def test_gates_are_of_slopes_and_what_was_not_measured_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    costs = {("plain", BLOCKS): 1, ("plain", H5PY): 2, ("gzip", BLOCKS): 1, ("gzip", H5SPARK): 3, ("gzip", ROWS): 2.5}
-    loads = [Load(1, way, kind, n, 7 + n * cost) for (kind, way), cost in costs.items() for n in (1, 2)]
+def test_gates_are_of_slopes_and_what_was_not_measured_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    costs = {
+        ("plain", BLOCKS): 1,
+        ("plain", H5PY): 2,
+        ("gzip", BLOCKS): 1,
+        ("gzip", H5SPARK): 3,
+        ("gzip", ROWS): 2.5,
+    }
+    loads = [
+        Load(1, way, kind, n, 7 + n * cost) for (kind, way), cost in costs.items() for n in (1, 2)
+    ]
     gates = Gates()
     judged = {one.rule.what: one for one in judge(loads, gates, [BLOCKS, H5PY, H5SPARK, ROWS])}
     found = judged["read_blocks / (h5py's / 2), plain"].found
@@ -156,7 +190,10 @@ def test_a_page_is_filled_between_its_marks_and_needs_each_once(tmp_path: Path) 
 
 def test_checksums_do_not_depend_on_how_the_values_come(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((70, 200))
-    expected = sum(int(word) for word in values.tobytes() and np.frombuffer(values.tobytes(), "u8")) % 2**64
+    expected = (
+        sum(int(word) for word in values.tobytes() and np.frombuffer(values.tobytes(), "u8"))
+        % 2**64
+    )
     assert checksum(values) == expected
     assert total(of_rows(iter(values[::-1]))) == expected
     assert total([*of_rows(values[:9]), *of_rows(values[9:])]) == expected
@@ -172,7 +209,9 @@ def test_checksums_do_not_depend_on_how_the_values_come(tmp_path: Path) -> None:
             assert checksum(stored[()]) == matrix.checksum
             assert matrix.nbytes == stored.nbytes
         rows = [
-            row for start in range(0, matrix.rows, 99) for row in slab_rows(str(matrix.path), 99, matrix.rows, start)
+            row
+            for start in range(0, matrix.rows, 99)
+            for row in slab_rows(str(matrix.path), 99, matrix.rows, start)
         ]
         assert len(rows) == matrix.rows
         assert total(of_rows(rows)) == matrix.checksum
@@ -212,7 +251,10 @@ def test_the_processes_beside_spark_read_every_value(tmp_path: Path, ranks: int)
 
 def test_a_run_on_a_few_megabytes(tmp_path: Path) -> None:
     """In a process of its own, since its Spark keeps an event log."""
-    code = "from pathlib import Path; from tests.connectors.spark.test_benchmark import smoke; smoke(Path({!r}))"
+    code = (
+        "from pathlib import Path; from tests.connectors.spark.test_benchmark import smoke;"
+        " smoke(Path({!r}))"
+    )
     command = [sys.executable, "-c", code.format(str(tmp_path))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -227,11 +269,14 @@ def smoke(folder: Path) -> None:
     from benchmarks.spark_rounds import Loader, compare, measure, pairs
     from benchmarks.spark_traces import save
     from benchmarks.spark_ways import BINARY, PARQUET, SOURCE, WAYS
-    from hyperslab.records import load_records
+    from hyperslab.driver.submission import load_records
 
     for module in (spark_ways, spark_caches, spark_scaling):
-        module.PARTITIONS = FEW  # type: ignore[attr-defined]  # each takes time, and tells nothing more
-    matrices: list[Matrix] = [plain(folder, size, with_parquet=True) for size in (500_000, 1_000_000)]
+        # each takes time, and tells nothing more
+        module.PARTITIONS = FEW  # type: ignore[attr-defined]
+    matrices: list[Matrix] = [
+        plain(folder, size, with_parquet=True) for size in (500_000, 1_000_000)
+    ]
     listed = pairs(matrices, [H5PY])
     assert len(listed) == 2 * (1 + len(WAYS))
     reader = ReaderProcess(H5PY, "benchmarks.spark_reader")
@@ -241,10 +286,13 @@ def smoke(folder: Path) -> None:
         compare(loader, [pair for pair in listed if pair[1] is matrices[0]])
         results.loads = measure(loader, listed, 1, time.monotonic())
         traced = [
-            loader.traced((name, matrices[1]), folder / "spool") for name in (H5PY, BLOCKS, SOURCE, PARQUET, BINARY)
+            loader.traced((name, matrices[1]), folder / "spool")
+            for name in (H5PY, BLOCKS, SOURCE, PARQUET, BINARY)
         ]
         results.caches = spark_caches.forms(spark, matrices[0], 1)
-        series = spark_scaling.series(spark, spark_scaling.LOCAL, matrices[1], reader, folder, 1, (FEW, 6), kills=True)
+        series = spark_scaling.series(
+            spark, spark_scaling.LOCAL, matrices[1], reader, folder, 1, (FEW, 6), kills=True
+        )
     reader.close()
     log = spark.log()
     series.read(log)
@@ -257,11 +305,15 @@ def smoke(folder: Path) -> None:
     results.judged = judge(results.loads, Gates(), [H5PY, *(way.name for way in WAYS)])
     tables = spark_tables.blocks(results)
     assert set(tables) == set(spark_page.NAMES)
-    assert {len(row.split("|")) for row in tables["plain"].splitlines() if row.startswith("|")} == {10}
+    assert {len(row.split("|")) for row in tables["plain"].splitlines() if row.startswith("|")} == {
+        10
+    }
     told = {(point.partitions, point.is_killed): point.launches for point in series.points}
     assert {key: (one.failed, one.relaunched) for key, one in told.items() if one} == {
-        (FEW, False): (0, 0), (6, False): (0, 0), (FEW, True): (1, 1)
-    }  # fmt: skip
+        (FEW, False): (0, 0),
+        (6, False): (0, 0),
+        (FEW, True): (1, 1),
+    }
     for one in [*traced[1:4], series.traced[-1]]:
         records = load_records(save(one, folder / "traces", log))
         in_python = one.way != PARQUET

@@ -1,4 +1,6 @@
-"""Spark other than in this process: over Spark Connect, and with executors that are processes, one of which dies."""
+"""Spark other than in this process: over Spark Connect, and with executors that are processes, one
+of which dies.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def once(pair):
     if slab.start[0] == 40 and not (place / "died").exists():
         (place / "died").touch()
         # The parent is the daemon of Python workers, whose parent is the executor's Java.
-        java = next(line.split()[1] for line in open(f"/proc/{os.getppid()}/status") if line.startswith("PPid"))
+        status = open(f"/proc/{os.getppid()}/status")
+        java = next(line.split()[1] for line in status if line.startswith("PPid"))
         os.kill(int(java), signal.SIGKILL)
     return slab, block * 2
 
@@ -55,9 +58,15 @@ spark.stop()
 def run(code: str, folder: Path) -> list[str]:
     (folder / "code.py").write_text(code.replace("PLACE", str(folder)))
     paths = os.pathsep.join((str(ROOT / "src"), os.environ.get("PYTHONPATH", "")))
-    environment = os.environ | {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {
+        "PYTHONPATH": paths,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
     line = [sys.executable, str(folder / "code.py")]
-    ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False, timeout=100)
+    ran = subprocess.run(
+        line, capture_output=True, text=True, env=environment, check=False, timeout=100
+    )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 
@@ -73,7 +82,10 @@ def test_spark_connect(tmp_path: Path) -> None:
     values = source(tmp_path)
     said = run(CONNECT, tmp_path)
     assert said[0] == "10"
-    assert "is no SparkContext: give spark.sparkContext; over Spark Connect, which has none, use" in said[1]
+    assert (
+        "is no SparkContext: give spark.sparkContext; over Spark Connect, which has none, use"
+        in said[1]
+    )
     with h5py.File(tmp_path / "b.h5") as file:
         np.testing.assert_array_equal(file["y"], values)
 

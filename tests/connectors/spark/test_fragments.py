@@ -1,4 +1,6 @@
-"""What the tasks of a write stage is one array, each element once, or nothing is written; without Spark."""
+"""What the tasks of a write stage is one array, each element once, or nothing is written; without
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.connectors.spark import assembly, staging
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.connectors.spark import assembly, fragment_files
 from hyperslab.connectors.spark.destination import destination
 from hyperslab.connectors.spark.exactness import exactly, promoted
 from hyperslab.connectors.spark.fragments import Fragments, Staged, first_of_each, require_tiled
 from hyperslab.connectors.spark.rows import Piece, sort
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.slab import Hyperslab
 from tests.connectors.spark.staged import staged_file
 
 DTYPES = [np.dtype(c) for c in "?bhilBHILefdFD"]
@@ -42,7 +44,19 @@ ODD = [
     2**63,
     2**64 - 1,
 ]
-FLOATS = [0.5, 1e-300, 65504.0, 65520.0, 3.4e38, 1e39, float("inf"), -float("inf"), float("nan"), 2.0**63, 2.0**64]
+FLOATS = [
+    0.5,
+    1e-300,
+    65504.0,
+    65520.0,
+    3.4e38,
+    1e39,
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+    2.0**63,
+    2.0**64,
+]
 
 
 def boxes(found: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Fragments:
@@ -61,7 +75,10 @@ def cut_up(draw: Any, low: tuple[int, ...], high: tuple[int, ...], depth: int) -
     at = draw(st.integers(low[axis] + 1, high[axis] - 1))
     top, bottom = list(high), list(low)
     top[axis] = bottom[axis] = at
-    return [*cut_up(draw, low, tuple(top), depth - 1), *cut_up(draw, tuple(bottom), high, depth - 1)]
+    return [
+        *cut_up(draw, low, tuple(top), depth - 1),
+        *cut_up(draw, tuple(bottom), high, depth - 1),
+    ]
 
 
 @given(st.data())
@@ -72,7 +89,12 @@ def test_what_covers_an_array_once_is_told_from_what_does_not(data: st.DataObjec
     corner = st.tuples(*(st.integers(0, n - 1) for n in shape))
     for _ in range(data.draw(st.integers(0, 2))):
         first = data.draw(corner)
-        found.append((first, tuple(data.draw(st.integers(0, n - a)) for a, n in zip(first, shape, strict=True))))
+        found.append(
+            (
+                first,
+                tuple(data.draw(st.integers(0, n - a)) for a, n in zip(first, shape, strict=True)),
+            )
+        )
     found = found[data.draw(st.integers(0, 1)) :]
     times = np.zeros(shape, int)
     for first, count in found:
@@ -90,10 +112,18 @@ def test_what_covers_an_array_once_is_told_from_what_does_not(data: st.DataObjec
 def test_many_rows_are_looked_at_in_no_time_and_named() -> None:
     rows = np.random.default_rng(1).permutation(100_000)
     whole = boxes([((0, 0), (1, 1))])
-    for more, said in (([], ""), ([17], "row 17 is given more than once"), ([-1], "row 99999 is given by no task")):
-        start = np.array([r for r in [*rows, *more] if not (more == [-1] and r in (-1, 99_999))], np.int64)
+    for more, said in (
+        ([], ""),
+        ([17], "row 17 is given more than once"),
+        ([-1], "row 99999 is given by no task"),
+    ):
+        start = np.array(
+            [r for r in [*rows, *more] if not (more == [-1] and r in (-1, 99_999))], np.int64
+        )
         start = np.stack([start, np.zeros_like(start)], axis=1)
-        many = Fragments(start, np.broadcast_to(np.array([1, 4]), start.shape), whole.offset, whole.file)
+        many = Fragments(
+            start, np.broadcast_to(np.array([1, 4]), start.shape), whole.offset, whole.file
+        )
         if not said:
             require_tiled("x.h5", many, (100_000, 4), "rows")
             continue
@@ -108,10 +138,16 @@ def test_many_rows_are_looked_at_in_no_time_and_named() -> None:
 @pytest.mark.parametrize("old", DTYPES, ids=str)
 def test_a_cast_keeps_every_value_or_says_which_it_does_not(old: np.dtype[Any]) -> None:
     """Against Python's own numbers, which are exact."""
-    for new, value in itertools.product(DTYPES, [*ODD, *FLOATS, *([1 + 2j, 2j] if old.kind == "c" else [])]):
+    for new, value in itertools.product(
+        DTYPES, [*ODD, *FLOATS, *([1 + 2j, 2j] if old.kind == "c" else [])]
+    ):
         with np.errstate(all="ignore"):
             try:
-                held = np.array([0, value]).astype(old) if isinstance(value, float) else np.array([0, value], old)
+                held = (
+                    np.array([0, value]).astype(old)
+                    if isinstance(value, float)
+                    else np.array([0, value], old)
+                )
             except (OverflowError, TypeError):
                 continue
             made, odd = exactly(held, new)
@@ -135,11 +171,19 @@ def test_columns_are_promoted_only_to_what_holds_their_values() -> None:
     assert of("i8", "f8") is of("i8", "f4") is None
 
 
-def test_regions_are_gathered_from_fragments_of_any_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regions far smaller than usual, so that they cut through fragments, in C and in Fortran order."""
+def test_regions_are_gathered_from_fragments_of_any_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regions far smaller than usual, so that they cut through fragments, in C and in Fortran
+    order.
+    """
     monkeypatch.setattr(assembly, "REGION_NBYTES", 500)
     values = np.random.default_rng(2).normal(size=(12, 10, 9))
-    slabs = [Hyperslab((0, 0, 0), (5, 10, 9)), Hyperslab((5, 0, 0), (7, 4, 9)), Hyperslab((5, 4, 0), (7, 6, 9))]
+    slabs = [
+        Hyperslab((0, 0, 0), (5, 10, 9)),
+        Hyperslab((5, 0, 0), (7, 4, 9)),
+        Hyperslab((5, 4, 0), (7, 6, 9)),
+    ]
     orders: tuple[Literal["C", "F"], ...] = ("C", "F")
     for order in orders:
         blocks = [(slab, np.asarray(values[slab.slices()], order=order)) for slab in slabs]
@@ -150,7 +194,9 @@ def test_regions_are_gathered_from_fragments_of_any_shape(tmp_path: Path, monkey
                 assert file["data"].chunks == (chunks or None)
 
 
-def test_rows_in_any_order_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_any_order_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(assembly, "REGION_NBYTES", 3000)
     monkeypatch.setattr("hyperslab.connectors.spark.rows.BATCH_NBYTES", 1000)
     monkeypatch.setattr(assembly, "BUFFER_NBYTES", 2000)
@@ -158,7 +204,9 @@ def test_rows_in_any_order_are_read_together(tmp_path: Path, monkeypatch: pytest
     values = np.arange(600 * 3, dtype=np.int32).reshape(600, 3)
     for together in (1, 7):
         runs = [range(first, min(first + together, 600)) for first in range(0, 600, together)]
-        order = [i for run in np.random.default_rng(3).permutation(len(runs)).tolist() for i in runs[run]]
+        order = [
+            i for run in np.random.default_rng(3).permutation(len(runs)).tolist() for i in runs[run]
+        ]
         pairs = [(i, values[i]) for i in order]
         parts = pairs[:100], pairs[100:350], pairs[350:]
         for chunks in ((), (50, 2)):
@@ -180,12 +228,12 @@ def test_a_partition_counts_once_and_what_other_attempts_left_goes(tmp_path: Pat
         raise OSError("the machine went away")
 
     good = [Piece("rows", np.arange(6.0).reshape(2, 3))]
-    with staging.begun(place.path) as folder:
+    with fragment_files.begun(place.path) as folder:
         with pytest.raises(OSError, match="went away"):
-            staging.stage(torn(), folder, 1)
+            fragment_files.stage(torn(), folder, 1)
         assert len(list(Path(folder).iterdir())) == 1, "only the lock"
-        first, second = staging.stage(good, folder, 1), staging.stage(good, folder, 0)
-        again = staging.stage([Piece("rows", np.zeros((5, 3)))], folder, 1)
+        first, second = fragment_files.stage(good, folder, 1), fragment_files.stage(good, folder, 0)
+        again = fragment_files.stage([Piece("rows", np.zeros((5, 3)))], folder, 1)
         made = assembly.prepare(place, folder, [first, second, again])
         assert made.files == (second.name, first.name)
         assembly.finish(made, [assembly.copy(made, slab) for slab in made.regions()], False)
@@ -197,12 +245,14 @@ def test_a_partition_counts_once_and_what_other_attempts_left_goes(tmp_path: Pat
 
 def test_a_file_that_was_cut_and_a_folder_that_went_are_named(tmp_path: Path) -> None:
     place = destination(tmp_path / "x.h5")
-    with staging.begun(place.path) as folder:
-        one = staging.stage([sort(np.array([0, 1]), np.zeros((2, 1)))], folder, 0)
+    with fragment_files.begun(place.path) as folder:
+        one = fragment_files.stage([sort(np.array([0, 1]), np.zeros((2, 1)))], folder, 0)
         cut = Path(folder, one.name)
         cut.write_bytes(cut.read_bytes()[:-8])
-        with pytest.raises(FormatError, match=r"is shorter than its task has written it: write again"):
+        with pytest.raises(
+            FormatError, match=r"is shorter than its task has written it: write again"
+        ):
             assembly.prepare(place, folder, [one])
     with pytest.raises(FileNotFoundError, match="driver and executors do not share its folder"):
-        staging.stage([Piece("rows", np.zeros(2))], folder, 0)
+        fragment_files.stage([Piece("rows", np.zeros(2))], folder, 0)
     assert not list(tmp_path.iterdir())

@@ -9,10 +9,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark import matrices
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from tests.connectors.spark.cuts import blocks, matrix, pieces
 
 
@@ -78,7 +78,10 @@ def test_refused_at_once(sc: Any) -> None:
             matrices.block_matrix(rdd, 0, rows, cols, 1, 1)
     with pytest.raises(UsageError, match="2147483648 values is longer"):
         matrices.row_matrix(rdd, 0, 4, 2**31)
-    for extents, name in (((0, 1), "rows_per_block is 0"), ((1, 2**31), "cols_per_block is 2147483648")):
+    for extents, name in (
+        ((0, 1), "rows_per_block is 0"),
+        ((1, 2**31), "cols_per_block is 2147483648"),
+    ):
         with pytest.raises(UsageError, match=name):
             matrices.block_matrix(rdd, 0, 4, 21, *extents)
     with pytest.raises(UsageError, match="raise rows_per_block"):
@@ -89,7 +92,8 @@ def test_refused_in_the_task(sc: Any) -> None:
     array = _array("f8")
     rdd = blocks(sc, array, (3,), partitions=1)
     with pytest.raises(
-        (PythonException, Py4JJavaError), match=r"block \[0:3, 0:7, 0:3\] has rows 0 to 3 .* blocks of 2 rows"
+        (PythonException, Py4JJavaError),
+        match=r"block \[0:3, 0:7, 0:3\] has rows 0 to 3 .* blocks of 2 rows",
     ):
         matrices.block_matrix(rdd, 0, 4, 21, 2, 21).toLocalMatrix()
     # What tasks run, without Spark's half a second for each of them.
@@ -102,7 +106,10 @@ def test_refused_in_the_task(sc: Any) -> None:
     assert [index for index, _ in matrices._indexed(0, 4, 21, (strided, array[::2]))] == [0, 2]
     for rows, cols, item in ((4, 20, first), (3, 21, last)):
         for entries in (matrices._indexed, matrices._rows, matrices._entries):
-            with pytest.raises(UsageError, match=f"the matrix {rows} rows of {cols}: cut the array along axis 0 only"):
+            with pytest.raises(
+                UsageError,
+                match=f"the matrix {rows} rows of {cols}: cut the array along axis 0 only",
+            ):
                 list(entries(0, rows, cols, item))
     with pytest.raises(UsageError, match="holds complex128"):
         list(matrices._entries(0, 4, 21, (first[0], first[1] * 1j)))

@@ -1,4 +1,6 @@
-"""Non-negative factors against scikit-learn's multiplicative updates, and what is left in Spark after them."""
+"""Non-negative factors against scikit-learn's multiplicative updates, and what is left in Spark
+after them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ import numpy as np
 import pytest
 from sklearn.decomposition import NMF
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.factorization import nmf, random_rows
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from tests.connectors.spark.cuts import blocks, matrix, pieces
 
 
@@ -26,12 +28,15 @@ def _stored(sc: Any) -> set[int]:
 
 def test_blocks_that_are_cut_along_another_axis(sc: Any) -> None:
     for partitions in (1, 2):
-        with pytest.raises(UsageError, match="nmf: the blocks do not hold whole rows along axis 0: say axis="):
+        with pytest.raises(
+            UsageError, match="nmf: the blocks do not hold whole rows along axis 0: say axis="
+        ):
             nmf(blocks(sc, _volume("f8"), (10,), axis=1, partitions=partitions), 2)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "cuts", "iterations"), [("f8", (1, 12, 12, 13), 5), ("i2", (7,), 2), (">f4", (5, 6, 19), 2)]
+    ("dtype", "cuts", "iterations"),
+    [("f8", (1, 12, 12, 13), 5), ("i2", (7,), 2), (">f4", (5, 6, 19), 2)],
 )
 def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...], iterations: int) -> None:
     array, before = _volume(dtype), _stored(sc)
@@ -40,7 +45,9 @@ def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...], iterati
     rdd = blocks(sc, array, cuts, axis=1, partitions=2)
     with nmf(rdd, 3, iterations, w=w, h=h, axis=1) as found:
         assert len(_stored(sc) - before) == 1  # W
-        assert b"Zipped" not in (found.w.toDebugString() or b"Zipped")  # earlier iterations are no part of it
+        assert b"Zipped" not in (
+            found.w.toDebugString() or b"Zipped"
+        )  # earlier iterations are no part of it
         collected, h_found = found.collect_w(), found.h
         assert all(slab.count == block.shape for slab, block in found.w.collect())
     assert _stored(sc) <= before
@@ -57,7 +64,9 @@ def test_cut(sc: Any) -> None:
     with nmf(blocks(sc, array), 3, 3, seed=7) as one:
         w = one.collect_w()
     # Blocks in the wrong order, and a row at a time.
-    with nmf(sc.parallelize(blocks(sc, array, range(1, 20)).collect()[::-1], 2), 3, 3, seed=7) as many:
+    with nmf(
+        sc.parallelize(blocks(sc, array, range(1, 20)).collect()[::-1], 2), 3, 3, seed=7
+    ) as many:
         np.testing.assert_allclose(many.collect_w(), w, rtol=1e-10)
     np.testing.assert_allclose(many.h, one.h, rtol=1e-10)
     np.testing.assert_allclose(many.errors, one.errors, rtol=1e-10)
@@ -80,7 +89,9 @@ def test_random_rows() -> None:
 
 
 def test_strided_rows_and_tolerance(sc: Any) -> None:
-    """Rows 9, 7, 5, 3, 1 of an array take those of w, and come out in the order of their indices."""
+    """Rows 9, 7, 5, 3, 1 of an array take those of w, and come out in the order of their
+    indices.
+    """
     array, random = matrix(_volume("f8"), 1), np.random.default_rng(9)
     w, h = random.random((20, 2)), random.random((2, 12))
     block = (Hyperslab((9, 0), (5, 12), (-2, 1)), array[9:0:-2])
@@ -102,7 +113,10 @@ def test_zeros(sc: Any) -> None:
 
 def test_wrong_rows(sc: Any) -> None:
     good, before = np.arange(24.0).reshape(6, 4), _stored(sc)
-    for odd, text in ((-1, "row 4 holds -1.0: values must not be below 0"), (np.nan, "row 4 holds nan")):
+    for odd, text in (
+        (-1, "row 4 holds -1.0: values must not be below 0"),
+        (np.nan, "row 4 holds nan"),
+    ):
         bad = good.copy()
         bad[4, 1] = odd
         with pytest.raises(UsageError, match=f"nmf: {text}"):

@@ -1,4 +1,6 @@
-"""The examples of docs/spark.md, and of the README, run as they stand there, one after the other, in a new process."""
+"""The examples of docs/spark.md, and of the README, run as they stand there, one after the other,
+in a new process.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def write_files(folder: Path) -> None:
     (folder / "days").mkdir()
     with h5py.File(folder / "climate.h5", "w") as file:
         values = numbers.uniform(1, 9, (730, 24)).astype("f4")
-        file.create_dataset("temperature", data=values, chunks=(73, 24), compression="gzip", shuffle=True)
+        file.create_dataset(
+            "temperature", data=values, chunks=(73, 24), compression="gzip", shuffle=True
+        )
     for day in range(3):
         with h5py.File(folder / "days" / f"day_{day}.h5", "w") as file:
             file["data"] = np.full((4, 5), day)
@@ -47,7 +51,9 @@ def test_the_pages(tmp_path: Path) -> None:
     more = ["print(first_year.getNumPartitions(), scan.count())"]
     (tmp_path / "page.py").write_text("\n".join([*page, *more, *readme]))
     line = [sys.executable, "page.py"]
-    ran = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False)
+    ran = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     said = ran.stdout.splitlines()
     with h5py.File(tmp_path / "climate.h5") as file:
@@ -65,4 +71,6 @@ def test_the_pages(tmp_path: Path) -> None:
     assert said[-2:] == ["2 8", "(10, 181) (10, 181) (181, 10)"]
     image: Any = nib.load(tmp_path / "colin27_ch2_T1w.nii.gz")
     with h5py.File(tmp_path / "upper.h5") as file:
-        np.testing.assert_array_equal(file["data"], np.moveaxis(image.get_fdata(), 2, 0)[90:].reshape(91, -1))
+        np.testing.assert_array_equal(
+            file["data"], np.moveaxis(image.get_fdata(), 2, 0)[90:].reshape(91, -1)
+        )

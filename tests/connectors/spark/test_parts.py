@@ -1,4 +1,6 @@
-"""What tasks are given: parts that cover an array between its chunks, and of its tables only what they need."""
+"""What tasks are given: parts that cover an array between its chunks, and of its tables only what
+they need.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.partitioner import Cuts, cut, cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of
@@ -56,7 +58,11 @@ def test_every_value_of_every_kind(kind: str, tmp_path: Path) -> None:
         assert analysis.axis == along
         made = parts(analysis, partitions)
         np.testing.assert_array_equal(joined(made, analysis), stored.values)
-        unit = stored.unit if along == stored.axis else analysis.sources[0].own_chunk_shape[along : along + 1] or (1,)
+        unit = (
+            stored.unit
+            if along == stored.axis
+            else analysis.sources[0].own_chunk_shape[along : along + 1] or (1,)
+        )
         for part in made[1:]:
             assert part.slabs[0].start[along] % np.max(unit) == 0, "cut between chunks"
     regions = (np_s[5:50, 2:], np_s[::3, ::-2, 4], np_s[..., 1:2], np_s[59:4:-4], np_s[7])
@@ -111,7 +117,9 @@ def test_blocks_of_a_partition_are_some_mebibytes(tmp_path: Path) -> None:
 
 
 def test_a_task_brings_only_its_own_part(tmp_path: Path) -> None:
-    """Of the table of chunks, of the index of a gzip file, of an array in memory, of the list of files."""
+    """Of the table of chunks, of the index of a gzip file, of an array in memory, of the list of
+    files.
+    """
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.zeros((20_000, 2)), chunks=(1, 2), compression="gzip")
     many = []
@@ -134,18 +142,21 @@ def test_a_task_brings_only_its_own_part(tmp_path: Path) -> None:
 
 
 def test_tasks_do_not_load_the_formats_libraries(tmp_path: Path) -> None:
-    given = [made(tmp_path) for kind, made in arrays.KINDS.items() if kind not in ("zarred", "small")]
+    given = [
+        made(tmp_path) for kind, made in arrays.KINDS.items() if kind not in ("zarred", "small")
+    ]
     sums = [float(np.nansum(stored.values)) for stored in given]
     made = [parts(analyze(stored.path, stored.variable), 3) for stored in given]
     (tmp_path / "parts").write_bytes(pickle.dumps(made))
     code = (
-        "import pickle, sys, numpy as np\n"
-        "made = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "print([float(sum(np.nansum(block) for part in parts for _, block in part)) for parts in made])\n"
-        "print(sorted({'h5py', 'netCDF4', 'nibabel'} & set(sys.modules)))\n"
+        "import pickle, sys, numpy as np\nmade = pickle.load(open(sys.argv[1],"
+        " 'rb'))\nprint([float(sum(np.nansum(block) for part in parts for _, block in part)) for"
+        " parts in made])\nprint(sorted({'h5py', 'netCDF4', 'nibabel'} & set(sys.modules)))\n"
     )
     line = [sys.executable, "-c", code, str(tmp_path / "parts")]
-    said = subprocess.run(line, check=True, capture_output=True, text=True, env=os.environ).stdout.splitlines()
+    said = subprocess.run(
+        line, check=True, capture_output=True, text=True, env=os.environ
+    ).stdout.splitlines()
     np.testing.assert_allclose(eval(said[0]), sums, rtol=1e-12)
     assert said[1] == "[]"
 
@@ -164,7 +175,12 @@ def test_files_make_one_array_in_natural_order(tmp_path: Path) -> None:
     listing = tmp_path / "all.txt"
     listing.write_text("".join(f"{folder}/day_{number}.h5,x\n" for number in range(11)))
     pairs = [(str(folder / f"day_{number}.h5"), Path("x")) for number in range(11)]
-    for named, variable in ((folder.as_uri(), "x"), (f"{folder}/*.h5", "/x"), (listing, ""), (pairs, "")):
+    for named, variable in (
+        (folder.as_uri(), "x"),
+        (f"{folder}/*.h5", "/x"),
+        (listing, ""),
+        (pairs, ""),
+    ):
         for partitions in (None, 1, 4, 30):
             analysis = analyze(named, variable)
             np.testing.assert_array_equal(joined(parts(analysis, partitions), analysis), values)
@@ -181,12 +197,18 @@ def test_a_stream_that_cannot_be_entered_is_read_once_by_a_task(tmp_path: Path) 
 
 
 def test_memory_of_a_task(tmp_path: Path) -> None:
-    """A partition of 200 MB is read in 40 MB more than the process has anyway: a block, and what the reader keeps."""
+    """A partition of 200 MB is read in 40 MB more than the process has anyway: a block, and what
+    the reader keeps.
+    """
     with h5py.File(tmp_path / "a.h5", "w") as file:
         plain = file.create_dataset("plain", (25_000, 1000), "f8")
-        packed = file.create_dataset("gzip", (25_000, 1000), "f8", chunks=(500, 1000), compression=1, shuffle=True)
+        packed = file.create_dataset(
+            "gzip", (25_000, 1000), "f8", chunks=(500, 1000), compression=1, shuffle=True
+        )
         for first in range(0, 25_000, 5000):
-            plain[first : first + 5000] = packed[first : first + 5000] = np.arange(5e6).reshape(5000, 1000)
+            plain[first : first + 5000] = packed[first : first + 5000] = np.arange(5e6).reshape(
+                5000, 1000
+            )
     code = (
         "import pickle, re, sys\n"
         "def peak():\n"
@@ -198,7 +220,9 @@ def test_memory_of_a_task(tmp_path: Path) -> None:
     for name in ("plain", "gzip"):
         (tmp_path / "parts").write_bytes(pickle.dumps(parts(analyze(tmp_path / "a.h5", name), 1)))
         line = [sys.executable, "-c", code, str(tmp_path / "parts")]
-        said = subprocess.run(line, check=True, capture_output=True, text=True, env=os.environ).stdout.split()
+        said = subprocess.run(
+            line, check=True, capture_output=True, text=True, env=os.environ
+        ).stdout.split()
         assert int(said[0]) == 200e6
         assert int(said[1]) < 40_000
 
@@ -274,7 +298,9 @@ def test_files_are_skipped_only_on_request_and_then_named(tmp_path: Path) -> Non
         analyze(tmp_path, "x")
     with pytest.warns(UserWarning, match=r"2 files skipped: .*1\.h5.*; .*3\.h5"):
         analysis = analyze(tmp_path, "x", skip=True)
-    np.testing.assert_array_equal(joined(parts(analysis, 2), analysis), np.repeat([[0], [2]], 2, 0) * np.ones(2))
+    np.testing.assert_array_equal(
+        joined(parts(analysis, 2), analysis), np.repeat([[0], [2]], 2, 0) * np.ones(2)
+    )
     assert len(analysis.skipped) == 2
     with pytest.raises(UsageError, match="line 2"):
         analyze(tmp_path / "list.txt")

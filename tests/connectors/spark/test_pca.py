@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from hyperslab.array import Array
-from hyperslab.connectors.spark.principal import Bounds, PrincipalComponents, _arriving, _merge, _moments, _solve, pca
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.connectors.spark.principal import (
+    Bounds,
+    PrincipalComponents,
+    _arriving,
+    _merge,
+    _moments,
+    _solve,
+    pca,
+)
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from tests.connectors.spark.cuts import blocks, matrix, pieces
 
 
@@ -23,7 +31,9 @@ def _volume(dtype: str) -> Array:
     return values.astype(dtype)
 
 
-@pytest.mark.parametrize(("dtype", "cuts"), [("i2", (1, 12, 13)), ("f4", (30,)), (">f8", (5, 5, 20))])
+@pytest.mark.parametrize(
+    ("dtype", "cuts"), [("i2", (1, 12, 13)), ("f4", (30,)), (">f8", (5, 5, 20))]
+)
 def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...]) -> None:
     array = _volume(dtype)
     found = pca(blocks(sc, array, cuts, axis=1, partitions=2), 5, axis=1)
@@ -37,12 +47,16 @@ def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...]) -> None
 def test_cut(sc: Any) -> None:
     array = matrix(_volume("f8"), 1)
     one = pca(blocks(sc, array), 12)
-    many = pca(blocks(sc, array, tuple(range(2, 39, 3)), partitions=9), 12)  # treeReduce has a level between
+    many = pca(
+        blocks(sc, array, tuple(range(2, 39, 3)), partitions=9), 12
+    )  # treeReduce has a level between
     _assert_close(many, one.mean, one.components, one.explained_variance, 1e-10)
 
 
 def test_large_mean(sc: Any) -> None:
-    """A mean of 1e8 and deviations of 1: what is squared without a shift keeps no digit of the variance."""
+    """A mean of 1e8 and deviations of 1: what is squared without a shift keeps no digit of the
+    variance.
+    """
     rest = np.random.default_rng(5).normal(size=(300, 4)) * [1, 2, 3, 4]
     array = rest + 1e8
     rest = array - 1e8  # without rounding, so that this is the same data
@@ -84,7 +98,9 @@ def test_wrong_numbers(sc: Any) -> None:
         _fold([pieces(good, ())], k=5)
     with pytest.raises(UsageError, match="k is 4, and 3 rows of 4 values have at most 3"):
         _fold([pieces(good, ())], k=4)
-    with pytest.raises(UsageError, match=r"Gram matrix of 4 columns takes 128 B, and limit_nbytes is 127 B"):
+    with pytest.raises(
+        UsageError, match=r"Gram matrix of 4 columns takes 128 B, and limit_nbytes is 127 B"
+    ):
         pca(blocks(sc, good), 1, limit_nbytes=127)
     assert pca(blocks(sc, good), 1, limit_nbytes=128).components.shape == (1, 4)
     with pytest.raises(UsageError, match="no partition"):
@@ -94,7 +110,9 @@ def test_wrong_numbers(sc: Any) -> None:
 
 
 def test_blocks_that_are_cut_along_another_axis() -> None:
-    """Whose rows would be taken for those of as many smaller arrays: also where all are equally long."""
+    """Whose rows would be taken for those of as many smaller arrays: also where all are equally
+    long.
+    """
     values = np.random.default_rng(0).normal(size=(6, 5, 8))
     for cuts in ((4,), (2, 4, 6)):
         found = pieces(values, cuts, axis=2)
@@ -115,14 +133,20 @@ def test_bounds() -> None:
     with pytest.raises(UsageError, match="more than Spark sends"):
         Bounds(1, default * 8, 0, 1).check(23170)
     Bounds(1, default, result, 10).check(5000)
-    with pytest.raises(UsageError, match=r"10 partial Gram matrices .* spark.driver.maxResultSize is 1.07 GB"):
+    with pytest.raises(
+        UsageError, match=r"10 partial Gram matrices .* spark.driver.maxResultSize is 1.07 GB"
+    ):
         Bounds(1, default, result, 10).check(5200)
     assert [_arriving(n) for n in (1, 4, 9, 100, 1000)] == [1, 4, 3, 10, 31]
 
 
-def _fold(partitions: list[list[tuple[Hyperslab, Array]]], k: int = 1, axis: int = 0) -> PrincipalComponents:
+def _fold(
+    partitions: list[list[tuple[Hyperslab, Array]]], k: int = 1, axis: int = 0
+) -> PrincipalComponents:
     """What tasks and driver do, in this process: a Spark job takes half a second."""
-    moments = [found for items in partitions for found in _moments(Bounds(k, 2 << 30, 0, 1), axis, items)]
+    moments = [
+        found for items in partitions for found in _moments(Bounds(k, 2 << 30, 0, 1), axis, items)
+    ]
     assert len(moments) == len(partitions)
     return _solve(functools.reduce(functools.partial(_merge, axis), moments), k)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyspark.errors import PythonException
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 from hyperslab.connectors.spark import (
     block_matrix,
     coordinate_matrix,
@@ -42,7 +42,9 @@ def rows_of(values: Array, axis: int) -> Array:
 
 @pytest.mark.parametrize("kind", ["compressed", "packed", "nifti"])
 def test_the_constructors_of_the_paper(kind: str, tmp_path: Path, sc: Any) -> None:
-    """On HDF5, netCDF and NIfTI; indices are true ones in every partition, of which the first has nothing special."""
+    """On HDF5, netCDF and NIfTI; indices are true ones in every partition, of which the first has
+    nothing special.
+    """
     stored = arrays.KINDS[kind](tmp_path)
     path, variable, n = stored.path, stored.variable, 4
     expected = rows_of(stored.values, stored.axis)
@@ -55,14 +57,18 @@ def test_the_constructors_of_the_paper(kind: str, tmp_path: Path, sc: Any) -> No
     rows = h5read(sc, path, variable, n).collect()
     assert {row.dtype for row in rows} == {stored.values.dtype}
     np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal([v.toArray() for v in h5read_vec(sc, path, variable, n).collect()], expected)
+    np.testing.assert_array_equal(
+        [v.toArray() for v in h5read_vec(sc, path, variable, n).collect()], expected
+    )
     irows = h5read_irow(sc, path, variable, n).collect()
     np.testing.assert_array_equal([row.vector.toArray() for row in irows], expected)
     assert [row.index for row in irows] == list(range(len(expected)))
     points = h5read_point(sc, path, variable, n).collect()
     assert {type(value) for value, _ in points} == {float}
     assert sorted(index for _, index in points) == list(range(stored.values.size))
-    np.testing.assert_array_equal([v for v, _ in points], stored.values.reshape(-1)[[i for _, i in points]])
+    np.testing.assert_array_equal(
+        [v for v, _ in points], stored.values.reshape(-1)[[i for _, i in points]]
+    )
 
 
 def test_matrices(tmp_path: Path, sc: Any) -> None:
@@ -76,7 +82,9 @@ def test_matrices(tmp_path: Path, sc: Any) -> None:
     np.testing.assert_array_equal(found, expected)
     plain = row_matrix(sc, path, "x", 3)
     assert (plain.numRows(), plain.numCols()) == expected.shape
-    np.testing.assert_allclose(plain.computeGramianMatrix().toArray(), expected.T @ expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        plain.computeGramianMatrix().toArray(), expected.T @ expected, rtol=1e-12
+    )
     blocked = block_matrix(sc, path, "x", rows_per_block=16, cols_per_block=30)
     np.testing.assert_array_equal(blocked.toLocalMatrix().toArray(), expected)
     entries = coordinate_matrix(sc, path, "x", 3, region=np_s[10:30]).entries.collect()
@@ -99,13 +107,19 @@ def test_indices_of_selections_are_those_in_the_file(tmp_path: Path, spark: Any,
     path, region = tmp_path / "b.h5", np_s[45:3:-7, 2:5, ::3]
     rows = h5read_irow(spark, path, "x", 3, region=region).collect()
     assert [row.index for row in rows] == list(range(45, 3, -7))
-    np.testing.assert_array_equal([row.vector.toArray() for row in rows], values[region].reshape(6, -1))
+    np.testing.assert_array_equal(
+        [row.vector.toArray() for row in rows], values[region].reshape(6, -1)
+    )
     points = {i: v for v, i in h5read_point(sc, path, "x", 2, region=region, axis=1).collect()}
     places = np.arange(values.size).reshape(values.shape)[region]
-    assert points == dict(zip(places.reshape(-1).tolist(), values[region].reshape(-1).tolist(), strict=True))
+    assert points == dict(
+        zip(places.reshape(-1).tolist(), values[region].reshape(-1).tolist(), strict=True)
+    )
 
 
-def test_many_files_are_looked_at_by_spark(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_are_looked_at_by_spark(
+    tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two hundred and ten files, of which one is not there."""
     with h5py.File(tmp_path / "0.h5", "w") as file:
         file["x"] = np.zeros((2, 3), "i2")
@@ -127,7 +141,12 @@ def test_many_files_are_looked_at_by_spark(tmp_path: Path, sc: Any, monkeypatch:
     found = {row.index: row.vector.toArray().tolist() for row in rows.collect()}
     assert sorted(found) == list(range(418))
     assert h5read(sc, "*.h5", "x", 4).count() == 418
-    assert {index: row[0] for index, row in found.items() if row[0]} == {2: 1, 3: 1, 416: 209, 417: 209}
+    assert {index: row[0] for index, row in found.items() if row[0]} == {
+        2: 1,
+        3: 1,
+        416: 209,
+        417: 209,
+    }
     with pytest.raises(FileNotFoundError, match="line 101"):
         h5read(sc, tmp_path / "list.txt")
 
@@ -147,27 +166,41 @@ def test_a_task_that_fails_names_file_dataset_and_hyperslab(tmp_path: Path, sc: 
         rows.count()
     found = re.search(r"ReadFailed: (.*)", str(caught.value))
     assert found
-    assert re.match(rf"{re.escape(str(stored.path))}::/?x, hyperslab \[45?8?:60.*\] of the array: ", found[1]), found[1]
+    assert re.match(
+        rf"{re.escape(str(stored.path))}::/?x, hyperslab \[45?8?:60.*\] of the array: ", found[1]
+    ), found[1]
     rows = h5read(sc, stored.path, "x", 1)
     stored.path.unlink()
-    with pytest.raises(PythonException, match=r"ReadFailed: .*b\.h5::/?x, hyperslab .*: it is no longer there, or was"):
+    with pytest.raises(
+        PythonException,
+        match=r"ReadFailed: .*b\.h5::/?x, hyperslab .*: it is no longer there, or was",
+    ):
         rows.count()
 
 
 def test_more_partitions_than_rows_are_clamped_and_said(tmp_path: Path, sc: Any) -> None:
     arrays.compressed(tmp_path)
-    with pytest.warns(UserWarning, match="20 partitions were asked for, but there are 60 rows in 8 runs") as caught:
+    with pytest.warns(
+        UserWarning, match="20 partitions were asked for, but there are 60 rows in 8 runs"
+    ) as caught:
         assert h5read(sc, tmp_path / "b.h5", "x", 20).getNumPartitions() == 8
     assert caught[0].filename == __file__
     arrays.contiguous(tmp_path)
     with pytest.warns(UserWarning, match="there are 5 rows: there are 5 now") as caught:
-        assert read_blocks(sc, tmp_path / "a.h5", "group/data", 9, region=np_s[:5]).getNumPartitions() == 5
+        assert (
+            read_blocks(sc, tmp_path / "a.h5", "group/data", 9, region=np_s[:5]).getNumPartitions()
+            == 5
+        )
     assert caught[0].filename == __file__
 
 
 def test_what_is_refused(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["x"], file["z"], file["none"] = np.ones((4, 3)), np.ones((4, 3), "c8"), np.zeros((0, 3))
+        file["x"], file["z"], file["none"] = (
+            np.ones((4, 3)),
+            np.ones((4, 3), "c8"),
+            np.zeros((0, 3)),
+        )
     path = tmp_path / "a.h5"
     assert h5read(sc, path, "z").collect()[0].dtype == np.complex64
     for call, said in (
@@ -182,14 +215,19 @@ def test_what_is_refused(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatc
         (lambda: block_matrix(sc, path, "x", cols_per_block="a"), "cols_per_block is 'a'"),  # type: ignore[arg-type]
         (lambda: h5read_labeled(sc, path, "x", label=1.5), r"label is 1\.5"),  # type: ignore[arg-type]
         (lambda: pca(read_blocks(sc, path, "x"), k=2.0), r"pca: k is 2\.0"),  # type: ignore[arg-type]
-        (lambda: nmf(read_blocks(sc, path, "x"), k=0), "nmf: k is 0; it has to be a whole number of at least 1"),
+        (
+            lambda: nmf(read_blocks(sc, path, "x"), k=0),
+            "nmf: k is 0; it has to be a whole number of at least 1",
+        ),
         (lambda: session("local[7]"), "this process has a session on local.2.: stop"),
         (lambda: block_matrix(sc, path, "x", region=np_s[1:]), "begins at the first row"),
     ):
         with pytest.raises(UsageError, match=said):
             call()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match=r"Spark needs Java, and JAVA_HOME=.* holds no bin/java: install"):
+    with pytest.raises(
+        UsageError, match=r"Spark needs Java, and JAVA_HOME=.* holds no bin/java: install"
+    ):
         session()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")

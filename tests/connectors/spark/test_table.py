@@ -1,4 +1,6 @@
-"""Arrays in files as tables of Spark, by the Data Source: found by its name, exact in every dtype, and listed."""
+"""Arrays in files as tables of Spark, by the Data Source: found by its name, exact in every dtype,
+and listed.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def test_every_dtype_to_its_ends(tmp_path: Path, spark: Any) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name in DTYPES:
             dtype = np.dtype(name)
-            ends = [0, 1] if dtype.kind == "b" else (np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype))
+            ends = (
+                [0, 1]
+                if dtype.kind == "b"
+                else (np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype))
+            )
             values = ends if isinstance(ends, list) else [ends.min, ends.max]
             file[dtype.name] = np.array([*values, 1, 0], dtype)
         file["c"] = np.zeros(3, "c8")
@@ -76,7 +82,11 @@ def test_every_dtype_to_its_ends(tmp_path: Path, spark: Any) -> None:
                 assert [int(text) for text in texts] == [int(value) for value in file[name][()]]
             else:
                 assert [file[name].dtype.type(text) for text in texts] == list(file[name][()])
-    assert (kinds["uint8"], kinds["uint64"], kinds["float16"]) == ("smallint", "decimal(20,0)", "float")
+    assert (kinds["uint8"], kinds["uint64"], kinds["float16"]) == (
+        "smallint",
+        "decimal(20,0)",
+        "float",
+    )
     assert len(found) == len(DTYPES)
     array = load(spark, tmp_path / "a.h5", dataset="uint64").where("index = 1").collect()
     assert array[0]["values"] == [decimal.Decimal(2**64 - 1)]
@@ -88,12 +98,16 @@ def test_sql_on_selections_and_several_files(tmp_path: Path, spark: Any) -> None
     values = np.random.default_rng(0).normal(size=(40, 5))
     for number in range(2):
         with h5py.File(tmp_path / f"{number}.h5", "w") as file:
-            file.create_dataset("x", data=values[20 * number :][:20], chunks=(4, 5), compression="gzip")
+            file.create_dataset(
+                "x", data=values[20 * number :][:20], chunks=(4, 5), compression="gzip"
+            )
     files = [tmp_path / "0.h5", tmp_path / "1.h5"]
     load(spark, files, Dataset="x", layout="scalars", partitions=4).createOrReplaceTempView("x")
     spark.sql(f"create temporary view y using hyperslab options (path '{files[1]}', dataset 'x')")
     assert spark.sql("select count(*) n from y").collect()[0].n == 20
-    (row,) = spark.sql("select count(*) n, sum(c2) s, max(index) m from x where index >= 10 and c0 > 0").collect()
+    (row,) = spark.sql(
+        "select count(*) n, sum(c2) s, max(index) m from x where index >= 10 and c0 > 0"
+    ).collect()
     chosen = values[10:][values[10:, 0] > 0]
     assert (row.n, row.m) == (len(chosen), 10 + np.flatnonzero(values[10:, 0] > 0)[-1])
     assert row.s == pytest.approx(chosen[:, 2].sum(), rel=1e-12)
@@ -129,7 +143,10 @@ def test_tasks_get_their_own_part_of_a_reader(tmp_path: Path) -> None:
 
 
 def test_the_catalogue(tmp_path: Path, spark: Any) -> None:
-    made = {kind: arrays.KINDS[kind](tmp_path) for kind in ("contiguous", "compressed", "packed", "nifti")}
+    made = {
+        kind: arrays.KINDS[kind](tmp_path)
+        for kind in ("contiguous", "compressed", "packed", "nifti")
+    }
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["group/data"].attrs.update({"units": "mm", "range": [1, 2]})
     (tmp_path / "junk.h5").write_bytes(b"junk")
@@ -153,7 +170,10 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
         file["x"] = np.zeros((4, 3))
     for options, said in (
         ({"dataset": "y"}, "y"),
-        ({"dataset": "x", "variable": "x"}, "option variable: there is none of this name; the options are path"),
+        (
+            {"dataset": "x", "variable": "x"},
+            "option variable: there is none of this name; the options are path",
+        ),
         ({"dataset": "x", "axis": "rows"}, "option axis: 'rows' is not a whole number"),
         ({"dataset": "x", "region": "1:2:3:4"}, "option region"),
         ({"dataset": "x", "columns": "a"}, "option columns"),
@@ -167,6 +187,8 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
     with pytest.raises(PySparkException, match="partitions is -1"):
         load(spark, tmp_path / "a.h5", dataset="x", partitions=-1).count()
     with pytest.raises(PySparkException, match="leave schema\\(\\) out"):
-        spark.read.format("hyperslab").option("dataset", "x").schema("a int").load(str(tmp_path / "a.h5")).count()
+        spark.read.format("hyperslab").option("dataset", "x").schema("a int").load(
+            str(tmp_path / "a.h5")
+        ).count()
     uri = load(spark, (tmp_path / "a.h5").as_uri(), dataset="x")
     assert uri.count() == 4

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark import vectors
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 
 WHOLE = np.arange(6 * 5 * 4, dtype=np.int16).reshape(6, 5, 4)
 SLABS = (
@@ -23,14 +23,18 @@ SLABS = (
 @pytest.mark.parametrize("slab", SLABS, ids=str)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_rows(slab: Hyperslab, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors.row_pieces, "__defaults__", (0, 40))  # several pieces of several rows
+    monkeypatch.setattr(
+        vectors.row_pieces, "__defaults__", (0, 40)
+    )  # several pieces of several rows
     block = WHOLE[slab.slices()]
     turned = np.moveaxis(block, axis, 0)
     indices = np.arange(WHOLE.shape[axis])[slab.slices()[axis]].tolist()
     found = list(zip(vectors.row_indices(slab, axis), vectors.rows(slab, block, axis), strict=True))
     assert [index for index, _ in found] == indices
     assert all(type(index) is int for index, _ in found)
-    for (_, row), other, expected in zip(found, vectors.rows(slab, block, axis), turned, strict=True):
+    for (_, row), other, expected in zip(
+        found, vectors.rows(slab, block, axis), turned, strict=True
+    ):
         assert row.dtype == block.dtype
         assert row.tolist() == other.tolist() == expected.ravel().tolist()
     dense = list(vectors.vectors(slab, block, axis))
@@ -65,7 +69,10 @@ def test_labeled_points() -> None:
     block = np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.uint8)
     for label in (1, -3):
         found = list(vectors.labeled_points(slab, block, label))
-        assert [(p.label, p.features.toArray().tolist()) for p in found] == [(2.0, [1, 3, 4]), (6.0, [5, 7, 8])]
+        assert [(p.label, p.features.toArray().tolist()) for p in found] == [
+            (2.0, [1, 3, 4]),
+            (6.0, [5, 7, 8]),
+        ]
     for label in (4, -5):
         with pytest.raises(UsageError, match=rf"label is column {label}, .* have 4 values"):
             list(vectors.labeled_points(slab, block, label))
@@ -73,9 +80,17 @@ def test_labeled_points() -> None:
 
 def test_types_that_doubles_cannot_hold() -> None:
     slab = Hyperslab((2,), (2,))
-    for dtype, remedy in ((np.complex64, "real part"), (np.longdouble, "convert"), ("S3", "convert")):
+    for dtype, remedy in (
+        (np.complex64, "real part"),
+        (np.longdouble, "convert"),
+        ("S3", "convert"),
+    ):
         block = np.ones(2).astype(dtype)
-        for make in (vectors.vectors, vectors.indexed_vectors, lambda s, b: vectors.labeled_points(s, b, 0)):
+        for make in (
+            vectors.vectors,
+            vectors.indexed_vectors,
+            lambda s, b: vectors.labeled_points(s, b, 0),
+        ):
             with pytest.raises(UsageError, match=rf"block \[2:4\] holds .*float64: .*{remedy}"):
                 list(make(slab, block))
     for axis in (1, -2):

@@ -13,9 +13,9 @@ import pytest
 import zarr
 from pyspark.sql import Row
 
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.writing import h5write
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from tests.connectors.spark.staged import h5, staged_file
 
 RNG = np.random.default_rng(6)
@@ -50,14 +50,23 @@ def test_blocks_of_an_rdd_become_an_image_a_variable_or_a_store(sc: Any, tmp_pat
     h5write(rdd, tmp_path / "x.nii.gz")
     assert seen.value == len(blocks), "the lineage is computed once"
     np.testing.assert_array_equal(image(tmp_path / "x.nii.gz"), values)
-    h5write(rdd, f"file://{tmp_path}/x.nc", "rain", chunks=(5, 18, 6), compression="gzip:2", dtype="float32")
+    h5write(
+        rdd,
+        f"file://{tmp_path}/x.nc",
+        "rain",
+        chunks=(5, 18, 6),
+        compression="gzip:2",
+        dtype="float32",
+    )
     with netCDF4.Dataset(tmp_path / "x.nc") as file:
         assert file["rain"].chunking() == [5, 18, 6]
         assert (file["rain"].dtype, file["rain"].filters()["complevel"]) == (np.float32, 2)
         np.testing.assert_array_equal(file["rain"][...], values)
     fortran = sc.parallelize([(slab, np.asfortranarray(b)) for slab, b in blocks], 3)
     h5write(fortran, str(tmp_path / "x.zarr"), "group/a")
-    np.testing.assert_array_equal(zarr.open_array(tmp_path / "x.zarr/group/a", mode="r")[...], values)
+    np.testing.assert_array_equal(
+        zarr.open_array(tmp_path / "x.zarr/group/a", mode="r")[...], values
+    )
     h5write(fortran, tmp_path / "x.nii", shape=values.shape, overwrite=True)
     np.testing.assert_array_equal(image(tmp_path / "x.nii"), values)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.nc", "x.nii", "x.nii.gz", "x.zarr"]
@@ -70,16 +79,24 @@ def test_rows_go_to_their_index_or_follow_each_other(sc: Any, tmp_path: Path) ->
 
     values = RNG.normal(size=(300, 7))
     pairs = sc.parallelize([(i, values[i]) for i in RNG.permutation(300).tolist()], 6)
-    h5write(pairs.filter(lambda pair: True).repartition(9), tmp_path / "a.h5", "deep/er", chunks=(40, 7))
+    h5write(
+        pairs.filter(lambda pair: True).repartition(9), tmp_path / "a.h5", "deep/er", chunks=(40, 7)
+    )
     np.testing.assert_array_equal(h5(tmp_path / "a.h5", "deep/er"), values)
     before = (tmp_path / "a.h5").read_bytes()
     with pytest.raises(UsageError, match=r"a.h5: row 7 is given by no task"):
-        h5write(pairs.filter(lambda pair: pair[0] != 7), tmp_path / "a.h5", "deep/er", overwrite=True)
+        h5write(
+            pairs.filter(lambda pair: pair[0] != 7), tmp_path / "a.h5", "deep/er", overwrite=True
+        )
     assert (tmp_path / "a.h5").read_bytes() == before
     numbers = sc.parallelize(range(40), 4).filter(lambda n: not 10 <= n < 20).map(lambda n: n * 0.5)
     h5write(numbers, tmp_path / "a.h5", "deep/er", overwrite=True)
-    np.testing.assert_array_equal(h5(tmp_path / "a.h5", "deep/er"), [n * 0.5 for n in range(40) if not 10 <= n < 20])
-    rows = sc.parallelize([IndexedRow(i, Vectors.sparse(4, {i % 4: 1.0 + i})) for i in (2, 0, 1)], 2)
+    np.testing.assert_array_equal(
+        h5(tmp_path / "a.h5", "deep/er"), [n * 0.5 for n in range(40) if not 10 <= n < 20]
+    )
+    rows = sc.parallelize(
+        [IndexedRow(i, Vectors.sparse(4, {i % 4: 1.0 + i})) for i in (2, 0, 1)], 2
+    )
     h5write(rows, tmp_path / "b.hdf5")
     np.testing.assert_array_equal(h5(tmp_path / "b.hdf5"), np.diag([1.0, 2, 3, 4])[:3])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.h5", "b.hdf5"]
@@ -101,7 +118,10 @@ def test_rows_go_to_their_index_or_follow_each_other(sc: Any, tmp_path: Path) ->
         ([(3.0, 4), (5.0, 6)], np.array([[3.0, 4], [5, 6]])),
         ([array.array("h", [1, 2])], np.array([[1, 2]], np.int16)),
         ([np.arange(3, dtype=">i4")], np.array([[0, 1, 2]], np.int32)),
-        ([np.ones((2, 3), "f2"), np.zeros((2, 3), "f2")], np.array([np.ones((2, 3)), np.zeros((2, 3))], "f2")),
+        (
+            [np.ones((2, 3), "f2"), np.zeros((2, 3), "f2")],
+            np.array([np.ones((2, 3)), np.zeros((2, 3))], "f2"),
+        ),
         ([(1, np.array(7.5)), (0, np.array(2.5))], np.array([2.5, 7.5])),
         ([Row(index=0, vector=[3, 4])], np.array([[3, 4]], np.int64)),
         ([Row(index=1, vector=3, more=5)], np.array([[1, 3, 5]], np.int64)),
@@ -109,7 +129,9 @@ def test_rows_go_to_their_index_or_follow_each_other(sc: Any, tmp_path: Path) ->
         ([np.zeros(0)] * 4, np.zeros((4, 0))),
     ],
 )
-def test_every_kind_of_row_keeps_its_values_and_type(tmp_path: Path, items: list[Any], expected: Any) -> None:
+def test_every_kind_of_row_keeps_its_values_and_type(
+    tmp_path: Path, items: list[Any], expected: Any
+) -> None:
     for parts in ([items], [[], items[:1], items[1:]]):
         found = h5(staged_file(tmp_path, *parts, overwrite=True))
         assert found.dtype == expected.dtype
@@ -118,50 +140,131 @@ def test_every_kind_of_row_keeps_its_values_and_type(tmp_path: Path, items: list
 
 @pytest.mark.parametrize(
     ("items", "dtype"),
-    [([[1, 2], [2.5, 3]], "f8"), ([1, 2.0, 3], "i2"), ([[2**60 + 1], [2.0]], "i8"), ([np.uint8(1), 1.0], "c8")],
+    [
+        ([[1, 2], [2.5, 3]], "f8"),
+        ([1, 2.0, 3], "i2"),
+        ([[2**60 + 1], [2.0]], "i8"),
+        ([np.uint8(1), 1.0], "c8"),
+    ],
 )
-def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(tmp_path: Path, items: Any, dtype: str) -> None:
+def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
+    tmp_path: Path, items: Any, dtype: str
+) -> None:
     found = h5(staged_file(tmp_path, items, items, dtype=dtype))
     assert found.dtype == dtype
-    assert found.tolist() == [list(item) if isinstance(item, list) else item for item in [*items, *items]]
+    assert found.tolist() == [
+        list(item) if isinstance(item, list) else item for item in [*items, *items]
+    ]
 
 
 @pytest.mark.parametrize(
     ("parts", "said", "sentence"),
     [
-        ([[[1, 2]], [[1.5, 2.5]]], {}, "partition 1 of the data holds float64, partition 0 int64: say dtype="),
-        ([[[1, 2], [1.5, 2.5]]], {}, "row 1 of partition 0 holds float64, row 0 of partition 0 int64: say dtype="),
-        ([[1, 2.5]], {}, "row 1 of partition 0 holds float64, row 0 of partition 0 int64: say dtype="),
-        ([[[1, 2], [3]]], {}, r"row 1 of partition 0 has the shape \(1,\), row 0 of partition 0 \(2,\)"),
-        ([[[1, 2]], [[3]]], {}, r"partition 1 of the data has rows of shape \(1,\), partition 0 \(2,\)"),
+        (
+            [[[1, 2]], [[1.5, 2.5]]],
+            {},
+            "partition 1 of the data holds float64, partition 0 int64: say dtype=",
+        ),
+        (
+            [[[1, 2], [1.5, 2.5]]],
+            {},
+            "row 1 of partition 0 holds float64, row 0 of partition 0 int64: say dtype=",
+        ),
+        (
+            [[1, 2.5]],
+            {},
+            "row 1 of partition 0 holds float64, row 0 of partition 0 int64: say dtype=",
+        ),
+        (
+            [[[1, 2], [3]]],
+            {},
+            r"row 1 of partition 0 has the shape \(1,\), row 0 of partition 0 \(2,\)",
+        ),
+        (
+            [[[1, 2]], [[3]]],
+            {},
+            r"partition 1 of the data has rows of shape \(1,\), partition 0 \(2,\)",
+        ),
         ([[[1, True]]], {}, "a sequence of bool and int is no row of numbers of one type"),
-        ([[[2**60 + 1, 0.5]]], {}, "row 0 of partition 0: .*the value 1152921504606846977 among them has no equal"),
+        (
+            [[[2**60 + 1, 0.5]]],
+            {},
+            "row 0 of partition 0: .*the value 1152921504606846977 among them has no equal",
+        ),
         ([[[2**63, -1]]], {}, "row 0 of partition 0: holds whole numbers that no 64 bits hold"),
-        ([[2**64]], {}, "row 0 of partition 0 or a later one holds whole numbers that no 64 bits hold"),
+        (
+            [[2**64]],
+            {},
+            "row 0 of partition 0 or a later one holds whole numbers that no 64 bits hold",
+        ),
         ([["ab"]], {}, "row 0 of partition 0: a str is no row of numbers"),
         ([[None]], {}, "row 0 of partition 0: a NoneType is no row of numbers"),
         ([[(0, None)]], {}, "row 0: a NoneType is no row of numbers"),
         ([[[[1, 2], [3, 4]]]], {}, "a sequence of list is no row of numbers"),
         ([[np.array(["a"])]], {}, "holds <U1, which is no number"),
         ([[np.ma.masked_equal([1, 2], 2)]], {}, "holds masked values"),
-        ([[(3, 4), (5, 6)]], {}, r"the pair \(3, 4\) may be a row of two numbers, or a number with its index"),
+        (
+            [[(3, 4), (5, 6)]],
+            {},
+            r"the pair \(3, 4\) may be a row of two numbers, or a number with its index",
+        ),
         ([[(-1, [1])]], {}, "a row has the index -1: indices are whole numbers from 0"),
         ([[(0, [1])], [(0, [2])]], {}, "row 0 is given more than once"),
         ([[(1, [1])], [(2, [2])]], {}, "row 0 is given by no task"),
         ([[(1, [1])], [(0, [2])]], {"shape": (3, 1)}, "row 2 is given by no task"),
         ([[(1, [1])], [(0, [2])]], {"shape": (1, 1)}, r"row 1 lies beyond shape=\(1, 1\)"),
-        ([[(0, [1])], [[2]]], {}, "partition 1 of the data holds rows, partition 0 rows with an index"),
+        (
+            [[(0, [1])], [[2]]],
+            {},
+            "partition 1 of the data holds rows, partition 0 rows with an index",
+        ),
         ([[(0, [1]), [2]]], {}, "partition 0 holds rows with an index and others"),
-        ([in_blocks(np.ones((4, 4)), (2, 4))[:1]], {"shape": (4, 4)}, r"element \(2, 0\) is given by no task"),
-        ([in_blocks(np.ones((4, 4)), (2, 4)), in_blocks(np.ones(4), (4,))], {}, "has blocks of 1 axes, partition 0 of"),
-        ([in_blocks(np.ones(4), (4,)), in_blocks(np.ones(4), (4,))], {}, r"element \(0,\) is given more than once"),
-        ([[(Hyperslab((0,), (3,)), np.ones(4))]], {}, r"the block at \[0:3\] is an array of shape \(4,\)"),
-        ([[(Hyperslab((0,), (2,), (2,)), np.ones(2))]], {}, r"\[0:4:2\] is an array of shape .*, with strides of 1"),
+        (
+            [in_blocks(np.ones((4, 4)), (2, 4))[:1]],
+            {"shape": (4, 4)},
+            r"element \(2, 0\) is given by no task",
+        ),
+        (
+            [in_blocks(np.ones((4, 4)), (2, 4)), in_blocks(np.ones(4), (4,))],
+            {},
+            "has blocks of 1 axes, partition 0 of",
+        ),
+        (
+            [in_blocks(np.ones(4), (4,)), in_blocks(np.ones(4), (4,))],
+            {},
+            r"element \(0,\) is given more than once",
+        ),
+        (
+            [[(Hyperslab((0,), (3,)), np.ones(4))]],
+            {},
+            r"the block at \[0:3\] is an array of shape \(4,\)",
+        ),
+        (
+            [[(Hyperslab((0,), (2,), (2,)), np.ones(2))]],
+            {},
+            r"\[0:4:2\] is an array of shape .*, with strides of 1",
+        ),
         ([[(Hyperslab((), ()), np.ones(()))]], {}, r"the block at \[\] is an array of shape \(\)"),
-        ([[0.5, 300.0]], {"dtype": "uint8"}, "dtype=uint8: the value 0.5 of row 0 of partition 0 has no equal there"),
-        ([[(4, [1, 2, 256])]], {"dtype": "uint8"}, "the value 256 of row 4 at 2 has no equal there"),
-        ([[[0.1], [1]]], {"dtype": "float32"}, "the value 0.1 of row 0 of partition 0 at 0 has no equal"),
-        ([[(Hyperslab((3, 2), (1, 2)), np.array([[1, 1j]]))]], {"dtype": "f8"}, r"the value 1j at \(3, 3\) has no eq"),
+        (
+            [[0.5, 300.0]],
+            {"dtype": "uint8"},
+            "dtype=uint8: the value 0.5 of row 0 of partition 0 has no equal there",
+        ),
+        (
+            [[(4, [1, 2, 256])]],
+            {"dtype": "uint8"},
+            "the value 256 of row 4 at 2 has no equal there",
+        ),
+        (
+            [[[0.1], [1]]],
+            {"dtype": "float32"},
+            "the value 0.1 of row 0 of partition 0 at 0 has no equal",
+        ),
+        (
+            [[(Hyperslab((3, 2), (1, 2)), np.array([[1, 1j]]))]],
+            {"dtype": "f8"},
+            r"the value 1j at \(3, 3\) has no eq",
+        ),
         ([[], []], {}, "the data have no rows: say shape= and dtype= of an array without elements"),
         ([[]], {"shape": (3,), "dtype": "f4"}, "the data have no rows"),
         ([[[True]]], {"path": "x.nii"}, "NIfTI cannot hold bool"),
@@ -191,7 +294,11 @@ def test_an_array_without_elements_is_written_if_it_is_asked_for(tmp_path: Path)
         ("x.txt", {}, "the suffix names no format that can be written"),
         ("x.mnc", {}, "MINC files are not written"),
         ("no/x.h5", {}, "there is no folder"),
-        ("old.h5", {}, "exists, and a file is written whole: choose another name, or overwrite=True"),
+        (
+            "old.h5",
+            {},
+            "exists, and a file is written whole: choose another name, or overwrite=True",
+        ),
         ("folder.h5", {"overwrite": True}, "is a folder, which no file replaces"),
         ("folder.zarr", {"overwrite": True}, "is a folder, which no file replaces"),
         ("s3://b/x.h5", {}, "give a directory of this machine"),
@@ -226,5 +333,7 @@ def test_what_needs_no_data_is_refused_before_a_job(
     with pytest.raises(UsageError, match=sentence):
         h5write(Untouched(), path if "://" in path else tmp_path / path, **said)  # type: ignore[arg-type]
     assert sorted(tmp_path.rglob("*")) == before
-    with pytest.raises(UsageError, match=r"h5write takes an RDD, not a list: a DataFrame is written by df.write"):
+    with pytest.raises(
+        UsageError, match=r"h5write takes an RDD, not a list: a DataFrame is written by df.write"
+    ):
         h5write([], tmp_path / "new.h5")  # type: ignore[arg-type]

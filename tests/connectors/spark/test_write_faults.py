@@ -1,4 +1,6 @@
-"""A write that fails, or whose driver is killed, leaves what was there, and in the end nothing else."""
+"""A write that fails, or whose driver is killed, leaves what was there, and in the end nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ import netCDF4
 import numpy as np
 import pytest
 
-from hyperslab import sinkio
-from hyperslab.connectors.spark import staging
+from hyperslab.blocks import writing
+from hyperslab.connectors.spark import fragment_files
 from hyperslab.connectors.spark.destination import destination
 from hyperslab.connectors.spark.writing import h5write
 from hyperslab.errors import UsageError
-from hyperslab.machine import LOCAL_FILE_SYSTEMS, boot_id
+from hyperslab.machine.host import LOCAL_FILE_SYSTEMS, boot_id
 from tests.connectors.spark import killed_write
 from tests.connectors.spark.staged import staged_file
 from tests.formats.files import ROOT
@@ -68,8 +70,10 @@ def test_a_killed_driver_leaves_the_old_file_and_the_next_write_tidies_up(tmp_pa
 
 
 def hidden_after_another(folder: Path) -> list[str]:
-    """What is hidden after the folder for another write of the same file has been made, and removed again."""
-    with staging.begun(str(folder / "x.h5")):
+    """What is hidden after the folder for another write of the same file has been made, and removed
+    again.
+    """
+    with fragment_files.begun(str(folder / "x.h5")):
         pass
     return [path.name for path in folder.glob(".x.h5.*")]
 
@@ -83,7 +87,11 @@ def test_tasks_that_fail_leave_what_was_there(sc: Any, tmp_path: Path) -> None:
             raise OSError("no answer")
 
     with pytest.raises(Exception, match="no answer"):
-        h5write(sc.parallelize(range(1000), 2).mapPartitionsWithIndex(fail), tmp_path / "x.h5", overwrite=True)
+        h5write(
+            sc.parallelize(range(1000), 2).mapPartitionsWithIndex(fail),
+            tmp_path / "x.h5",
+            overwrite=True,
+        )
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.h5", b"old")]
 
 
@@ -96,24 +104,32 @@ def test_a_disk_that_fails_leaves_nothing(
         raise OSError(28, "No space left on device", "somewhere")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sinkio, step, fail)
+        patch.setattr(writing, step, fail)
         with pytest.raises(OSError, match="No space left"):
             staged_file(tmp_path, [[1, 2], [3, 4]], path=name)
     assert not list(tmp_path.iterdir())
     staged_file(tmp_path, [[1, 2], [3, 4]], path=name)
 
 
-def test_only_folders_that_surely_nobody_uses_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_folders_that_surely_nobody_uses_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a file system that other machines may share, a free lock says nothing of those."""
     final = str(tmp_path / "x.h5")
-    left = Path(staging.begin(final))
+    left = Path(fragment_files.begin(final))
     other = tmp_path / ".y.h5.0123456789abcdef.part"
     other.mkdir()
-    for said, is_local, stays in (("", True, True), ("elsewhere", False, True), (boot_id(), False, False)):
+    for said, is_local, stays in (
+        ("", True, True),
+        ("elsewhere", False, True),
+        (boot_id(), False, False),
+    ):
         if said:
             (left / "lock").write_text(said)
-        monkeypatch.setattr(staging, "LOCAL_FILE_SYSTEMS", LOCAL_FILE_SYSTEMS if is_local else ())
-        with staging.begun(final):
+        monkeypatch.setattr(
+            fragment_files, "LOCAL_FILE_SYSTEMS", LOCAL_FILE_SYSTEMS if is_local else ()
+        )
+        with fragment_files.begun(final):
             pass
         assert left.exists() == stays, said
     assert [p.name for p in tmp_path.iterdir()] == [other.name]
@@ -124,7 +140,9 @@ def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) 
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"], file["group/y"] = np.zeros(3), np.ones(4)
         file["text"], file["one"] = ["a", "b"], 5.0
-    with pytest.raises(UsageError, match=r"a\.h5: also holds group/y, one, text, and a file is written whole"):
+    with pytest.raises(
+        UsageError, match=r"a\.h5: also holds group/y, one, text, and a file is written whole"
+    ):
         destination(tmp_path / "a.h5", "x", overwrite=True)
     with netCDF4.Dataset(tmp_path / "b.nc", "w") as file:
         file.createDimension("lat", 3)
@@ -133,7 +151,10 @@ def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) 
     with pytest.raises(UsageError, match=r"b\.nc: also holds lat, and"):
         destination(tmp_path / "b.nc", "x", overwrite=True)
     (tmp_path / "c.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:900])
-    with pytest.raises(UsageError, match=r"c\.h5: what would be lost cannot be looked at: .*; remove the file first"):
+    with pytest.raises(
+        UsageError,
+        match=r"c\.h5: what would be lost cannot be looked at: .*; remove the file first",
+    ):
         destination(tmp_path / "c.h5", "x", overwrite=True)
     for name in ("a.nc", "a.nii", "a.zarr"):
         (folder := tmp_path / name.removeprefix("a.")).mkdir()

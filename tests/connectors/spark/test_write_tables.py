@@ -37,7 +37,10 @@ KINDS = {
 
 def schema(**columns: str) -> types.StructType:
     """Columns by the names that SQL has for their types, arrays as [double]."""
-    made = {n: types.ArrayType(KINDS[k.strip("[]")]) if k.startswith("[") else KINDS[k] for n, k in columns.items()}
+    made = {
+        n: types.ArrayType(KINDS[k.strip("[]")]) if k.startswith("[") else KINDS[k]
+        for n, k in columns.items()
+    }
     return types.StructType([types.StructField(name, kind) for name, kind in made.items()])
 
 
@@ -54,7 +57,9 @@ def written(writer: TableWriter, partition: int, batches: list[Any]) -> Any:
 
 
 def committed(writer: TableWriter, *tasks: list[Any]) -> Any:
-    """The values in the file that batches of some tasks become, as Spark has it made: all travels as bytes."""
+    """The values in the file that batches of some tasks become, as Spark has it made: all travels
+    as bytes.
+    """
     messages = [written(writer, number, batches) for number, batches in enumerate(tasks)]
     assert all(isinstance(message, Message) for message in messages)
     pickle.loads(pickle.dumps(writer)).commit(pickle.loads(pickle.dumps([*messages[::-1], None])))
@@ -71,11 +76,17 @@ def lists(values: Any) -> pa.ListArray:
 
 
 def test_a_table_of_arrays_becomes_an_array(tmp_path: Path) -> None:
-    """Of batches that are slices of larger ones, too; in the order of the partitions, or of an index."""
+    """Of batches that are slices of larger ones, too; in the order of the partitions, or of an
+    index.
+    """
     values = RNG.normal(size=(50, 12))
     whole = batch(x=lists(values))
-    plain = table_writer(schema(x="[double]"), {**options(tmp_path), "Chunks": "7,12", "COMPRESSION": "gzip"}, False)
-    np.testing.assert_array_equal(committed(plain, [whole.slice(0, 9), whole.slice(9, 20)], [], [whole[29:]]), values)
+    plain = table_writer(
+        schema(x="[double]"), {**options(tmp_path), "Chunks": "7,12", "COMPRESSION": "gzip"}, False
+    )
+    np.testing.assert_array_equal(
+        committed(plain, [whole.slice(0, 9), whole.slice(9, 20)], [], [whole[29:]]), values
+    )
     with h5py.File(tmp_path / "t.h5") as file:
         assert (file["data"].chunks, file["data"].compression) == ((7, 12), "gzip")
     order = RNG.permutation(50).astype(np.int32)
@@ -91,18 +102,26 @@ def test_a_table_of_arrays_becomes_an_array(tmp_path: Path) -> None:
 
 
 def test_columns_of_numbers_become_an_array_of_the_type_that_holds_them(tmp_path: Path) -> None:
-    one, two, three = np.arange(5, dtype=np.int16), np.arange(5, dtype=np.int32) * 10**8, np.array([True] * 5)
+    one, two, three = (
+        np.arange(5, dtype=np.int16),
+        np.arange(5, dtype=np.int32) * 10**8,
+        np.array([True] * 5),
+    )
     columns = batch(b=pa.array(two), a=pa.array(one), c=pa.array(three))
     writer = table_writer(schema(b="int", a="smallint", c="boolean"), options(tmp_path), False)
     found = committed(writer, [columns[:2]], [columns[2:]])
     assert found.dtype == np.int32
     np.testing.assert_array_equal(found, np.stack([two, one, three], axis=1))
     single = table_writer(schema(a="smallint", Index="tinyint"), options(tmp_path), True)
-    found = committed(single, [batch(a=pa.array(one), Index=pa.array(np.arange(5, dtype=np.int8)[::-1]))])
+    found = committed(
+        single, [batch(a=pa.array(one), Index=pa.array(np.arange(5, dtype=np.int8)[::-1]))]
+    )
     assert found.dtype == np.int16
     np.testing.assert_array_equal(found, one[::-1])
     both = batch(l=pa.array([1, 2]), d=pa.array([0.5, 1.0]))
-    found = committed(table_writer(schema(l="bigint", d="double"), options(tmp_path, dtype="f8"), True), [both])
+    found = committed(
+        table_writer(schema(l="bigint", d="double"), options(tmp_path, dtype="f8"), True), [both]
+    )
     np.testing.assert_array_equal(found, [[1, 0.5], [2, 1.0]])
     large = pa.array([Decimal(2**64 - 1), Decimal(0)], pa.decimal128(20, 0))
     found = committed(table_writer(schema(x="uint64"), options(tmp_path), True), [batch(x=large)])
@@ -115,24 +134,40 @@ def test_columns_of_numbers_become_an_array_of_the_type_that_holds_them(tmp_path
 @pytest.mark.parametrize(
     ("columns", "more", "sentence"),
     [
-        ({"l": "bigint", "d": "double"}, {}, r'of the columns l \(bigint\), d \(double\) exactly: say option\("dtype"'),
+        (
+            {"l": "bigint", "d": "double"},
+            {},
+            r'of the columns l \(bigint\), d \(double\) exactly: say option\("dtype"',
+        ),
         ({"x": "string"}, {}, "the column x holds string, neither numbers nor arrays"),
         ({"x": "decimal"}, {}, r"the column x holds decimal\(10,2\), neither numbers"),
         ({"x": "[string]"}, {}, "the column x holds array<string>, neither numbers"),
         ({"x": "[double]", "y": "double"}, {}, "the column x holds arrays, and there are others"),
-        ({"index": "double", "x": "double"}, {}, "the column index holds double: it has to hold whole numbers"),
+        (
+            {"index": "double", "x": "double"},
+            {},
+            "the column index holds double: it has to hold whole numbers",
+        ),
         ({"index": "int"}, {}, "the table has no column of values"),
         (
             {"x": "double"},
             {"color": "red"},
             r'option\("color"\) is not known where hyperslab writes: choose among path',
         ),
-        ({"x": "double"}, {"chunks": "a,b"}, r'option\("chunks", "a,b"\): give whole numbers such as "100,20"'),
+        (
+            {"x": "double"},
+            {"chunks": "a,b"},
+            r'option\("chunks", "a,b"\): give whole numbers such as "100,20"',
+        ),
         ({"x": "double"}, {"compression": "lzma"}, "can be compressed by gzip:1"),
         ({"x": "double"}, {"dtype": "what"}, "dtype=what: not a NumPy dtype"),
         ({"x": "boolean"}, {"path": "t.nii"}, "NIfTI cannot hold bool"),
         ({"x": "double"}, {"path": ""}, r"hyperslab writes to a path: give one to save\(\)"),
-        ({"x": "double"}, {"path": "old.h5"}, "exists, and a file is written whole: .*mode 'overwrite'"),
+        (
+            {"x": "double"},
+            {"path": "old.h5"},
+            "exists, and a file is written whole: .*mode 'overwrite'",
+        ),
     ],
 )
 def test_tables_that_are_no_array_are_refused_before_a_job(
@@ -154,11 +189,16 @@ def test_tables_that_are_no_array_are_refused_before_a_job(
         (batch(x=pa.array([[1.0, None]])), "the column x holds nulls, which no number says"),
         (batch(x=pa.array([[1.0], [1.0, 2.0]])), "the column x has arrays of 1 and of 2 elements"),
         (batch(x=pa.array([[1.0, 2.0]]), index=pa.array([-1])), "a row has the index -1"),
-        (batch(x=pa.array([[1.0, 2.0]]), index=pa.array([None], pa.int64())), "the column index holds nulls"),
+        (
+            batch(x=pa.array([[1.0, 2.0]]), index=pa.array([None], pa.int64())),
+            "the column index holds nulls",
+        ),
         (batch(x=pa.array([[1.0, 2.0]]), index=pa.array([1])), "row 0 is given by no task"),
     ],
 )
-def test_a_task_says_what_no_array_holds_and_commit_raises_it(tmp_path: Path, found: Any, sentence: str) -> None:
+def test_a_task_says_what_no_array_holds_and_commit_raises_it(
+    tmp_path: Path, found: Any, sentence: str
+) -> None:
     columns = {"x": "[double]"} | ({"index": "bigint"} if "index" in found.schema.names else {})
     writer = table_writer(schema(**columns), options(tmp_path), False)
     with pytest.raises(UsageError, match=sentence):
@@ -166,7 +206,9 @@ def test_a_task_says_what_no_array_holds_and_commit_raises_it(tmp_path: Path, fo
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_staged_goes_when_a_write_is_aborted_or_another_file_has_appeared(tmp_path: Path) -> None:
+def test_what_was_staged_goes_when_a_write_is_aborted_or_another_file_has_appeared(
+    tmp_path: Path,
+) -> None:
     good = batch(x=pa.array([1.0, 2.0]))
     writer = table_writer(schema(x="double"), options(tmp_path), False)
     with pytest.raises(UsageError, match="a table is written by tasks of Spark"):
@@ -185,10 +227,13 @@ def test_what_was_staged_goes_when_a_write_is_aborted_or_another_file_has_appear
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"new"]
     other = table_writer(schema(x="double"), options(tmp_path), True)
     with pytest.raises(
-        UsageError, match=r"has blocks|has rows of \(1,\) and \(2,\)|all rows of an array have one shape"
+        UsageError,
+        match=r"has blocks|has rows of \(1,\) and \(2,\)|all rows of an array have one shape",
     ):
-        committed(table_writer(schema(x="[double]"), options(tmp_path), True),
-                  [batch(x=pa.array([[1.0]])), batch(x=pa.array([[1.0, 2.0]]))])  # fmt: skip
+        committed(
+            table_writer(schema(x="[double]"), options(tmp_path), True),
+            [batch(x=pa.array([[1.0]])), batch(x=pa.array([[1.0, 2.0]]))],
+        )
     other.abort([])
     assert [p.name for p in tmp_path.iterdir()] == ["t.h5"]
 
@@ -202,12 +247,16 @@ def test_a_data_frame_is_written_and_read_again(spark: Any, tmp_path: Path) -> N
         "39 - id as index", "transform(sequence(0, 4), k -> (39 - id) * 10d + k) as x"
     )
     path = f"file:{tmp_path}/t.h5"
-    frame.write.format("hyperslab").mode("append").option("dataset", "m").option("chunks", "8,5").save(path)
+    frame.write.format("hyperslab").mode("append").option("dataset", "m").option(
+        "chunks", "8,5"
+    ).save(path)
     np.testing.assert_array_equal(h5(tmp_path / "t.h5", "m"), values)
     with pytest.raises(Exception, match="exists, and a file is written whole"):
         frame.write.format("hyperslab").mode("append").save(path)
     again = spark.read.format("hyperslab").load(path)
-    missing = again.where("index <> 3").write.format("hyperslab").mode("overwrite").option("dataset", "m")
+    missing = (
+        again.where("index <> 3").write.format("hyperslab").mode("overwrite").option("dataset", "m")
+    )
     with pytest.raises(Exception, match="row 3 is given by no task"):
         missing.save(path)
     np.testing.assert_array_equal(h5(tmp_path / "t.h5", "m"), values)

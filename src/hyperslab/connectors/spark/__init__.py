@@ -1,9 +1,10 @@
-"""Hyperslabs of files in Spark: loaded in parallel as RDDs, DataFrames and matrices, computed on, and written back.
+"""Hyperslabs of files in Spark: loaded in parallel as RDDs, DataFrames and matrices, computed on,
+and written back.
 
-    metadata analyzer    -> analyzer.py      what is in the files
-    hyperslab partitioner -> partitioner.py  where the array is cut
-    RDD seeder           -> seeder.py        an RDD of regions, each with what its task has to know
-    RDD constructor      -> constructors.py  an RDD of blocks, and rows, points, vectors, matrices as views of it
+    metadata analyzer     -> analyzer.py      what is in the files
+    hyperslab partitioner -> partitioner.py   where the array is cut
+    RDD seeder            -> seeder.py        an RDD of regions, with what their tasks have to know
+    RDD constructor       -> constructors.py  an RDD of blocks; rows, vectors, matrices as its views
 
 The four stages are those of H5Spark's figure 1. Importing this package starts nothing.
 """

@@ -1,6 +1,8 @@
-"""Metadata analyzer: from what a user names to the array that will be loaded, its shape, dtype and axis of rows.
+"""Metadata analyzer: from what a user names to the array that will be loaded, its shape, dtype and
+axis of rows.
 
-Metadata are read here, once a file; tasks read byte ranges. Many files are looked at by Spark's own workers.
+Metadata are read here, once a file; tasks read byte ranges. Many files are looked at by Spark's own
+workers.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, get_args
 
 import numpy as np
 
-from hyperslab import formats, gzipindex
-from hyperslab.array import ArraySource, Header, Values
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource, Header, Values
+from hyperslab.arrays.sets import Whole, concatenated
+from hyperslab.arrays.slab import Hyperslab, Index, from_index
+from hyperslab.blocks.gathering import Named, expand
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.spark.arguments import whole
 from hyperslab.errors import FormatError, HyperslabError, UsageError
-from hyperslab.gathering import Named, expand
-from hyperslab.location import is_remote
-from hyperslab.slab import Hyperslab, Index, from_index
-from hyperslab.sources import Whole, concatenated
+from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
-from hyperslab.view import ArrayView
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -38,22 +41,32 @@ class Selection(TypedDict, total=False):
     """What of an array is loaded, and how: the options that all readers of this package share."""
 
     axis: int | None
-    "Rows run along this axis, and partitions are cut along it; the one that is slowest in the file, unless given."
+    """Rows run along this axis, and partitions are cut along it; the one that is slowest in the
+    file, unless given.
+    """
     region: Index | tuple[Index, ...] | Hyperslab | None
-    "What of the array is loaded: slices, '...' and integers (which keep their axis, with one element)."
+    """What of the array is loaded: slices, '...' and integers (which keep their axis, with one
+    element).
+    """
     columns: slice | Sequence[int] | None
-    "Of an array of two dimensions: the elements of every row, as a slice or as ascending or other numbers."
+    """Of an array of two dimensions: the elements of every row, as a slice or as ascending or other
+    numbers.
+    """
     values: Values
     "'real' (slope, scale and fill applied, the default) or 'stored'."
     skip: bool
-    "True: files that are missing, cannot be read or lack the dataset are left out, with a warning that lists them."
+    """True: files that are missing, cannot be read or lack the dataset are left out, with a warning
+    that lists them.
+    """
     storage_options: Mapping[str, Any] | None
     "What fsspec is given with URLs."
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """An array to be loaded: one in a file, or several files' one after the other along the axis of rows."""
+    """An array to be loaded: one in a file, or several files' one after the other along the axis of
+    rows.
+    """
 
     sources: tuple[ArraySource, ...]
     whole: Whole
@@ -75,7 +88,9 @@ class Analysis:
         """Of what is loaded."""
         if self.picked is None:
             return self.region.count
-        return tuple(n if a == self.axis else len(self.picked) for a, n in enumerate(self.region.count))
+        return tuple(
+            n if a == self.axis else len(self.picked) for a, n in enumerate(self.region.count)
+        )
 
     @property
     def rows(self) -> int:
@@ -85,7 +100,9 @@ class Analysis:
     @property
     def row_size(self) -> int:
         """Elements of a row."""
-        return int(np.prod([n for axis, n in enumerate(self.shape) if axis != self.axis], dtype=np.int64))
+        return int(
+            np.prod([n for axis, n in enumerate(self.shape) if axis != self.axis], dtype=np.int64)
+        )
 
     @property
     def index_bound(self) -> int:
@@ -114,9 +131,9 @@ def analyze(
 ) -> Analysis:
     """Open everything that is named, and see it as one array along the axis of rows.
 
-    `named` is a file, a directory, a glob, a text file of lines `path,dataset`, a URL, an array, a view, a pair (path,
-    dataset), or a list of files and pairs. `variable` is the dataset where none is named. Raises UsageError and
-    FormatError.
+    `named` is a file, a directory, a glob, a text file of lines `path,dataset`, a URL, an array, a
+    view, a pair (path, dataset), or a list of files and pairs. `variable` is the dataset where none
+    is named. Raises UsageError and FormatError.
     """
     if values not in get_args(Values):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
@@ -136,7 +153,10 @@ def analyze(
     along = _axis(first, axis)
     if any(source.ndim != first.ndim for source in sources):
         odd = next(source for source in sources if source.ndim != first.ndim)
-        raise UsageError(f"{odd.url} has {odd.ndim} dimensions, {first.url} has {first.ndim}: load them one by one")
+        raise UsageError(
+            f"{odd.url} has {odd.ndim} dimensions, {first.url} has {first.ndim}: load them one"
+            " by one"
+        )
     # Where arrays lie in space does not matter to rows.
     whole = concatenated([replace(source, header=Header()) for source in sources], along).wholes[0]
     where = _region(region, whole.shape)
@@ -145,14 +165,20 @@ def analyze(
 
 
 def _opened(
-    named: Any, variable: str, context: SparkContext | None, skip: bool, storage_options: Mapping[str, Any] | None
+    named: Any,
+    variable: str,
+    context: SparkContext | None,
+    skip: bool,
+    storage_options: Mapping[str, Any] | None,
 ) -> Iterator[ArraySource | _Failed]:
     urls: list[str] = []
     items = named if isinstance(named, list) else [named]
     for item in items:
         if isinstance(item, np.ndarray | ArraySource | ArrayView):
             if len(items) > 1:
-                raise UsageError("arrays and views are loaded one at a time; of files a list can be given")
+                raise UsageError(
+                    "arrays and views are loaded one at a time; of files a list can be given"
+                )
             yield _of_an_object(item)
             return
         urls += _urls(item, variable, skip)
@@ -177,10 +203,14 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
     """The files that one item stands for, each as PATH or PATH::DATASET."""
     if isinstance(item, tuple):
         if len(item) != 2 or not all(isinstance(part, str | os.PathLike) for part in item):
-            raise UsageError(f"{item!r}: a pair is (path, dataset); several files are given as a list")
+            raise UsageError(
+                f"{item!r}: a pair is (path, dataset); several files are given as a list"
+            )
         item, variable = item[0], os.fspath(item[1])
     if not isinstance(item, str | os.PathLike):
-        raise UsageError(f"{type(item).__name__}: name files by their paths, or as pairs (path, dataset)")
+        raise UsageError(
+            f"{type(item).__name__}: name files by their paths, or as pairs (path, dataset)"
+        )
     text = os.fspath(item)
     try:
         found = expand(text, are_there=not skip)
@@ -190,7 +220,9 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
         found = [os.path.expanduser(text)]
     for url in found:
         path, dataset = formats.split_url(url)
-        place = path if is_remote(path) else os.path.abspath(path)  # for workers, who may stand elsewhere
+        place = (
+            path if is_remote(path) else os.path.abspath(path)
+        )  # for workers, who may stand elsewhere
         yield f"{place}::{name}" if (name := dataset or variable.strip("/")) else place
 
 
@@ -204,7 +236,9 @@ def _open(url: str, storage_options: Mapping[str, Any] | None) -> ArraySource | 
 
 
 def _require_numbers(source: ArraySource, values: Values, first: ArraySource) -> None:
-    """Raise UsageError for what Spark is not given, FormatError for a file that cannot be understood."""
+    """Raise UsageError for what Spark is not given, FormatError for a file that cannot be
+    understood.
+    """
     if source.broken:
         raise FormatError(source.broken)
     where = f"{source.url}::{source.name}" if source.name else source.url
@@ -212,7 +246,9 @@ def _require_numbers(source: ArraySource, values: Values, first: ArraySource) ->
     if dtype.kind not in "biufc":
         raise UsageError(f"{where} holds {dtype}, not numbers: only arrays of numbers are loaded")
     if dtype != first.dtype(values):
-        raise UsageError(f"{where} holds {dtype}, {first.url} holds {first.dtype(values)}: convert one of them")
+        raise UsageError(
+            f"{where} holds {dtype}, {first.url} holds {first.dtype(values)}: convert one of them"
+        )
     if not source.ndim:
         raise UsageError(f"{where} is a single number, which has no rows")
 
@@ -230,7 +266,9 @@ def _region(region: Any, shape: tuple[int, ...]) -> Hyperslab:
     if region is None:
         return Hyperslab.full(shape)
     if isinstance(region, Hyperslab):
-        if region.ndim != len(shape) or any(high > n for high, n in zip(region.bounds[1], shape, strict=False)):
+        if region.ndim != len(shape) or any(
+            high > n for high, n in zip(region.bounds[1], shape, strict=False)
+        ):
             raise UsageError(f"region {region}: reaches beyond the array's shape {shape}")
         return region
     try:
@@ -247,7 +285,9 @@ def _columns(
     if columns is None:
         return region, None
     if len(shape) != 2:
-        raise UsageError(f"columns are of arrays of two dimensions, this one has {len(shape)}: use region=")
+        raise UsageError(
+            f"columns are of arrays of two dimensions, this one has {len(shape)}: use region="
+        )
     other = 1 - axis
     if region.count[other] != shape[other]:
         raise UsageError("region= and columns= both choose elements of the rows: give one of them")

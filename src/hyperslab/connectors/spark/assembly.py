@@ -1,7 +1,8 @@
-"""Assembly: a file from the fragments that tasks have staged, region by region, by whoever has time.
+"""Assembly: a file from the fragments that tasks have staged, region by region, by whoever has
+time.
 
-A region is read from the files that hold parts of it, and written by the same sinks as any run's. So it may be done by
-tasks of Spark, or by threads of one process, and twice.
+A region is read from the files that hold parts of it, and written by the same sinks as any run's.
+So it may be done by tasks of Spark, or by threads of one process, and twice.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab import sinkio
-from hyperslab.array import Array, ArraySink
-from hyperslab.byteranges import BUFFER_NBYTES, PREAD_COST_NBYTES
-from hyperslab.connectors.spark import staging
+from hyperslab.arrays.array import Array, ArraySink
+from hyperslab.arrays.byteranges import BUFFER_NBYTES, PREAD_COST_NBYTES
+from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
+from hyperslab.blocks.positioned import OpenFile, gather, opened
+from hyperslab.blocks.writing import Written
+from hyperslab.connectors.spark import fragment_files
 from hyperslab.connectors.spark.destination import Destination
 from hyperslab.connectors.spark.fragments import (
     Numbers,
@@ -28,17 +33,15 @@ from hyperslab.connectors.spark.fragments import (
     require_tiled,
 )
 from hyperslab.errors import BlockError, UsageError
-from hyperslab.partition import Layout, Rule, cut
-from hyperslab.positioned import OpenFile, gather, opened
-from hyperslab.sinkio import Written
-from hyperslab.slab import Hyperslab
 
 REGION_NBYTES = 64 * 1024**2
 "Of values that one task gathers and writes, unless a chunk of the file has more."
 _SHORT_NBYTES = 16 * 1024
 "Runs of rows that are shorter are read with what lies between them."
 _TABLE_NBYTES = 512
-"Runs of rows that are shorter make a region smaller: the table of them would be a large part of what it takes."
+"""Runs of rows that are shorter make a region smaller: the table of them would be a large part of
+what it takes.
+"""
 _LEAST_NBYTES = 4 * 1024**2
 _TABLE, _UNFINISHED = "fragments.npy", ".part"
 
@@ -64,7 +67,9 @@ class Assembly:
         return 0 < self.run_nbytes < _SHORT_NBYTES
 
     def regions(self) -> list[Hyperslab]:
-        """What there is to write, each whole chunks of the file; less at a time where there is more to know of it."""
+        """What there is to write, each whole chunks of the file; less at a time where there is more
+        to know of it.
+        """
         sink, nbytes = self.sink, REGION_NBYTES
         if 0 < self.run_nbytes < _TABLE_NBYTES:
             least = min(REGION_NBYTES, _LEAST_NBYTES)
@@ -76,16 +81,20 @@ class Assembly:
 def prepare(destination: Destination, folder: str, outcomes: Sequence[Staged]) -> Assembly:
     """Describe and allocate the file of all that was staged.
 
-    Raises UsageError unless that is one array, each element given once, that the format can hold; OSError.
+    Raises UsageError unless that is one array, each element given once, that the format can hold;
+    OSError.
     """
     staged, where = first_of_each(outcomes), destination.path
     require_alike(staged)
     if not staged:
         shape, dtype = destination.shape, destination.dtype
         if shape is None or dtype is None or np.prod(shape):
-            raise UsageError(f"{where}: the data have no rows: say shape= and dtype= of an array without elements")
+            raise UsageError(
+                f"{where}: the data have no rows: say shape= and dtype= of an array without"
+                " elements"
+            )
         return _allocated(destination.sink(shape, dtype), folder, (), (), 1, 0)
-    fragments = gathered(staged, [staging.table_of(folder, one) for one in staged])
+    fragments = gathered(staged, [fragment_files.table_of(folder, one) for one in staged])
     shape = destination.shape or extent(fragments)
     require_tiled(where, fragments, shape, staged[0].kind)
     order = np.argsort(fragments.start[:, 0], kind="stable")
@@ -95,44 +104,59 @@ def prepare(destination: Destination, folder: str, outcomes: Sequence[Staged]) -
     nbytes = dtype.itemsize * int(np.prod(staged[0].row))
     run_nbytes = 0 if staged[0].kind == "blocks" else int(nbytes * rows.mean())
     names, turned = tuple(one.name for one in staged), tuple(one.is_reversed for one in staged)
-    return _allocated(destination.sink(shape, dtype), folder, names, turned, int(rows.max()), run_nbytes)
+    return _allocated(
+        destination.sink(shape, dtype), folder, names, turned, int(rows.max()), run_nbytes
+    )
 
 
 def _allocated(
-    sink: ArraySink, folder: str, files: tuple[str, ...], is_reversed: tuple[bool, ...], longest: int, run_nbytes: int
+    sink: ArraySink,
+    folder: str,
+    files: tuple[str, ...],
+    is_reversed: tuple[bool, ...],
+    longest: int,
+    run_nbytes: int,
 ) -> Assembly:
     partial = os.path.join(folder, f".whole-{secrets.token_hex(6)}{_UNFINISHED}")
-    sinkio.allocate(sink, partial)
+    writing.allocate(sink, partial)
     return Assembly(sink, partial, folder, files, is_reversed, longest, run_nbytes)
 
 
 def copy(assembly: Assembly, slab: Hyperslab) -> Written | str:
-    """Write a region; of values that the format cannot hold, which no other attempt can write, a sentence."""
+    """Write a region; of values that the format cannot hold, which no other attempt can write, a
+    sentence.
+    """
     sink = assembly.sink
-    block = np.empty(slab.permute(sink.axes).count, sink.dtype.newbyteorder("=")).transpose(np.argsort(sink.axes))
+    block = np.empty(slab.permute(sink.axes).count, sink.dtype.newbyteorder("=")).transpose(
+        np.argsort(sink.axes)
+    )
     fill(assembly, slab, block)
     try:
-        return sinkio.write_region(sink, assembly.partial, slab, block)
+        return writing.write_region(sink, assembly.partial, slab, block)
     except BlockError as error:
         return str(error)
 
 
 def finish(assembly: Assembly, written: Sequence[Written | str], overwrite: bool) -> None:
-    """Let the file appear, all of whose regions are written. Raises UsageError, OSError, FormatError."""
+    """Let the file appear, all of whose regions are written. Raises UsageError, OSError,
+    FormatError.
+    """
     if refused := next((one for one in written if isinstance(one, str)), ""):
         raise UsageError(refused)
     done = [one for one in written if isinstance(one, Written)]
     try:
-        sinkio.commit(assembly.sink, assembly.partial, done, overwrite)
+        writing.commit(assembly.sink, assembly.partial, done, overwrite)
     except FileExistsError as error:
         raise UsageError(
-            f"{assembly.sink.path}: has appeared since the start, and stays: choose another name, or overwrite=True "
-            "(mode 'overwrite')"
+            f"{assembly.sink.path}: has appeared since the start, and stays: choose another name,"
+            " or overwrite=True (mode 'overwrite')"
         ) from error
 
 
 def fill(assembly: Assembly, slab: Hyperslab, block: Array) -> None:
-    """Read a region from the files of its fragments; the block has the region's shape and the data's dtype."""
+    """Read a region from the files of its fragments; the block has the region's shape and the
+    data's dtype.
+    """
     if not block.size:
         return
     start, count, offset, file = _overlapping(assembly, slab)
@@ -164,7 +188,12 @@ def _overlapping(assembly: Assembly, slab: Hyperslab) -> tuple[Numbers, Numbers,
 
 
 def _fill_box(
-    file: OpenFile, box: Hyperslab, offset: int, axes: tuple[int, ...], slab: Hyperslab, block: Array
+    file: OpenFile,
+    box: Hyperslab,
+    offset: int,
+    axes: tuple[int, ...],
+    slab: Hyperslab,
+    block: Array,
 ) -> None:
     """What a box in a file, whose axes lie there in this order, has of a region."""
     taken = slab.clip(box)
@@ -175,13 +204,19 @@ def _fill_box(
     gather(file, offset, box.permute(axes).count, inner.permute(axes), target)
 
 
-def _fill_rows(file: OpenFile, start: Numbers, count: Numbers, offset: Numbers, slab: Hyperslab, block: Array) -> None:
-    """What short runs of whole rows have of a region: those near each other in the file are read together."""
+def _fill_rows(
+    file: OpenFile, start: Numbers, count: Numbers, offset: Numbers, slab: Hyperslab, block: Array
+) -> None:
+    """What short runs of whole rows have of a region: those near each other in the file are read
+    together.
+    """
     row_shape = tuple(count[0, 1:].tolist())
     nbytes, (low, high) = block.dtype.itemsize * int(np.prod(row_shape)), slab.bounds
     first, last = np.maximum(start[:, 0], low[0]), np.minimum(start[:, 0] + count[:, 0], high[0])
     rows, at = last - first, offset + (first - start[:, 0]) * nbytes
-    breaks = (at[1:] - (at + rows * nbytes)[:-1] > PREAD_COST_NBYTES) | (np.diff(at // BUFFER_NBYTES) != 0)
+    breaks = (at[1:] - (at + rows * nbytes)[:-1] > PREAD_COST_NBYTES) | (
+        np.diff(at // BUFFER_NBYTES) != 0
+    )
     inner = slab.slices()[1:]
     for group in np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1):
         begin, end = int(at[group[0]]), int(at[group[-1]] + rows[group[-1]] * nbytes)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types
 
 from hyperslab import formats
-from hyperslab.array import ArrayInfo
+from hyperslab.arrays.array import ArrayInfo
 from hyperslab.errors import HyperslabError
 
 SCHEMA = types.StructType(
@@ -25,7 +25,9 @@ SCHEMA = types.StructType(
         types.StructField("error", types.StringType()),
     ]
 )
-"`error` says why a file, or an array in it, cannot be read; the columns that are then unknown are null."
+"""`error` says why a file, or an array in it, cannot be read; the columns that are then unknown are
+null.
+"""
 
 Row = tuple[Any, ...]
 
@@ -50,7 +52,10 @@ def _entry(path: str, info: ArrayInfo, storage_options: Mapping[str, Any] | None
     except (HyperslabError, OSError) as error:
         return *known, None, None, None, None, str(error)
     attributes = {key: _text(value) for key, value in source.header.attributes.items()}
-    chunks, codecs = [int(n) for n in source.own_chunk_shape], [codec.name for codec in source.codecs]
+    chunks, codecs = (
+        [int(n) for n in source.own_chunk_shape],
+        [codec.name for codec in source.codecs],
+    )
     return *known, chunks, codecs, int(source.nbytes_stored), attributes, None
 
 

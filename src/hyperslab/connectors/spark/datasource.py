@@ -1,9 +1,11 @@
 """Spark's Data Source "hyperslab": arrays in files as tables, read, written and listed.
 
-- found by name where this package is installed on the driver (`pyspark_hyperslab`), over Spark Connect too
+- found by name where this package is installed on the driver (`pyspark_hyperslab`), over Spark
+  Connect too
 - one task per hyperslab, and only its own part of a file's tables goes to a task
-- bounds on the index are not pushed down: Spark 4.3 keeps the partitions that one query has narrowed for all others
-  of the same DataFrame, whose rows would be missing (`tests/connectors/spark/test_table.py`); `region` narrows
+- bounds on the index are not pushed down: Spark 4.3 keeps the partitions that one query has
+  narrowed for all others of the same DataFrame, whose rows would be missing
+  (`tests/connectors/spark/test_table.py`); `region` narrows
 """
 
 from __future__ import annotations
@@ -17,21 +19,23 @@ from typing import Any
 from pyspark.sql import SparkSession, types
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 
+from hyperslab.blocks.gathering import expand
 from hyperslab.connectors.spark import catalogue, tables
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.options import Options
 from hyperslab.connectors.spark.partitioner import cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of
 from hyperslab.errors import UsageError
-from hyperslab.gathering import expand
-from hyperslab.location import is_remote
+from hyperslab.storage.location import is_remote
 
 FILES_A_TASK = 100
 "Of a catalogue."
 
 
 class HyperslabSource(DataSource):
-    """`spark.read.format("hyperslab").option("dataset", NAME).load(PATH)`, and the same for `df.write`."""
+    """`spark.read.format("hyperslab").option("dataset", NAME).load(PATH)`, and the same for
+    `df.write`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -70,11 +74,19 @@ class HyperslabSource(DataSource):
         return analyze(settings.paths(), settings.text("dataset"), **settings.selection())
 
     def _columns(self, analysis: Analysis) -> tables.Columns:
-        return tables.columns(analysis.dtype, analysis.row_size, self._settings.text("layout", "array"))
+        return tables.columns(
+            analysis.dtype, analysis.row_size, self._settings.text("layout", "array")
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark sends the source to tasks together with its reader: without what it has found out."""
-        return {name: value for name, value in vars(self).items() if name not in ("_analysis", "_settings")}
+        """Spark sends the source to tasks together with its reader: without what it has found
+        out.
+        """
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("_analysis", "_settings")
+        }
 
 
 class TableReader(DataSourceReader):
@@ -112,8 +124,13 @@ class CatalogueReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         found = [url for path in self._paths for url in expand(path)]
-        urls = [url if is_remote(url) else os.path.abspath(url) for url in found]  # tasks may stand elsewhere
-        return [InputPartition(urls[first : first + FILES_A_TASK]) for first in range(0, len(urls), FILES_A_TASK)]
+        urls = [
+            url if is_remote(url) else os.path.abspath(url) for url in found
+        ]  # tasks may stand elsewhere
+        return [
+            InputPartition(urls[first : first + FILES_A_TASK])
+            for first in range(0, len(urls), FILES_A_TASK)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         for url in partition.value:

@@ -1,4 +1,6 @@
-"""Destination: the file that Spark's tasks write together, as far as it can be known before any of them runs."""
+"""Destination: the file that Spark's tasks write together, as far as it can be known before any of
+them runs.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.array import ArraySink, Header
+from hyperslab.arrays.array import ArraySink, Header
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.connectors.spark.exactness import NUMBERS
-from hyperslab.encoding import Encoding
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.location import local_folder
-from hyperslab.outputs import require_short
-from hyperslab.suffixes import suffix_of
+from hyperslab.plan.sinks import require_short
+from hyperslab.storage.location import local_folder
+from hyperslab.storage.suffixes import suffix_of
 
 DATASET = "data"
 "Name of the dataset, unless another is chosen."
@@ -45,9 +47,13 @@ class Destination:
     overwrite: bool
 
     def sink(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArraySink:
-        """The file for an array of this shape and dtype. Raises UsageError for what the format cannot hold."""
+        """The file for an array of this shape and dtype. Raises UsageError for what the format
+        cannot hold.
+        """
         if not shape:
-            raise UsageError(f"{self.path}: the data are a single number, not an array: write one axis or more")
+            raise UsageError(
+                f"{self.path}: the data are a single number, not an array: write one axis or more"
+            )
         written = formats.module(formats.format_of_name(self.path))
         return written.sink(self.path, shape, dtype, Header(), None, self.encoding)
 
@@ -61,16 +67,23 @@ def destination(
     chunks: int | tuple[int, ...] = (),
     compression: str | None = None,
 ) -> Destination:
-    """What `h5write` is asked for. Raises UsageError for all that can be seen to be wrong before there are data."""
+    """What `h5write` is asked for. Raises UsageError for all that can be seen to be wrong before
+    there are data.
+    """
     place = os.path.abspath(local_folder(_plain(path)))
     is_image = formats.format_of_name(place) == "nifti"
     if suffix_of(place) == _NOT_WRITTEN:
-        raise UsageError(f"{place}: MINC files are not written: give a name that ends in .h5, .nc, .nii or .zarr")
+        raise UsageError(
+            f"{place}: MINC files are not written: give a name that ends in .h5, .nc, .nii or .zarr"
+        )
     if not dataset.strip("/"):
-        raise UsageError(f"{place}: dataset={dataset!r} names no dataset: give a text such as 'data'")
+        raise UsageError(
+            f"{place}: dataset={dataset!r} names no dataset: give a text such as 'data'"
+        )
     require_short([os.path.basename(place)])
     _require_room(place, dataset, overwrite)
-    encoding = Encoding(chunks, compression, name="" if is_image and dataset == DATASET else dataset)  # type: ignore[arg-type]
+    name = "" if is_image and dataset == DATASET else dataset
+    encoding = Encoding(chunks, compression, name=name)  # type: ignore[arg-type]
     found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
     axes = found.shape or (1,) * max(1, len(encoding.chunks))
     found.sink(axes, found.dtype or np.dtype(np.uint8))
@@ -78,7 +91,9 @@ def destination(
 
 
 def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as Hadoop has them."""
+    """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as
+    Hadoop has them.
+    """
     match = _HADOOP.match(path) if isinstance(path, str) else None
     return path if match is None or not isinstance(path, str) else path[match.end() :]
 
@@ -92,20 +107,24 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(
-            f"{path}: exists, and a file is written whole: choose another name, or overwrite=True (mode 'overwrite')"
+            f"{path}: exists, and a file is written whole: choose another name, or overwrite=True"
+            " (mode 'overwrite')"
         )
-    is_store = formats.format_of_name(path) == "zarr" and any(name in _OF_ZARR for name in _names(path))
+    is_store = formats.format_of_name(path) == "zarr" and any(
+        name in _OF_ZARR for name in _names(path)
+    )
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
     if others := _others(path, dataset):
         raise UsageError(
-            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a file is written "
-            "whole: choose another name, or remove the file first"
+            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a"
+            " file is written whole: choose another name, or remove the file first"
         )
 
 
 def _others(path: str, dataset: str) -> list[str]:
-    """What would be lost with a file: all that is in it but the array of this name, text, tables and coordinates, too.
+    """What would be lost with a file: all that is in it but the array of this name, text, tables
+    and coordinates, too.
 
     Raises UsageError for a file of a known format that cannot be looked at.
     """
@@ -116,7 +135,9 @@ def _others(path: str, dataset: str) -> list[str]:
     try:
         names = [info.name.strip("/") for info in formats.module(known).arrays(path)]
     except (FormatError, OSError) as error:
-        raise UsageError(f"{path}: what would be lost cannot be looked at: {error}; remove the file first") from error
+        raise UsageError(
+            f"{path}: what would be lost cannot be looked at: {error}; remove the file first"
+        ) from error
     return [name for name in names if name not in ("", dataset.strip("/"))]
 
 
@@ -132,7 +153,9 @@ def _dtype(given: Any) -> np.dtype[Any] | None:
     except TypeError:
         dtype = np.dtype(np.object_)
     if dtype.kind not in NUMBERS:
-        raise UsageError(f"dtype={given}: not a NumPy dtype of numbers such as uint8, int16 or float32")
+        raise UsageError(
+            f"dtype={given}: not a NumPy dtype of numbers such as uint8, int16 or float32"
+        )
     return dtype
 
 
@@ -148,22 +171,33 @@ def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     return shape
 
 
-def from_options(options: Mapping[str, str], overwrite: bool, dtype: np.dtype[Any] | None) -> Destination:
-    """What a data source is asked for, with names of options in any case; `dtype` is that of the columns.
+def from_options(
+    options: Mapping[str, str], overwrite: bool, dtype: np.dtype[Any] | None
+) -> Destination:
+    """What a data source is asked for, with names of options in any case; `dtype` is that of the
+    columns.
 
     Raises UsageError.
     """
     given = {name.lower(): text for name, text in options.items()}
     known = ("path", "dataset", "dtype", "shape", "chunks", "compression")
     if unknown := sorted(given.keys() - set(known)):
-        raise UsageError(f'option("{unknown[0]}") is not known where hyperslab writes: choose among {", ".join(known)}')
+        raise UsageError(
+            f'option("{unknown[0]}") is not known where hyperslab writes: choose among'
+            f" {', '.join(known)}"
+        )
     if not given.get("path"):
         raise UsageError("hyperslab writes to a path: give one to save()")
     chunks, shape = _wholes("chunks", given.get("chunks")), _wholes("shape", given.get("shape"))
     return destination(
-        given["path"], given.get("dataset", DATASET), overwrite, given.get("dtype") or dtype, shape, chunks or (),
+        given["path"],
+        given.get("dataset", DATASET),
+        overwrite,
+        given.get("dtype") or dtype,
+        shape,
+        chunks or (),
         given.get("compression"),
-    )  # fmt: skip
+    )
 
 
 def _wholes(name: str, text: str | None) -> tuple[int, ...] | None:
@@ -172,4 +206,6 @@ def _wholes(name: str, text: str | None) -> tuple[int, ...] | None:
     try:
         return tuple(int(part) for part in text.strip("()[] ").rstrip(",").split(","))
     except ValueError:
-        raise UsageError(f'option("{name}", "{text}"): give whole numbers such as "100,20"') from None
+        raise UsageError(
+            f'option("{name}", "{text}"): give whole numbers such as "100,20"'
+        ) from None

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
 
 NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
 
 
 def exactly(block: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, ...] | None]:
-    """The block's values as `dtype`, and the place of the first that has no equal there; None: all have."""
+    """The block's values as `dtype`, and the place of the first that has no equal there; None: all
+    have.
+    """
     if block.dtype == dtype:
         return block, None
     loses_half = block.dtype.kind == "c" and dtype.kind != "c"
@@ -30,7 +32,9 @@ def exactly(block: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, ...] 
 
 
 def promoted(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any] | None:
-    """The smallest dtype that holds all values of all of these exactly; None where there is none."""
+    """The smallest dtype that holds all values of all of these exactly; None where there is
+    none.
+    """
     given = list(dtypes)
     made = np.result_type(*given)
     return made if all(_holds(made, dtype) for dtype in given) else None
@@ -55,7 +59,11 @@ def _odd(part: Array, made: Array) -> Array:
     elif made.dtype.kind == "b":
         odd = (part != 0) & (part != 1)
     elif part.dtype.kind == "f":
-        odd = _odd_as_whole(part, made.dtype) if made.dtype.kind in "iu" else _odd_as_smaller(part, made)
+        odd = (
+            _odd_as_whole(part, made.dtype)
+            if made.dtype.kind in "iu"
+            else _odd_as_smaller(part, made)
+        )
     elif made.dtype.kind == "f":
         odd = _odd_as_float(part, made)
     else:
@@ -71,7 +79,9 @@ def _odd_as_smaller(part: Array, made: Array) -> Array:
 
 
 def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
-    """Of floats: those with a fraction, out of range, or no number; the number after the last is a power of 2."""
+    """Of floats: those with a fraction, out of range, or no number; the number after the last is a
+    power of 2.
+    """
     limits, wide = np.iinfo(dtype), part.astype(np.promote_types(part.dtype, np.float64))
     within = (wide >= float(limits.min)) & (wide < float(int(limits.max) + 1))
     odd: Array = ~within | (np.trunc(wide) != wide)
@@ -79,7 +89,9 @@ def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _odd_as_float(part: Array, made: Array) -> Array:
-    """Of whole numbers: one that a float rounds beyond the range must not be converted back, which is undefined."""
+    """Of whole numbers: one that a float rounds beyond the range must not be converted back, which
+    is undefined.
+    """
     wide = made.astype(np.promote_types(made.dtype, np.float64))
     within = np.isfinite(wide) & (wide < float(int(np.iinfo(part.dtype).max) + 1))
     odd: Array = ~within | (np.where(within, wide, 0).astype(part.dtype) != part)

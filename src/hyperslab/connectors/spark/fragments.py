@@ -36,7 +36,9 @@ class Staged:
     is_reversed: bool = False
     "Blocks lie in Fortran order."
     table: int = 0
-    "Where the table of the file's fragments begins: start and count of each, in the order in which they lie."
+    """Where the table of the file's fragments begins: start and count of each, in the order in
+    which they lie.
+    """
     entries: int = 0
     rows: int = 0
     refused: str = ""
@@ -57,7 +59,9 @@ class Fragments:
 
 
 def first_of_each(staged: Sequence[Staged]) -> list[Staged]:
-    """The outcome of each partition in their order: the first, where attempts raced. Raises UsageError for refused."""
+    """The outcome of each partition in their order: the first, where attempts raced. Raises
+    UsageError for refused.
+    """
     first: dict[int, Staged] = {}
     for one in staged:
         first.setdefault(one.partition, one)
@@ -73,19 +77,29 @@ def require_alike(staged: Sequence[Staged]) -> None:
         first, where = staged[0], f"partition {one.partition} of the data"
         other = f"partition {staged[0].partition}"
         if one.kind != first.kind:
-            raise UsageError(f"{where} holds {one.kind}, {other} {first.kind}: write elements of one kind")
+            raise UsageError(
+                f"{where} holds {one.kind}, {other} {first.kind}: write elements of one kind"
+            )
         if one.dtype != first.dtype:
             raise UsageError(
-                f"{where} holds {np.dtype(one.dtype)}, {other} {np.dtype(first.dtype)}: say dtype= to have one of them"
+                f"{where} holds {np.dtype(one.dtype)}, {other} {np.dtype(first.dtype)}: say dtype="
+                " to have one of them"
             )
         if one.row != first.row:
-            raise UsageError(f"{where} has rows of shape {one.row}, {other} {first.row}: all rows have one shape")
+            raise UsageError(
+                f"{where} has rows of shape {one.row}, {other} {first.row}: all rows have one shape"
+            )
         if one.ndim != first.ndim:
-            raise UsageError(f"{where} has blocks of {one.ndim} axes, {other} of {first.ndim}: blocks are of one array")
+            raise UsageError(
+                f"{where} has blocks of {one.ndim} axes, {other} of {first.ndim}: blocks are of one"
+                " array"
+            )
 
 
 def gathered(staged: Sequence[Staged], tables: Sequence[Numbers]) -> Fragments:
-    """The fragments of all files; rows without an index follow each other in the order of the files."""
+    """The fragments of all files; rows without an index follow each other in the order of the
+    files.
+    """
     parts, reached = [], 0
     for number, (one, table) in enumerate(zip(staged, tables, strict=True)):
         start, count = np.split(table, 2, axis=1)
@@ -94,8 +108,14 @@ def gathered(staged: Sequence[Staged], tables: Sequence[Numbers]) -> Fragments:
             start, count = np.hstack([start + reached, np.zeros_like(row)]), np.hstack([count, row])
             reached += one.rows if one.kind == "rows" else 0
         nbytes = np.dtype(one.dtype).itemsize * count.prod(axis=1)
-        parts.append(Fragments(start, count, np.cumsum(nbytes) - nbytes, np.full(len(table), number, np.int64)))
-    columns = [[getattr(part, name) for part in parts] for name in ("start", "count", "offset", "file")]
+        parts.append(
+            Fragments(
+                start, count, np.cumsum(nbytes) - nbytes, np.full(len(table), number, np.int64)
+            )
+        )
+    columns = [
+        [getattr(part, name) for part in parts] for name in ("start", "count", "offset", "file")
+    ]
     return Fragments(*map(np.concatenate, columns))
 
 
@@ -108,13 +128,16 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
     """Raise UsageError unless the fragments cover an array of this shape, and no element twice."""
     if fragments.start.shape[1] != len(shape):
         raise UsageError(
-            f"{where}: shape={tuple(shape)} has {len(shape)} axes, the data have {fragments.start.shape[1]}: give one "
-            "extent for each axis"
+            f"{where}: shape={tuple(shape)} has {len(shape)} axes, the data have"
+            f" {fragments.start.shape[1]}: give one extent for each axis"
         )
     end = fragments.start + fragments.count
     if (beyond := (end > np.array(shape)).any(axis=1)).any():
         last = tuple((end[int(np.argmax(beyond))] - 1).tolist())
-        raise UsageError(f"{where}: {_place(kind, last)} lies beyond shape={tuple(shape)}: give the shape of all data")
+        raise UsageError(
+            f"{where}: {_place(kind, last)} lies beyond shape={tuple(shape)}: give the shape of all"
+            " data"
+        )
     if kind != "blocks" and _follows(fragments, end, shape):
         return
     filled = (fragments.count > 0).all(axis=1)
@@ -123,33 +146,41 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
         number, first = found
         what = "is given by no task" if number == 0 else "is given more than once"
         raise UsageError(
-            f"{where}: {_place(kind, first)} {what}: the elements of the RDD have to cover the array from index 0 on, "
-            "each of its elements once"
+            f"{where}: {_place(kind, first)} {what}: the elements of the RDD have to cover the"
+            " array from index 0 on, each of its elements once"
         )
 
 
 def _follows(fragments: Fragments, end: Numbers, shape: Sequence[int]) -> bool:
-    """Whether runs of whole rows follow each other from the first to the last: what is usual is seen at once."""
+    """Whether runs of whole rows follow each other from the first to the last: what is usual is
+    seen at once.
+    """
     order = np.argsort(fragments.start[:, 0])
     first, last = fragments.start[order, 0], end[order, 0]
     is_whole = (fragments.count[:, 1:] == np.array(shape[1:], np.int64)).all()
-    return bool(is_whole and first[0] == 0 and last[-1] == shape[0] and (first[1:] == last[:-1]).all())
+    return bool(
+        is_whole and first[0] == 0 and last[-1] == shape[0] and (first[1:] == last[:-1]).all()
+    )
 
 
 def _place(kind: Kind, first: Sequence[int]) -> str:
     return f"element {tuple(first)}" if kind == "blocks" else f"row {first[0]}"
 
 
-def _flaw(start: Numbers, end: Numbers, low: list[int], high: list[int]) -> tuple[int, tuple[int, ...]] | None:
-    """How often an element is covered that is not covered once, and which it is; None where all are.
+def _flaw(
+    start: Numbers, end: Numbers, low: list[int], high: list[int]
+) -> tuple[int, tuple[int, ...]] | None:
+    """How often an element is covered that is not covered once, and which it is; None where all
+    are.
 
-    Boxes that are cells of the grid that their edges make are counted; others are cut in two at an edge in the middle,
-    with the array.
+    Boxes that are cells of the grid that their edges make are counted; others are cut in two at an
+    edge in the middle, with the array.
     """
     if not math.prod(z - a for a, z in zip(low, high, strict=True)):
         return None
     edges = [
-        np.unique(np.concatenate([start[:, axis], end[:, axis], [low[axis], high[axis]]])) for axis in range(len(low))
+        np.unique(np.concatenate([start[:, axis], end[:, axis], [low[axis], high[axis]]]))
+        for axis in range(len(low))
     ]
     cells = [len(along) - 1 for along in edges]
     if not len(start):
@@ -164,13 +195,18 @@ def _flaw(start: Numbers, end: Numbers, low: list[int], high: list[int]) -> tupl
     middle = int(edges[axis][cells[axis] // 2])
     below, above = start[:, axis] < middle, end[:, axis] > middle
     lower, upper = end[below].copy(), start[above].copy()
-    lower[:, axis], upper[:, axis] = np.minimum(lower[:, axis], middle), np.maximum(upper[:, axis], middle)
+    lower[:, axis], upper[:, axis] = (
+        np.minimum(lower[:, axis], middle),
+        np.maximum(upper[:, axis], middle),
+    )
     top, bottom = high.copy(), low.copy()
     top[axis] = bottom[axis] = middle
     return _flaw(start[below], lower, low, top) or _flaw(upper, end[above], bottom, high)
 
 
-def _miscounted(first: list[Any], cells: list[int], edges: list[Any]) -> tuple[int, tuple[int, ...]] | None:
+def _miscounted(
+    first: list[Any], cells: list[int], edges: list[Any]
+) -> tuple[int, tuple[int, ...]] | None:
     """The first cell of a grid that not exactly one box is."""
     order = np.lexsort(first[::-1])
     places = np.stack([column[order] for column in first], axis=1)
@@ -180,12 +216,16 @@ def _miscounted(first: list[Any], cells: list[int], edges: list[Any]) -> tuple[i
         return 2, tuple(int(along[i]) for along, i in zip(edges, cell, strict=True))
     if len(places) == math.prod(cells):
         return None
-    missing = next((n for n, cell in enumerate(places.tolist()) if cell != _cell(n, cells)), len(places))
+    missing = next(
+        (n for n, cell in enumerate(places.tolist()) if cell != _cell(n, cells)), len(places)
+    )
     return 0, tuple(int(along[i]) for along, i in zip(edges, _cell(missing, cells), strict=True))
 
 
 def _cell(number: int, cells: Sequence[int]) -> list[int]:
-    """Where a cell of a grid lies, by its number in C order; there may be more of them than 64 bits count."""
+    """Where a cell of a grid lies, by its number in C order; there may be more of them than 64 bits
+    count.
+    """
     place = []
     for extent_along in reversed(cells):
         place.append(number % extent_along)

@@ -1,4 +1,6 @@
-"""Options of spark.read.format("hyperslab"): text, in names of any case, as the arguments of the readers."""
+"""Options of spark.read.format("hyperslab"): text, in names of any case, as the arguments of the
+readers.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,19 @@ from typing import Any
 from hyperslab.errors import UsageError
 
 KNOWN = (
-    "path", "paths", "dataset", "partitions", "axis", "region", "columns", "values", "layout", "skip", "catalogue",
+    "path",
+    "paths",
+    "dataset",
+    "partitions",
+    "axis",
+    "region",
+    "columns",
+    "values",
+    "layout",
+    "skip",
+    "catalogue",
     "storage_options",
-)  # fmt: skip
+)
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -22,12 +34,17 @@ class Options:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): text for name, text in given.items()}
         if unknown := sorted(self._given.keys() - set(KNOWN)):
-            raise UsageError(f"option {unknown[0]}: there is none of this name; the options are {', '.join(KNOWN)}")
+            raise UsageError(
+                f"option {unknown[0]}: there is none of this name; the options are"
+                f" {', '.join(KNOWN)}"
+            )
 
     def require_only(self, *names: str) -> None:
         """Raise UsageError where other options are given than these."""
         if odd := sorted(self._given.keys() - set(names)):
-            raise UsageError(f"option {odd[0]}: a catalogue has none; its options are {', '.join(names)}")
+            raise UsageError(
+                f"option {odd[0]}: a catalogue has none; its options are {', '.join(names)}"
+            )
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name, default)
@@ -52,7 +69,9 @@ class Options:
             return [local(self.text("path"))]
         if "paths" in self._given:
             return [local(path) for path in json.loads(self.text("paths"))]
-        raise UsageError("there is no path: name a file, a directory, a glob or a list of paths in load()")
+        raise UsageError(
+            "there is no path: name a file, a directory, a glob or a list of paths in load()"
+        )
 
     def selection(self) -> dict[str, Any]:
         """The arguments of `analyze`."""
@@ -73,12 +92,16 @@ class Options:
         except ValueError:
             found = ()
         if found is not None and not isinstance(found, dict):
-            raise UsageError('option storage_options: give an object in JSON, such as {"anon": true}')
+            raise UsageError(
+                'option storage_options: give an object in JSON, such as {"anon": true}'
+            )
         return found
 
 
 def local(path: str) -> str:
-    """A path as the system has it, of one before which Hadoop has put its scheme; file:// is understood elsewhere."""
+    """A path as the system has it, of one before which Hadoop has put its scheme; file:// is
+    understood elsewhere.
+    """
     return path if path.startswith("file://") else path.removeprefix("file:")
 
 
@@ -93,7 +116,9 @@ def _columns(text: str) -> Any:
         return _part("columns", text.strip())
     numbers = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"-?\d+", number) for number in numbers):
-        raise UsageError(f"option columns: {text!r}; give a slice such as 3:7, or numbers such as 1,5,2")
+        raise UsageError(
+            f"option columns: {text!r}; give a slice such as 3:7, or numbers such as 1,5,2"
+        )
     return [int(number) for number in numbers]
 
 
@@ -104,4 +129,6 @@ def _part(name: str, text: str) -> Any:
         return int(text)
     if re.fullmatch(r"(-?\d+)?:(-?\d+)?(:(-?\d+)?)?", text):
         return slice(*(int(number) if number else None for number in text.split(":")))
-    raise UsageError(f"option {name}: {text!r}; give numbers and slices as NumPy does, such as 100:200, :")
+    raise UsageError(
+        f"option {name}: {text!r}; give numbers and slices as NumPy does, such as 100:200, :"
+    )

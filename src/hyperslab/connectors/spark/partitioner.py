@@ -1,6 +1,7 @@
 """Hyperslab partitioner: where the rows of an array are cut into partitions, and those into blocks.
 
-Cuts fall between stored chunks, so that no chunk is decoded twice, and as near as that allows to equal shares.
+Cuts fall between stored chunks, so that no chunk is decoded twice, and as near as that allows to
+equal shares.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.analyzer import Analysis
 from hyperslab.connectors.spark.arguments import whole
-from hyperslab.slab import Hyperslab
 from hyperslab.units import show_count
 
 PARTITION_NBYTES = 128 * 1024**2
 "Bytes of values of a partition, where nothing is said."
 BLOCK_NBYTES = 4 * 1024**2
-"""Bytes of values of a block, unless the chunks of one row are more: it stays in the processor's cache for the next
-step, and its memory is used again for the next block, while that of larger ones is taken from the system each time."""
+"""Bytes of values of a block, unless the chunks of one row are more: it stays in the processor's
+cache for the next step, and its memory is used again for the next block, while that of larger ones
+is taken from the system each time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,16 @@ class Cuts:
     def most(self) -> int:
         """Into how many parts the rows can be cut."""
         spans = zip(self.edges, self.edges[1:], self.units, self.lows, strict=False)
-        return sum(math.ceil((high - low) / unit) - (first - low) // unit for first, high, unit, low in spans)
+        return sum(
+            math.ceil((high - low) / unit) - (first - low) // unit
+            for first, high, unit, low in spans
+        )
 
 
 def cuts_of(analysis: Analysis, unit: int | None = None) -> Cuts:
-    """Where the rows of an array may be cut: between stored chunks and between files; or at multiples of `unit`."""
+    """Where the rows of an array may be cut: between stored chunks and between files; or at
+    multiples of `unit`.
+    """
     axis, region = analysis.axis, analysis.region
     start, rows, stride = region.start[axis], region.count[axis], region.stride[axis]
     if unit is not None or stride != 1:
@@ -79,7 +87,9 @@ def cuts_of(analysis: Analysis, unit: int | None = None) -> Cuts:
 
 
 def cut(cuts: Cuts, partitions: int) -> list[tuple[int, int]]:
-    """First and one past the last row of every partition: as many as asked for, none empty, if the rows allow it."""
+    """First and one past the last row of every partition: as many as asked for, none empty, if the
+    rows allow it.
+    """
     rows = cuts.rows
     if not rows:
         return [(0, 0)]
@@ -91,15 +101,20 @@ def cut(cuts: Cuts, partitions: int) -> list[tuple[int, int]]:
         high = low if low == wanted else cuts.after(low)
         ends.append(max(high if high - wanted < wanted - low else low, cuts.after(ends[-1])))
     ends.append(rows)
-    for number in range(partitions - 1, 0, -1):  # where the cuts ran into the end, earlier ones make room
+    for number in range(
+        partitions - 1, 0, -1
+    ):  # where the cuts ran into the end, earlier ones make room
         if ends[number] < ends[number + 1]:
             break
         ends[number] = cuts.before(ends[number + 1] - 1)
     return list(itertools.pairwise(ends))
 
 
-def share(analysis: Analysis, cuts: Cuts, partitions: int | None, parallelism: int) -> tuple[int, str]:
-    """How many partitions there will be, and what a user has to hear about that. Raises UsageError for less than one.
+def share(
+    analysis: Analysis, cuts: Cuts, partitions: int | None, parallelism: int
+) -> tuple[int, str]:
+    """How many partitions there will be, and what a user has to hear about that. Raises UsageError
+    for less than one.
 
     Without a wish: one for every core, or so many that each holds PARTITION_NBYTES.
     """
@@ -111,8 +126,15 @@ def share(analysis: Analysis, cuts: Cuts, partitions: int | None, parallelism: i
     if wanted <= most:
         return wanted, ""
     rows = show_count(analysis.rows, "row")
-    kind = "" if most == analysis.rows else f" in {show_count(most, 'run')} of stored chunks, which are not cut"
-    return most, f"{wanted} partitions were asked for, but there are {rows}{kind}: there are {most} now"
+    kind = (
+        ""
+        if most == analysis.rows
+        else f" in {show_count(most, 'run')} of stored chunks, which are not cut"
+    )
+    return (
+        most,
+        f"{wanted} partitions were asked for, but there are {rows}{kind}: there are {most} now",
+    )
 
 
 def regions(analysis: Analysis, spans: list[tuple[int, int]]) -> Iterator[Hyperslab]:
@@ -125,4 +147,6 @@ def regions(analysis: Analysis, spans: list[tuple[int, int]]) -> Iterator[Hypers
 def rows_of(slab: Hyperslab, axis: int, first: int, last: int) -> Hyperslab:
     """Within the block of a region: its rows from `first` to before `last`."""
     start = tuple(first if a == axis else 0 for a in range(slab.ndim))
-    return Hyperslab(start, tuple(last - first if a == axis else n for a, n in enumerate(slab.count)))
+    return Hyperslab(
+        start, tuple(last - first if a == axis else n for a, n in enumerate(slab.count))
+    )

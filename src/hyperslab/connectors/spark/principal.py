@@ -1,9 +1,11 @@
-"""Principal component analysis of a block RDD: scatters of partitions, merged by treeReduce, solved on the driver.
+"""Principal component analysis of a block RDD: scatters of partitions, merged by treeReduce, solved
+on the driver.
 
 - one Spark job, which reads every value once
-- values are shifted to a mean near their own before they are squared, and partial results are merged by the difference
-  of their means (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983): a large mean costs no
-  digits (`tests/connectors/spark/test_pca.py::test_large_mean`)
+- values are shifted to a mean near their own before they are squared, and partial results are
+  merged by the difference of their means (Chan, Golub and LeVeque, "Algorithms for computing the
+  sample variance", 1983): a large mean costs no digits
+  (`tests/connectors/spark/test_pca.py::test_large_mean`)
 - how the array is cut changes results by rounding only (`test_cut`)
 - what a task refuses is UsageError on the driver, without a failed task and its second attempt
 """
@@ -18,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.arguments import whole
 from hyperslab.connectors.spark.vectors import doubles, finite, frame, row_pieces, uneven
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 from hyperslab.units import show_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     Block = tuple[Hyperslab, Array]
 
 LIMIT_NBYTES = 2 << 30
-"The largest matrix of columns x columns doubles that is made unless the caller says else: 16384 columns."
+"""The largest matrix of columns x columns doubles that is made unless the caller says else: 16384
+columns.
+"""
 FRAME_NBYTES = (2 << 30) - (1 << 20)
 "PySpark sends no object of 2 GiB; some room is left for what stands beside the triangle."
 PIECE_NBYTES = 32 << 20
@@ -45,7 +49,9 @@ class PrincipalComponents:
     mean: Array
     "Mean of every column, (cols,)."
     components: Array
-    "Directions, (k, cols), orthonormal, by falling variance; the entry of largest magnitude of each is positive."
+    """Directions, (k, cols), orthonormal, by falling variance; the entry of largest magnitude of
+    each is positive.
+    """
     explained_variance: Array
     "Variance along each direction, (k,), with the divisor rows - 1."
 
@@ -67,19 +73,25 @@ class Bounds:
         matrix, triangle = 8 * cols * cols, 4 * cols * (cols + 1)
         advice = "let rows run along another axis, or select fewer columns"
         if self.k > cols:
-            raise UsageError(f"pca: k is {self.k}, and rows have {cols} values: ask for at most {cols} components")
+            raise UsageError(
+                f"pca: k is {self.k}, and rows have {cols} values: ask for at most {cols}"
+                " components"
+            )
         if matrix > self.limit_nbytes:
             raise UsageError(
-                f"pca: the Gram matrix of {cols} columns takes {show_bytes(matrix)}, and limit_nbytes is "
-                f"{show_bytes(self.limit_nbytes)}: {advice}, or raise limit_nbytes (a task takes two such matrices)"
+                f"pca: the Gram matrix of {cols} columns takes {show_bytes(matrix)}, and"
+                f" limit_nbytes is {show_bytes(self.limit_nbytes)}: {advice}, or raise limit_nbytes"
+                " (a task takes two such matrices)"
             )
         if triangle > FRAME_NBYTES:
-            raise UsageError(f"pca: half of the Gram matrix of {cols} columns is more than Spark sends: {advice}")
+            raise UsageError(
+                f"pca: half of the Gram matrix of {cols} columns is more than Spark sends: {advice}"
+            )
         if 0 < self.result_nbytes < self.arriving * (triangle + 8 * cols + 4096):
             raise UsageError(
-                f"pca: {self.arriving} partial Gram matrices of {show_bytes(triangle)} reach the driver, and "
-                f"spark.driver.maxResultSize is {show_bytes(self.result_nbytes)}: raise it, {advice}, "
-                "or make fewer partitions"
+                f"pca: {self.arriving} partial Gram matrices of {show_bytes(triangle)} reach the"
+                f" driver, and spark.driver.maxResultSize is {show_bytes(self.result_nbytes)}:"
+                f" raise it, {advice}, or make fewer partitions"
             )
 
 
@@ -90,32 +102,39 @@ class Moments:
     rows: int
     mean: Array
     triangle: Array
-    "Sum over rows of (x - mean)(x - mean)^T: its upper triangle, row after row, since half as much is sent."
+    """Sum over rows of (x - mean)(x - mean)^T: its upper triangle, row after row, since half as
+    much is sent.
+    """
     fault: str = ""
     frame: tuple[int, ...] = ()
     "What the rows hold of the other axes."
 
 
-def pca(blocks: RDD[Block], k: int, axis: int = 0, limit_nbytes: int = LIMIT_NBYTES) -> PrincipalComponents:
+def pca(
+    blocks: RDD[Block], k: int, axis: int = 0, limit_nbytes: int = LIMIT_NBYTES
+) -> PrincipalComponents:
     """Find the first `k` principal components of the rows along `axis`.
 
-    Sums are kept in float64, whatever the dtype. A task holds two matrices of columns x columns doubles, the driver
-    three. Raises UsageError for complex numbers, longdoubles, values that are not finite (with the row), fewer than two
-    rows, a `k` that is no number of components, and columns whose Gram matrix is larger than `limit_nbytes` or than
-    what Spark lets pass.
+    Sums are kept in float64, whatever the dtype. A task holds two matrices of columns x columns
+    doubles, the driver three. Raises UsageError for complex numbers, longdoubles, values that are
+    not finite (with the row), fewer than two rows, a `k` that is no number of components, and
+    columns whose Gram matrix is larger than `limit_nbytes` or than what Spark lets pass.
     """
     k, axis = whole("pca: k", k, 1), whole("pca: axis", axis)
     partitions = blocks.getNumPartitions()
     if not partitions:
         raise UsageError("pca: the RDD is empty: it has no partition")
     bounds = Bounds(k, limit_nbytes, _result_nbytes(blocks.context), _arriving(partitions))
-    moments = blocks.mapPartitions(partial(_moments, bounds, axis)).treeReduce(partial(_merge, axis))
+    moments = blocks.mapPartitions(partial(_moments, bounds, axis)).treeReduce(
+        partial(_merge, axis)
+    )
     return _solve(moments, k)
 
 
 def _result_nbytes(sc: SparkContext) -> int:
     """How much of results Spark lets come to the driver."""
-    conf = sc._jsc.sc().conf()  # noqa: SLF001  # there is no public way to read a size in Spark's units
+    # there is no public way to read a size in Spark's units
+    conf = sc._jsc.sc().conf()  # noqa: SLF001
     return int(conf.getSizeAsBytes("spark.driver.maxResultSize", "1g"))
 
 
@@ -164,7 +183,10 @@ class _Sums:
         if not self.rows:
             self._begin(values)
         if values.shape[1] != len(self.sum):
-            raise UsageError(f"pca: the block {slab} has rows of {values.shape[1]} values, others of {len(self.sum)}")
+            raise UsageError(
+                f"pca: the block {slab} has rows of {values.shape[1]} values, others of"
+                f" {len(self.sum)}"
+            )
         with np.errstate(over="ignore", invalid="ignore"):  # _solve says it
             values = values - self.shift
             self.sum += values.sum(axis=0)
@@ -176,7 +198,11 @@ class _Sums:
         self.bounds.check(cols)
         with np.errstate(over="ignore", invalid="ignore"):
             self.shift = values.mean(axis=0)
-        self.sum, self.gram, self.product = np.zeros(cols), np.zeros((cols, cols)), np.empty((cols, cols))
+        self.sum, self.gram, self.product = (
+            np.zeros(cols),
+            np.zeros((cols, cols)),
+            np.empty((cols, cols)),
+        )
 
     def moments(self) -> Moments:
         if not self.rows:
@@ -220,10 +246,13 @@ def _solve(moments: Moments, k: int) -> PrincipalComponents:
     cols = len(moments.mean)
     if k > min(moments.rows, cols):
         raise UsageError(
-            f"pca: k is {k}, and {moments.rows} rows of {cols} values have at most {min(moments.rows, cols)} components"
+            f"pca: k is {k}, and {moments.rows} rows of {cols} values have at most"
+            f" {min(moments.rows, cols)} components"
         )
     if not (np.isfinite(moments.triangle).all() and np.isfinite(moments.mean).all()):
-        raise UsageError("pca: the squares of the values are too large for float64: divide the values first")
+        raise UsageError(
+            "pca: the squares of the values are too large for float64: divide the values first"
+        )
     scatter, first = np.zeros((cols, cols)), 0
     for i in range(cols):
         last = first + cols - i
@@ -233,4 +262,6 @@ def _solve(moments: Moments, k: int) -> PrincipalComponents:
     components = directions[:, ::-1].T[:k]
     largest = np.abs(components).argmax(axis=1)
     components = components * np.sign(components[np.arange(k), largest])[:, np.newaxis]
-    return PrincipalComponents(moments.mean, components, np.maximum(variances[::-1][:k], 0) / (moments.rows - 1))
+    return PrincipalComponents(
+        moments.mean, components, np.maximum(variances[::-1][:k], 0) / (moments.rows - 1)
+    )

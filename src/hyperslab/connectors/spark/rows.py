@@ -1,7 +1,8 @@
-"""Rows: the elements of an RDD as arrays of numbers, a batch at a time, with what they say of their place.
+"""Rows: the elements of an RDD as arrays of numbers, a batch at a time, with what they say of their
+place.
 
-- no value changes: numbers of several types in one row, or in two rows, are refused unless a dtype is named that holds
-  each of them exactly (`tests/connectors/spark/test_write.py`)
+- no value changes: numbers of several types in one row, or in two rows, are refused unless a dtype
+  is named that holds each of them exactly (`tests/connectors/spark/test_write.py`)
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.exactness import NUMBERS, exactly
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 
 BATCH_NBYTES = 8 * 1024**2
 "Of values that are gathered before they are written; rows with an index are sorted within a batch."
@@ -47,12 +48,16 @@ class Piece:
 
 
 def pieces(items: Iterable[Any], partition: int, dtype: np.dtype[Any] | None) -> Iterator[Piece]:
-    """What the elements of a partition are, in their order. Raises UsageError for what is no row of numbers."""
+    """What the elements of a partition are, in their order. Raises UsageError for what is no row of
+    numbers.
+    """
     done = 0
     for batch in _batches(items):
         kind = _kind(batch[0])
         if any(_kind(item) != kind for item in batch):
-            raise UsageError(f"partition {partition} holds {kind} and others: write elements of one kind")
+            raise UsageError(
+                f"partition {partition} holds {kind} and others: write elements of one kind"
+            )
         if kind == "blocks":
             yield from (_placed(slab, block, dtype) for slab, block in batch)
         elif kind == "rows":
@@ -67,21 +72,27 @@ def pieces(items: Iterable[Any], partition: int, dtype: np.dtype[Any] | None) ->
         done += len(batch)
 
 
-def recast(block: Array, dtype: np.dtype[Any] | None, name: Callable[[tuple[int, ...]], str]) -> Array:
-    """The block as `dtype`, if that is given. Raises UsageError for a value that has no equal there, with its name."""
+def recast(
+    block: Array, dtype: np.dtype[Any] | None, name: Callable[[tuple[int, ...]], str]
+) -> Array:
+    """The block as `dtype`, if that is given. Raises UsageError for a value that has no equal
+    there, with its name.
+    """
     if dtype is None:
         return block
     made, odd = exactly(block, dtype)
     if odd is not None:
         raise UsageError(
-            f"dtype={dtype}: the value {block[odd]!s} {name(odd)} has no equal there: name another dtype, or round the "
-            "values first"
+            f"dtype={dtype}: the value {block[odd]!s} {name(odd)} has no equal there: name another"
+            " dtype, or round the values first"
         )
     return made
 
 
 def sort(index: npt.NDArray[np.int64], block: Array) -> Piece:
-    """Rows in the order of their index, so that those which lie together in the array do so in the file."""
+    """Rows in the order of their index, so that those which lie together in the array do so in the
+    file.
+    """
     if index.size and index.min() < 0:
         raise UsageError(f"a row has the index {index.min()}: indices are whole numbers from 0")
     if (index[1:] < index[:-1]).any():
@@ -115,17 +126,21 @@ def _nbytes(item: Any) -> int:
 
 
 def _kind(item: Any) -> Kind:
-    """What an element is. Raises UsageError for a pair of a whole number and a number, which could be two things."""
+    """What an element is. Raises UsageError for a pair of a whole number and a number, which could
+    be two things.
+    """
     if not isinstance(item, tuple):
-        return "rows with an index" if hasattr(item, "vector") and hasattr(item, "index") else "rows"
+        return (
+            "rows with an index" if hasattr(item, "vector") and hasattr(item, "index") else "rows"
+        )
     if len(item) != 2:
         return "rows"
     if isinstance(item[0], Hyperslab):
         return "blocks"
     if _is_whole(item[0]) and isinstance(item[1], _PLAIN):
         raise UsageError(
-            f"the pair {item} may be a row of two numbers, or a number with its index: write the first as a list, the "
-            "second as (index, numpy.array(number))"
+            f"the pair {item} may be a row of two numbers, or a number with its index: write the"
+            " first as a list, the second as (index, numpy.array(number))"
         )
     return "rows with an index" if _is_whole(item[0]) else "rows"
 
@@ -135,9 +150,21 @@ def _is_whole(value: Any) -> bool:
 
 
 def _placed(slab: Hyperslab, block: Any, dtype: np.dtype[Any] | None) -> Piece:
-    if not isinstance(block, np.ndarray) or block.shape != slab.count or not slab.is_box or not slab.ndim:
-        what = f"an array of shape {block.shape}" if isinstance(block, np.ndarray) else f"a {type(block).__name__}"
-        raise UsageError(f"the block at {slab} is {what}: give an array of the hyperslab's shape, with strides of 1")
+    if (
+        not isinstance(block, np.ndarray)
+        or block.shape != slab.count
+        or not slab.is_box
+        or not slab.ndim
+    ):
+        what = (
+            f"an array of shape {block.shape}"
+            if isinstance(block, np.ndarray)
+            else f"a {type(block).__name__}"
+        )
+        raise UsageError(
+            f"the block at {slab} is {what}: give an array of the hyperslab's shape, with strides"
+            " of 1"
+        )
     try:
         plain = _array(block)
     except UsageError as error:
@@ -179,27 +206,37 @@ def _values(rows: Sequence[Any], name: Callable[[int], str], dtype: np.dtype[Any
 
 
 def _table(rows: Sequence[Any]) -> Array | None:
-    """Sequences of one length and of one of Python's types, at once: a tenth of the time; None for others."""
+    """Sequences of one length and of one of Python's types, at once: a tenth of the time; None for
+    others.
+    """
     flat = list(itertools.chain.from_iterable(rows))
     kinds = set(map(type, flat))
     if len(kinds) != 1 or not kinds <= {bool, int, float} or len(set(map(len, rows))) != 1:
         return None
     try:
-        return np.array(flat, {bool: np.bool_, int: np.int64, float: np.float64}[kinds.pop()]).reshape(len(rows), -1)
+        return np.array(
+            flat, {bool: np.bool_, int: np.int64, float: np.float64}[kinds.pop()]
+        ).reshape(len(rows), -1)
     except OverflowError:
         return None
 
 
-def _stacked(arrays: Sequence[Array], name: Callable[[int], str], dtype: np.dtype[Any] | None) -> Array:
+def _stacked(
+    arrays: Sequence[Array], name: Callable[[int], str], dtype: np.dtype[Any] | None
+) -> Array:
     shape, found = arrays[0].shape, arrays[0].dtype
     odd = next((i for i, one in enumerate(arrays) if one.shape != shape), None)
     if odd is not None:
         raise UsageError(
-            f"{name(odd)} has the shape {arrays[odd].shape}, {name(0)} {shape}: all rows of an array have one shape"
+            f"{name(odd)} has the shape {arrays[odd].shape}, {name(0)} {shape}: all rows of an"
+            " array have one shape"
         )
     odd = next((i for i, one in enumerate(arrays) if one.dtype != found), None)
     if odd is not None and dtype is None:
-        raise UsageError(f"{name(odd)} holds {arrays[odd].dtype}, {name(0)} {found}: say dtype= to have one of them")
+        raise UsageError(
+            f"{name(odd)} holds {arrays[odd].dtype}, {name(0)} {found}: say dtype= to have one of"
+            " them"
+        )
     if odd is not None:
         arrays = [recast(one, dtype, _within(name, i)) for i, one in enumerate(arrays)]
     block = np.concatenate(arrays).reshape(len(arrays), *shape) if shape else np.array(arrays)
@@ -223,7 +260,10 @@ def _array(row: Any) -> Array:
     elif isinstance(row, Sequence) and not isinstance(row, str | bytes | bytearray):
         made = _numbers(row)
     else:
-        raise UsageError(f"a {type(row).__name__} is no row of numbers: write arrays, sequences of numbers, or vectors")
+        raise UsageError(
+            f"a {type(row).__name__} is no row of numbers: write arrays, sequences of numbers, or"
+            " vectors"
+        )
     if made.dtype.kind not in NUMBERS:
         raise UsageError(f"holds {made.dtype}, which is no number: write numbers")
     return made.astype(made.dtype.newbyteorder("="), copy=False)
@@ -240,7 +280,9 @@ def _numbers(values: Sequence[Any]) -> Array:
         return _wholes(values)
     if not kinds or not kinds <= {int, float, complex}:
         named = " and ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
-        raise UsageError(f"a sequence of {named} is no row of numbers of one type: write one type, or an array")
+        raise UsageError(
+            f"a sequence of {named} is no row of numbers of one type: write one type, or an array"
+        )
     dtype = np.dtype(np.complex128 if complex in kinds else np.float64)
     wholes = _wholes([value for value in values if isinstance(value, int | np.int64)] or [0])
     recast(wholes, dtype, lambda _: "among them")
@@ -256,4 +298,6 @@ def _wholes(values: Sequence[Any]) -> Array:
     try:
         return np.array([int(value) for value in values], np.uint64)
     except OverflowError:
-        raise UsageError("holds whole numbers that no 64 bits hold: write floats, or an array") from None
+        raise UsageError(
+            "holds whole numbers that no 64 bits hold: write floats, or an array"
+        ) from None

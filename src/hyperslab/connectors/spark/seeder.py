@@ -1,4 +1,6 @@
-"""RDD seeder: an RDD of parts, each with what one task has to know: regions, byte ranges, nothing of other tasks."""
+"""RDD seeder: an RDD of parts, each with what one task has to know: regions, byte ranges, nothing
+of other tasks.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperslab import formats, gzipindex
-from hyperslab.array import Array, ArraySource, Header, Values
+from hyperslab import formats
+from hyperslab.arrays.array import Array, ArraySource, Header, Values
+from hyperslab.arrays.sets import Member, Whole
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.spark.analyzer import Analysis
 from hyperslab.connectors.spark.partitioner import BLOCK_NBYTES, Cuts, cut, regions, rows_of
 from hyperslab.connectors.views import read_whole
 from hyperslab.errors import HyperslabError, SourceChanged
-from hyperslab.slab import Hyperslab
-from hyperslab.sources import Member, Whole
-from hyperslab.view import ArrayView
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -70,7 +73,9 @@ class Part:
 
 
 def _why(error: Exception, where: str) -> str:
-    """What happened, without the name of the file again, and without the remedies of a run of hyperslab's own."""
+    """What happened, without the name of the file again, and without the remedies of a run of
+    hyperslab's own.
+    """
     if isinstance(error, SourceChanged):
         return "it is no longer there, or was written to since it was loaded: load it again"
     return str(error).removeprefix(f"{where}: ")
@@ -88,12 +93,16 @@ def parts_of(analysis: Analysis, cuts: Cuts, partitions: int) -> Iterator[Part]:
     spans = cut(cuts, partitions)
     for (first, last), slab in zip(spans, regions(analysis, spans), strict=True):
         ends = _ends(cuts, first, last, rows)
-        blocks = (rows_of(slab, analysis.axis, a - first, b - first) for a, b in itertools.pairwise(ends))
+        blocks = (
+            rows_of(slab, analysis.axis, a - first, b - first) for a, b in itertools.pairwise(ends)
+        )
         yield _part(analysis, slab, tuple(slab.compose(block) for block in blocks))
 
 
 def _is_inflated_each_time(analysis: Analysis) -> bool:
-    """Whether every read goes through all of a gzip stream, so that a partition had better be one."""
+    """Whether every read goes through all of a gzip stream, so that a partition had better be
+    one.
+    """
     return any(
         [codec.name for codec in source.codecs] == ["gzip"]
         and source.chunks is None
@@ -103,7 +112,9 @@ def _is_inflated_each_time(analysis: Analysis) -> bool:
 
 
 def _ends(cuts: Cuts, first: int, last: int, rows: int) -> list[int]:
-    """Where the blocks of a partition begin, and the last one ends: about so many rows each, chunks in one piece."""
+    """Where the blocks of a partition begin, and the last one ends: about so many rows each, chunks
+    in one piece.
+    """
     ends = [first]
     while ends[-1] < last:
         reach = cuts.before(min(last, ends[-1] + rows))
@@ -121,10 +132,19 @@ def _part(analysis: Analysis, slab: Hyperslab, blocks: tuple[Hyperslab, ...]) ->
             low, high = inside.bounds
             start = tuple(a + b for a, b in zip(box.start, low, strict=True))
             box = Hyperslab(start, tuple(b - a for a, b in zip(low, high, strict=True)))
-            source = formats.open_array(source.data[tuple(slice(*edge) for edge in zip(low, high, strict=True))])
+            source = formats.open_array(
+                source.data[tuple(slice(*edge) for edge in zip(low, high, strict=True))]
+            )
         members.append(Member(len(sources), box))
         sources.append(_of_a_task(source, inside))
-    whole = Whole("", analysis.whole.shape, tuple(members), Header(), analysis.whole.axis, analysis.whole.longest)
+    whole = Whole(
+        "",
+        analysis.whole.shape,
+        tuple(members),
+        Header(),
+        analysis.whole.axis,
+        analysis.whole.longest,
+    )
     if not sources:
         sources.append(_bare(analysis.sources[0]))
     return Part(blocks, tuple(sources), whole, analysis.values, analysis.axis, analysis.picked)
@@ -137,13 +157,17 @@ def _of_a_task(source: ArraySource, slab: Hyperslab) -> ArraySource:
         return replace(source, chunks=source.chunks.overlapping(stored))
     if gzipindex.is_entered(source):
         low, high = stored.bounds
-        return gzipindex.part(source, Hyperslab(low, tuple(b - a for a, b in zip(low, high, strict=True))))
+        return gzipindex.part(
+            source, Hyperslab(low, tuple(b - a for a, b in zip(low, high, strict=True)))
+        )
     return source
 
 
 def _bare(source: ArraySource) -> ArraySource:
     """Without what tells people of the array, where it is read without the format's library."""
-    is_read_here = source.chunks is not None or source.data is not None or gzipindex.is_entered(source)
+    is_read_here = (
+        source.chunks is not None or source.data is not None or gzipindex.is_entered(source)
+    )
     return replace(source, header=Header(), reason="") if is_read_here else source
 
 

@@ -1,4 +1,6 @@
-"""Tables: blocks of an array as Arrow batches of an index column and the values, exact in a type that Spark has."""
+"""Tables: blocks of an array as Arrow batches of an index column and the values, exact in a type
+that Spark has.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types
 
-from hyperslab.array import Array
+from hyperslab.arrays.array import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.vectors import row_pieces
 from hyperslab.errors import UsageError
-from hyperslab.slab import Hyperslab
 
 Layout = Literal["array", "scalars"]
 "Of the values of a row: one column of arrays, or a column for each element."
@@ -57,20 +59,28 @@ class Columns(NamedTuple):
         """Of the values."""
         if self.layout == "array":
             return ["values"]
-        return ["value"] if self.row_size == 1 else [f"c{number}" for number in range(self.row_size)]
+        return (
+            ["value"] if self.row_size == 1 else [f"c{number}" for number in range(self.row_size)]
+        )
 
     @property
     def spark(self) -> types.StructType:
         kind = _KINDS[self.dtype.name].spark
         column = kind if self.layout == "scalars" else types.ArrayType(kind, containsNull=False)
         index = types.StructField("index", types.LongType(), nullable=False)
-        return types.StructType([index, *(types.StructField(name, column, nullable=False) for name in self.names)])
+        return types.StructType(
+            [index, *(types.StructField(name, column, nullable=False) for name in self.names)]
+        )
 
     @property
     def arrow(self) -> pa.Schema:
         """As Spark makes of the schema above, which batches have to equal."""
         kind = _KINDS[self.dtype.name].arrow
-        column = kind if self.layout == "scalars" else pa.list_(pa.field("element", kind, nullable=False))
+        column = (
+            kind
+            if self.layout == "scalars"
+            else pa.list_(pa.field("element", kind, nullable=False))
+        )
         fields = [pa.field(name, column, nullable=False) for name in self.names]
         return pa.schema([pa.field("index", pa.int64(), nullable=False), *fields])
 
@@ -80,10 +90,13 @@ def columns(dtype: np.dtype[Any], row_size: int, layout: str) -> Columns:
     if layout not in get_args(Layout):
         raise UsageError(f"option layout: {layout!r}; it can be {' or '.join(get_args(Layout))}")
     if dtype.name not in _KINDS:
-        raise UsageError(f"the array holds {dtype}, which no column of Spark can: use read_blocks or h5read")
+        raise UsageError(
+            f"the array holds {dtype}, which no column of Spark can: use read_blocks or h5read"
+        )
     if layout == "scalars" and not 0 < row_size <= MOST_SCALARS:
         raise UsageError(
-            f"option layout: a row has {row_size} numbers, scalar columns are for 1 to {MOST_SCALARS}: use array"
+            f"option layout: a row has {row_size} numbers, scalar columns are for 1 to"
+            f" {MOST_SCALARS}: use array"
         )
     return Columns(dtype, row_size, layout)  # type: ignore[arg-type]  # it was looked up
 
@@ -92,13 +105,17 @@ def batches(columns: Columns, slab: Hyperslab, block: Array, axis: int) -> Itera
     """The rows of a block, about BATCH_NBYTES at a time."""
     for indices, rows in row_pieces(slab, block, axis, BATCH_NBYTES):
         index = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
-        yield pa.RecordBatch.from_arrays([pa.array(index), *_values(columns, rows)], schema=columns.arrow)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(index), *_values(columns, rows)], schema=columns.arrow
+        )
 
 
 def _values(columns: Columns, rows: Array) -> list[pa.Array]:
     kind = _KINDS[columns.dtype.name].arrow
     if columns.layout == "scalars":
-        return [_flat(np.ascontiguousarray(rows[:, number]), kind) for number in range(rows.shape[1])]
+        return [
+            _flat(np.ascontiguousarray(rows[:, number]), kind) for number in range(rows.shape[1])
+        ]
     offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1])
     flat = _flat(np.ascontiguousarray(rows).reshape(-1), kind)
     return [pa.ListArray.from_arrays(offsets, flat, type=columns.arrow.field("values").type)]

@@ -1,9 +1,10 @@
 """Table writer: the rows of a DataFrame as one array in a file, for `df.write.format("hyperslab")`.
 
-Tasks stage Arrow batches as those of `hyperslab.connectors.spark.writing` stage elements; at commit one process of the
-driver, which has no SparkContext, makes the file of them on all its processors.
+Tasks stage Arrow batches as those of `hyperslab.connectors.spark.writing` stage elements; at commit
+one process of the driver, which has no SparkContext, makes the file of them on all its processors.
 
-- columns are promoted only to a dtype that holds all their values (`tests/connectors/spark/test_write_tables.py`)
+- columns are promoted only to a dtype that holds all their values
+  (`tests/connectors/spark/test_write_tables.py`)
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from hyperslab.array import Array
-from hyperslab.connectors.spark import assembly, staging
+from hyperslab.arrays.array import Array
+from hyperslab.connectors.spark import assembly, fragment_files
 from hyperslab.connectors.spark.destination import Destination, from_options
 from hyperslab.connectors.spark.exactness import promoted
 from hyperslab.connectors.spark.fragments import Staged
 from hyperslab.connectors.spark.rows import Piece, recast, sort
 from hyperslab.errors import UsageError
-from hyperslab.machine import Host
+from hyperslab.machine.host import Host
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -82,7 +83,9 @@ class Message(WriterCommitMessage):
 
 
 class TableWriter(DataSourceArrowWriter):
-    """One write of a table: made on the driver, used by tasks, and again on the driver in the end."""
+    """One write of a table: made on the driver, used by tasks, and again on the driver in the
+    end.
+    """
 
     def __init__(self, destination: Destination, columns: Columns, folder: str) -> None:
         self.destination, self.columns, self.folder = destination, columns, folder
@@ -91,10 +94,12 @@ class TableWriter(DataSourceArrowWriter):
         """Stage the batches of a task."""
         context = TaskContext.get()
         if context is None:
-            raise UsageError("a table is written by tasks of Spark, each of which knows its partition")
+            raise UsageError(
+                "a table is written by tasks of Spark, each of which knows its partition"
+            )
         partition = context.partitionId()
         found = pieces(iterator, self.columns, self.destination, partition)
-        return Message(staging.stage(found, self.folder, partition))
+        return Message(fragment_files.stage(found, self.folder, partition))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the file. Raises UsageError for what is not one array, OSError."""
@@ -105,52 +110,73 @@ class TableWriter(DataSourceArrowWriter):
                 written = list(threads.map(partial(assembly.copy, made), made.regions()))
             assembly.finish(made, written, self.destination.overwrite)
         finally:
-            staging.end(self.folder, self.destination.path)
+            fragment_files.end(self.folder, self.destination.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove all that was staged."""
-        staging.end(self.folder, self.destination.path)
+        fragment_files.end(self.folder, self.destination.path)
 
 
 def table_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> TableWriter:
-    """The writer of a table with these columns. Raises UsageError for what can be seen to be wrong before it is run."""
+    """The writer of a table with these columns. Raises UsageError for what can be seen to be wrong
+    before it is run.
+    """
     columns = columns_of(schema)
     destination = from_options(options, overwrite, columns.dtype)
     if destination.dtype is None:
-        named = ", ".join(f"{name} ({schema[name].dataType.simpleString()})" for name in columns.names)
-        raise UsageError(
-            f'no type holds all values of the columns {named} exactly: say option("dtype", ...), or cast one of them'
+        named = ", ".join(
+            f"{name} ({schema[name].dataType.simpleString()})" for name in columns.names
         )
-    return TableWriter(destination, columns, staging.begin(destination.path))
+        raise UsageError(
+            f'no type holds all values of the columns {named} exactly: say option("dtype", ...), or'
+            " cast one of them"
+        )
+    return TableWriter(destination, columns, fragment_files.begin(destination.path))
 
 
 def columns_of(schema: StructType) -> Columns:
     """What the columns of a table are. Raises UsageError for columns that are no array's."""
-    index = [field for field in schema.fields if field.name.lower() == INDEX]  # Spark's names have no case
+    index = [
+        field for field in schema.fields if field.name.lower() == INDEX
+    ]  # Spark's names have no case
     fields = [field for field in schema.fields if field.name.lower() != INDEX]
     if len(index) > 1 or len({field.name for field in fields}) < len(fields):
         raise UsageError("two columns have one name: rename one of them")
     if index and not isinstance(index[0].dataType, ByteType | ShortType | IntegerType | LongType):
-        raise UsageError(f"the column {INDEX} holds {index[0].dataType.simpleString()}: it has to hold whole numbers")
+        raise UsageError(
+            f"the column {INDEX} holds {index[0].dataType.simpleString()}: it has to hold whole"
+            " numbers"
+        )
     if not fields:
-        raise UsageError("the table has no column of values: give one of arrays of numbers, or columns of numbers")
+        raise UsageError(
+            "the table has no column of values: give one of arrays of numbers, or columns of"
+            " numbers"
+        )
     arrays = [field for field in fields if isinstance(field.dataType, ArrayType)]
     if arrays and len(fields) > 1:
         raise UsageError(
-            f"the column {arrays[0].name} holds arrays, and there are others: give one column of arrays, or columns of "
-            f"numbers, beside {INDEX}"
+            f"the column {arrays[0].name} holds arrays, and there are others: give one column of"
+            f" arrays, or columns of numbers, beside {INDEX}"
         )
-    types = [f.dataType.elementType if isinstance(f.dataType, ArrayType) else f.dataType for f in fields]
+    types = [
+        f.dataType.elementType if isinstance(f.dataType, ArrayType) else f.dataType for f in fields
+    ]
     dtypes = [_dtype(of) for of in types]
     for field, of, dtype in zip(fields, types, dtypes, strict=True):
         if dtype is None:
-            hint = "; pyspark.ml.functions.vector_to_array makes arrays of vectors" if "vector" in str(of) else ""
+            hint = (
+                "; pyspark.ml.functions.vector_to_array makes arrays of vectors"
+                if "vector" in str(of)
+                else ""
+            )
             raise UsageError(
-                f"the column {field.name} holds {field.dataType.simpleString()}, neither numbers nor arrays of "
-                f"numbers: cast it, or leave it out{hint}"
+                f"the column {field.name} holds {field.dataType.simpleString()}, neither numbers"
+                f" nor arrays of numbers: cast it, or leave it out{hint}"
             )
     held = promoted(dtype for dtype in dtypes if dtype is not None)
-    return Columns(index[0].name if index else "", tuple(field.name for field in fields), bool(arrays), held)
+    return Columns(
+        index[0].name if index else "", tuple(field.name for field in fields), bool(arrays), held
+    )
 
 
 def _dtype(of: DataType) -> np.dtype[Any] | None:
@@ -164,15 +190,23 @@ def _dtype(of: DataType) -> np.dtype[Any] | None:
 def pieces(
     batches: Iterable[RecordBatch], columns: Columns, destination: Destination, partition: int
 ) -> Iterator[Piece]:
-    """Batches as rows. Raises UsageError for nulls, rows of different lengths and values that a dtype does not hold."""
+    """Batches as rows. Raises UsageError for nulls, rows of different lengths and values that a
+    dtype does not hold.
+    """
     done = 0
     length: tuple[int, ...] | None = None
     for batch in (batch for batch in batches if batch.num_rows):
-        index = _plain(batch.column(columns.index), columns.index).astype(np.int64) if columns.index else None
+        index = (
+            _plain(batch.column(columns.index), columns.index).astype(np.int64)
+            if columns.index
+            else None
+        )
         make = _arrays if columns.is_array else _scalars
         block = make(batch, columns, destination.dtype, _naming(index, done, partition))
         if length not in (None, block.shape[1:]):
-            raise UsageError(f"the column {columns.names[0]} has rows of {length} and {block.shape[1:]} elements")
+            raise UsageError(
+                f"the column {columns.names[0]} has rows of {length} and {block.shape[1:]} elements"
+            )
         length = block.shape[1:]
         block = _shaped(block, destination.shape)
         yield Piece("rows", block) if index is None else sort(index, block)
@@ -181,22 +215,28 @@ def pieces(
 
 def _naming(index: Array | None, done: int, partition: int) -> Any:
     def name(place: tuple[int, ...]) -> str:
-        row = f"row {index[place[0]]}" if index is not None else f"row {done + place[0]} of partition {partition}"
+        row = (
+            f"row {index[place[0]]}"
+            if index is not None
+            else f"row {done + place[0]} of partition {partition}"
+        )
         return f"of {row}" + (f" at {place[1]}" if len(place) > 1 else "")
 
     return name
 
 
 def _arrays(batch: RecordBatch, columns: Columns, dtype: np.dtype[Any] | None, name: Any) -> Array:
-    """A column of arrays. What is flattened is of this batch alone, also where that is a slice of a larger one."""
+    """A column of arrays. What is flattened is of this batch alone, also where that is a slice of a
+    larger one.
+    """
     (column,) = columns.names
     found = batch.column(column)
     _require_full(found, column)
     lengths = np.diff(np.asarray(found.offsets))
     if (odd := lengths != lengths[0]).any():
         raise UsageError(
-            f"the column {column} has arrays of {lengths[0]} and of {lengths[odd][0]} elements: all rows of an array "
-            "have one length"
+            f"the column {column} has arrays of {lengths[0]} and of {lengths[odd][0]} elements: all"
+            " rows of an array have one length"
         )
     block = _plain(found.flatten(), column).reshape(len(lengths), int(lengths[0]))
     return recast(block, dtype, name)
@@ -217,7 +257,9 @@ def _scalars(batch: RecordBatch, columns: Columns, dtype: np.dtype[Any] | None, 
 
 
 def _shaped(block: Array, shape: tuple[int, ...] | None) -> Array:
-    """Rows that are flattened, as a table has them, in the shape that the whole array gives them."""
+    """Rows that are flattened, as a table has them, in the shape that the whole array gives
+    them.
+    """
     if shape is None or math.prod(block.shape[1:]) != math.prod(shape[1:]):
         return block
     return block.reshape(len(block), *shape[1:])
@@ -232,11 +274,15 @@ def _plain(column: Any, name: str) -> Array:
         try:
             column = column.cast(wanted)
         except pa.ArrowInvalid as error:
-            raise UsageError(f"the column {name} holds numbers that {wanted} does not: cast it ({error})") from None
+            raise UsageError(
+                f"the column {name} holds numbers that {wanted} does not: cast it ({error})"
+            ) from None
     values: Array = column.to_numpy(zero_copy_only=False)
     return values
 
 
 def _require_full(column: Any, name: str) -> None:
     if column.null_count:
-        raise UsageError(f"the column {name} holds nulls, which no number says: fill or filter them first")
+        raise UsageError(
+            f"the column {name} holds nulls, which no number says: fill or filter them first"
+        )

@@ -1,7 +1,8 @@
-"""Verdict: what limited a run, with the evidence, and what to change. Rules with thresholds, each with its reason.
+"""Verdict: what limited a run, with the evidence, and what to change. Rules with thresholds, each
+with its reason.
 
-A rule claims a share of the slots' time and says which numbers it rests on. What a kernel or an engine does not tell
-is left out of the evidence, and a rule that would need it stays silent.
+A rule claims a share of the slots' time and says which numbers it rests on. What a kernel or an
+engine does not tell is left out of the evidence, and a rule that would need it stays silent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import memory, processors, storage, tasks
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import NOTABLE, Finding, Verdict
-from hyperslab.span import Trace
+from hyperslab.trace import Trace
 from hyperslab.units import show_seconds, show_share
 
 __all__ = ["Finding", "Verdict", "judge"]
@@ -31,20 +32,27 @@ ALSO = 2
 def judge(trace: Trace, summary: Summary) -> Verdict:
     """Say what limited a run.
 
-    Besides the spans it reads of `trace.meta`, each where there: run, load, labels, probe (read_nbytes_per_s and
-    write_nbytes_per_s of the device). Never raises for a trace that can be summarised.
+    Besides the spans it reads of `trace.meta`, each where there: run, load, labels, probe
+    (read_nbytes_per_s and write_nbytes_per_s of the device). Never raises for a trace that can be
+    summarised.
     """
     evidence = collect(trace)
     if not evidence.attempts:
         return Verdict("No task ran, so there is nothing to judge.", ())
     found = list(_findings(evidence, summary))
-    limits = sorted((f for f in found if f.rule not in CIRCUMSTANCES), key=lambda f: _rank(f, summary), reverse=True)
+    limits = sorted(
+        (f for f in found if f.rule not in CIRCUMSTANCES),
+        key=lambda f: _rank(f, summary),
+        reverse=True,
+    )
     circumstances = [f for f in found if f.rule in CIRCUMSTANCES]
     return Verdict(_paragraph(limits, circumstances, summary), (*limits, *circumstances))
 
 
 def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
-    """Of all rules; where two claim as much, what can be changed comes before what is as it should be."""
+    """Of all rules; where two claim as much, what can be changed comes before what is as it should
+    be.
+    """
     yield from storage.bandwidth(evidence)
     yield from storage.metadata(evidence)
     yield from tasks.overhead(evidence, summary)
@@ -78,9 +86,12 @@ def _paragraph(limits: list[Finding], circumstances: list[Finding], summary: Sum
 def _nothing(summary: Summary) -> str:
     """What can be said when no rule applies."""
     total = summary.slots * summary.makespan_without_startup_s
-    parts = [f"{p.noun} {show_share(p.seconds / total)}" for p in split(summary) if total and p.seconds]
+    parts = [
+        f"{p.noun} {show_share(p.seconds / total)}" for p in split(summary) if total and p.seconds
+    ]
     where = f": {', '.join(parts)}" if parts else ""
     return (
-        f"What limited this run of {show_seconds(summary.makespan_s)} cannot be told from its trace: no cause that can "
-        f"be seen explains {show_share(NOTABLE)} of the slots' time{where}."
+        f"What limited this run of {show_seconds(summary.makespan_s)} cannot be told from its"
+        f" trace: no cause that can be seen explains {show_share(NOTABLE)} of the slots'"
+        f" time{where}."
     )

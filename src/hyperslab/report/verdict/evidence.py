@@ -1,9 +1,11 @@
 """Evidence: what a trace tells of where the slots' time went, finer than the summary.
 
-Every instant of every slot, from the moment the engine was ready to the end of the run, is in one of
+Every instant of every slot, from the moment the engine was ready to the end of the run, is in
+one of
 
-    phases by class   open, read, write (`tiny` where they move next to nothing), compute, other: time on a processor,
-                      time in its queue, and the rest, in which the thread waited for something else
+    phases by class   open, read, write (`tiny` where they move next to nothing), compute, other:
+                      time on a processor, time in its queue, and the rest, in which the thread
+                      waited for something else
     lost              attempts that could not record their phases
     gaps              between phases, while tasks were there to run: what the engine costs
     leading, closing  before the first and after the last phase of all slots: nobody was busy
@@ -26,12 +28,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab.report.summary import Window, lanes, own_pieces, window
-from hyperslab.span import LOST, Span, Trace
+from hyperslab.trace import LOST, Span, Trace
 
 TINY_NBYTES = 64 * 1024
-"A phase that moves less waits for the way there and back, not for bandwidth: disks and networks take 1 ms for this."
+"""A phase that moves less waits for the way there and back, not for bandwidth: disks and networks
+take 1 ms for this.
+"""
 WAIT_GAPS = 10.0
-"A slot that has nothing for this many times the usual gap between its tasks was not waiting for the engine's routine."
+"""A slot that has nothing for this many times the usual gap between its tasks was not waiting for
+the engine's routine.
+"""
 BUSY = 0.85
 "Of the processors' time: above this there is little to spare for one more thread."
 RESERVED = 2
@@ -72,7 +78,9 @@ class Counters:
 
     @property
     def waited(self) -> int:
-        """Neither on a processor nor in its queue; where the queue is unknown this may hold time in it."""
+        """Neither on a processor nor in its queue; where the queue is unknown this may hold time in
+        it.
+        """
         return max(0, self.wall - self.cpu - self.runq)
 
 
@@ -100,7 +108,9 @@ class Evidence:
     classes: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     computing: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     "Compute phases by worker."
-    compute_spans: dict[str, list[tuple[str, Interval]]] = field(default_factory=lambda: defaultdict(list))
+    compute_spans: dict[str, list[tuple[str, Interval]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     "The same, with their slots."
     lost: int = 0
     gaps: int = 0
@@ -114,17 +124,23 @@ class Evidence:
 
     @property
     def run(self) -> Mapping[str, Any]:
-        """How the run was asked for: engine, workers, threads, cpus, memory_nbytes ...; empty in old traces."""
+        """How the run was asked for: engine, workers, threads, cpus, memory_nbytes ...; empty in
+        old traces.
+        """
         return self.meta.get("run") or {}
 
     @property
     def load(self) -> Mapping[str, Any]:
-        """What the machine was doing, see hyperslab.pressure.between; empty where nobody looked."""
+        """What the machine was doing, see hyperslab.machine.pressure.between; empty where nobody
+        looked.
+        """
         return self.meta.get("load") or {}
 
     @property
     def crowd(self) -> float | None:
-        """Share of the processors' time that other processes took, where it left none over on the slots' host."""
+        """Share of the processors' time that other processes took, where it left none over on the
+        slots' host.
+        """
         others, busy = self.load.get("others_share"), self.load.get("busy_share")
         if others is None or busy is None or not self.is_local or busy <= BUSY:
             return None
@@ -132,7 +148,9 @@ class Evidence:
 
     @property
     def left_over(self) -> float:
-        """Share of the processors' time that a crowd of other processes left, 1 where there was none."""
+        """Share of the processors' time that a crowd of other processes left, 1 where there was
+        none.
+        """
         return 1.0 - (self.crowd or 0.0)
 
     @property
@@ -173,20 +191,29 @@ class Evidence:
 def collect(trace: Trace) -> Evidence:
     """Look at every span once, and at the gaps between them."""
     by_slot, when = lanes(trace), window(trace)
-    evidence = Evidence(when, len(by_slot) * (when.end_ns - when.ready_ns), list(by_slot), trace.meta)
+    evidence = Evidence(
+        when, len(by_slot) * (when.end_ns - when.ready_ns), list(by_slot), trace.meta
+    )
     lengths: dict[tuple[int, int, str], list[Any]] = {}
     for slot, spans in by_slot.items():
         worker = slot.rpartition("/")[0]
         for span, wall, cpu, runq in exclusive(spans):
             _classify(evidence, worker, span, (wall, cpu, runq))
             _lengthen(lengths, span, wall - runq)
-    evidence.attempts = sorted((Attempt(key[0], key[2], *entry) for key, entry in lengths.items()), key=_by_start)
-    _find_gaps(evidence, {slot: merged((s.start_ns, s.end_ns) for s in spans) for slot, spans in by_slot.items()})
+    evidence.attempts = sorted(
+        (Attempt(key[0], key[2], *entry) for key, entry in lengths.items()), key=_by_start
+    )
+    _find_gaps(
+        evidence,
+        {slot: merged((s.start_ns, s.end_ns) for s in spans) for slot, spans in by_slot.items()},
+    )
     return evidence
 
 
 def exclusive(spans: Sequence[Span]) -> Iterator[tuple[Span, int, int, int]]:
-    """(span, wall, cpu, runq) of a slot's spans, by their start, each without what belongs to spans inside it."""
+    """(span, wall, cpu, runq) of a slot's spans, by their start, each without what belongs to spans
+    inside it.
+    """
     wall: Counter[int] = Counter()
     cpu = {id(span): max(0, span.cpu_ns) for span in spans}
     runq = {id(span): max(0, span.runq_ns) for span in spans}
@@ -201,7 +228,8 @@ def exclusive(spans: Sequence[Span]) -> Iterator[tuple[Span, int, int, int]]:
             runq[id(around[-1])] -= max(0, span.runq_ns)
         around.append(span)
     for key, span in {id(span): span for span in spans}.items():
-        # Clocks are read one after the other, and between them a thread may be put aside: the parts fill the whole.
+        # Clocks are read one after the other, and between them a thread may be put aside: the parts
+        # fill the whole.
         ran = min(max(0, cpu[key]), wall[key])
         yield span, wall[key], ran, min(max(0, runq[key]), wall[key] - ran)
 
@@ -221,7 +249,9 @@ def _classify(evidence: Evidence, worker: str, span: Span, own: tuple[int, int, 
 
 
 def _lengthen(lengths: dict[tuple[int, int, str], list[Any]], span: Span, length: int) -> None:
-    entry = lengths.setdefault((span.task, span.attempt, span.slot), [span.start_ns, span.end_ns, 0, False])
+    entry = lengths.setdefault(
+        (span.task, span.attempt, span.slot), [span.start_ns, span.end_ns, 0, False]
+    )
     entry[0], entry[1] = min(entry[0], span.start_ns), max(entry[1], span.end_ns)
     entry[2] += length
     entry[3] = entry[3] or span.lost
@@ -261,7 +291,9 @@ class Cover:
 
 
 def _find_gaps(evidence: Evidence, busy: Mapping[str, Sequence[Interval]]) -> None:
-    """Divide the time outside phases into what the engine took and what slots waited for one another."""
+    """Divide the time outside phases into what the engine took and what slots waited for one
+    another.
+    """
     when = evidence.when
     union = merged(interval for intervals in busy.values() for interval in intervals)
     first, last = (union[0][0], union[-1][1]) if union else (when.end_ns, when.end_ns)
@@ -286,8 +318,12 @@ def _usual_gap(busy: Mapping[str, Sequence[Interval]]) -> float:
     return median(gaps) if gaps else 0.0
 
 
-def _kind_of_gap(gap: Interval, covered: int, starts: Sequence[int], usual: float, slots: int) -> str:
-    """Whose a slot's gap is: the engine's, or, only while others are busy, one of waiting for them or for tasks."""
+def _kind_of_gap(
+    gap: Interval, covered: int, starts: Sequence[int], usual: float, slots: int
+) -> str:
+    """Whose a slot's gap is: the engine's, or, only while others are busy, one of waiting for them
+    or for tasks.
+    """
     length = gap[1] - gap[0]
     if length <= WAIT_GAPS * usual or covered < length / 2:
         return "engine"

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NOTABLE = 0.15
-"Of the slots' time: what takes less is not worth a change, and within what two runs of the same plan differ by."
+"""Of the slots' time: what takes less is not worth a change, and within what two runs of the same
+plan differ by.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,9 @@ class Finding:
     advice: str
     "What to change; '' where there is nothing to."
     share: float
-    "The part of the slots' time that it explains, 0 to 1; of the makespan for start-up. 0 where that cannot be seen."
+    """The part of the slots' time that it explains, 0 to 1; of the makespan for start-up. 0 where
+    that cannot be seen.
+    """
 
     @property
     def text(self) -> str:
@@ -37,7 +41,9 @@ class Verdict:
     paragraph: str
     "The answer: what limited it, the evidence and what to change, as plain text."
     findings: tuple[Finding, ...]
-    "What limited the run, the largest share first; then the circumstances that make all of it more or less certain."
+    """What limited the run, the largest share first; then the circumstances that make all of it
+    more or less certain.
+    """
 
 
 def listed(parts: Sequence[str]) -> str:

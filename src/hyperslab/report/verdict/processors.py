@@ -1,4 +1,6 @@
-"""Rules about processors: work that is bound by them, locks, functions that wait, and machines that are too busy."""
+"""Rules about processors: work that is bound by them, locks, functions that wait, and machines that
+are too busy.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,16 @@ from hyperslab.report.verdict.tasks import stragglers, straggling
 from hyperslab.units import show_count, show_share
 
 BLOCKED = 0.25
-"""Of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of one process waits for 0.5
-of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to 0.23, single threads for up to 0.05."""
+"""Of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of one
+process waits for 0.5 of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to 0.23,
+single threads for up to 0.05.
+"""
 BLOCKED_AT_ALL = 0.1
 "Of all their time: where nearly all of it is queueing, the rest is too little to judge by."
 ONE_PROCESSOR = 0.5
-"A lock is handed from one running thread to the next; where less than this of a processor is used, threads sleep."
+"""A lock is handed from one running thread to the next; where less than this of a processor is
+used, threads sleep.
+"""
 PROCESS_PER_SLOT = ("spark",)
 "Engines whose slots of one worker are processes, each with an interpreter's lock of its own."
 MEMORY_STALLED = 0.1
@@ -24,7 +30,9 @@ MEMORY_STALLED = 0.1
 BOUND = 0.25
 "Of the slots' time on a processor or in its queue, for the processors to be what a run needs."
 QUEUED = 0.15
-"Of the time of all phases: two runs beside each other on as many processors as one of them has slots reach 0.5."
+"""Of the time of all phases: two runs beside each other on as many processors as one of them has
+slots reach 0.5.
+"""
 FELT = 0.03
 "Of the time of all phases: below this a crowd on the other processors did no harm."
 OTHERS = 0.25
@@ -46,14 +54,21 @@ class Lock(NamedTuple):
 
 
 def held_back(load: Mapping[str, object]) -> float:
-    """The share of time that no thread could run, by a quota or the hypervisor: it looks like waiting for a lock."""
+    """The share of time that no thread could run, by a quota or the hypervisor: it looks like
+    waiting for a lock.
+    """
     group = load.get("group")
-    shares = [load.get("stolen_share"), group.get("throttled_share") if isinstance(group, Mapping) else None]
+    shares = [
+        load.get("stolen_share"),
+        group.get("throttled_share") if isinstance(group, Mapping) else None,
+    ]
     return sum(float(share) for share in shares if isinstance(share, (int, float)))
 
 
 def memory_stalled(evidence: Evidence) -> float:
-    """The share of time that tasks of this machine waited for memory; 0 where the kernel does not tell."""
+    """The share of time that tasks of this machine waited for memory; 0 where the kernel does not
+    tell.
+    """
     return float((evidence.load.get("stalled_shares") or {}).get("memory_some") or 0.0)
 
 
@@ -74,7 +89,9 @@ def lock(evidence: Evidence) -> Lock | None:
     other = held_back(evidence.load) + memory_stalled(evidence)
     blocked = total.waited / max(1, total.wall - total.runq) - other
     uses = (total.cpu + total.runq) / together
-    is_held = blocked > BLOCKED and total.waited / total.wall > BLOCKED_AT_ALL and uses > ONE_PROCESSOR
+    is_held = (
+        blocked > BLOCKED and total.waited / total.wall > BLOCKED_AT_ALL and uses > ONE_PROCESSOR
+    )
     return Lock(workers, most, total, blocked) if is_held else None
 
 
@@ -93,21 +110,28 @@ def gil(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             "gil",
-            "Python's global interpreter lock limited this run: the function lets only one thread of a process compute "
-            f"at a time, and up to {found.threads} shared one.",
-            f"Of the time of compute phases threads ran for {cpu}, queued for a processor for {queued}, and for the "
-            f"other {show_share(compute.waited / compute.wall)} waited for one another.",
-            f"Use processes instead of threads ({engine}--workers {slots} --threads 1), or a function that "
-            "releases the lock (NumPy, Numba, a compiled extension).",
+            "Python's global interpreter lock limited this run: the function lets only one thread"
+            f" of a process compute at a time, and up to {found.threads} shared one.",
+            f"Of the time of compute phases threads ran for {cpu}, queued for a processor for"
+            f" {queued}, and for the other {show_share(compute.waited / compute.wall)} waited for"
+            " one another.",
+            f"Use processes instead of threads ({engine}--workers {slots} --threads 1), or a"
+            " function that releases the lock (NumPy, Numba, a compiled extension).",
             share,
         )
     ]
 
 
 def waiting_function(evidence: Evidence) -> list[Finding]:
-    """Compute phases that wait for something that is neither a processor, nor memory, nor the lock."""
+    """Compute phases that wait for something that is neither a processor, nor memory, nor the
+    lock.
+    """
     computing = evidence.classes["compute"]
-    if not computing.is_known or lock(evidence) is not None or memory_stalled(evidence) > MEMORY_STALLED:
+    if (
+        not computing.is_known
+        or lock(evidence) is not None
+        or memory_stalled(evidence) > MEMORY_STALLED
+    ):
         return []
     share = evidence.share(computing.waited - held_back(evidence.load) * computing.wall)
     if share < NOTABLE:
@@ -116,9 +140,11 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
         Finding(
             "waiting-function",
             "The function itself waited.",
-            f"For {show_share(share)} of the slots' time compute phases neither ran nor wanted a processor.",
-            "What it waits for cannot be seen from here: files or network that it uses itself, sleeping, a lock, a "
-            "program that it has started. If it must wait, more slots (--workers, --threads) overlap the waits.",
+            f"For {show_share(share)} of the slots' time compute phases neither ran nor wanted a"
+            " processor.",
+            "What it waits for cannot be seen from here: files or network that it uses itself,"
+            " sleeping, a lock, a program that it has started. If it must wait, more slots"
+            " (--workers, --threads) overlap the waits.",
             share,
         )
     ]
@@ -135,16 +161,30 @@ def bound(evidence: Evidence) -> list[Finding]:
     share = evidence.share(wanted)
     if share < BOUND:
         return []
-    queued = f", {show_share(evidence.share(everything.runq))} of it queueing for one" if everything.runq else ""
-    what = max(("compute", "read", "write", "open", "tiny", "other"), key=lambda name: evidence.classes[name].cpu)
+    queued = (
+        f", {show_share(evidence.share(everything.runq))} of it queueing for one"
+        if everything.runq
+        else ""
+    )
+    what = max(
+        ("compute", "read", "write", "open", "tiny", "other"),
+        key=lambda name: evidence.classes[name].cpu,
+    )
     most = show_share(evidence.classes[what].cpu / everything.cpu) if everything.cpu else "0 %"
-    noun = {"compute": "the function", "other": "merging", "tiny": "small transfers", "open": "opening files"}
+    noun = {
+        "compute": "the function",
+        "other": "merging",
+        "tiny": "small transfers",
+        "open": "opening files",
+    }
     return [
         Finding(
             "compute-bound",
-            f"The processors limited this run: {show_share(share)} of the slots' time was work for them.",
-            f"{most} of the CPU time went into {noun.get(what, 'copying and decoding in ' + what + ' phases')}; the "
-            f"slots' share includes the time on a processor{queued}.",
+            f"The processors limited this run: {show_share(share)} of the slots' time was work for"
+            " them.",
+            f"{most} of the CPU time went into"
+            f" {noun.get(what, 'copying and decoding in ' + what + ' phases')}; the slots' share"
+            f" includes the time on a processor{queued}.",
             _more_processors(evidence),
             share,
         )
@@ -155,12 +195,16 @@ def _more_processors(evidence: Evidence) -> str:
     cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
     if isinstance(cpus, int) and slots < cpus and not evidence.run.get("connect"):
         workers = max(1, cpus // max(1, int(evidence.run.get("threads") or 1)))
-        return f"Only {show_count(slots, 'slot')} ran on {cpus} processors: use --workers {workers}."
+        return (
+            f"Only {show_count(slots, 'slot')} ran on {cpus} processors: use --workers {workers}."
+        )
     return "Nothing is wrong with it: only more processors, or a faster function, make it faster."
 
 
 def starved(evidence: Evidence) -> list[Finding]:
-    """A machine that had not enough processors for what was to run on it: makes all else less certain."""
+    """A machine that had not enough processors for what was to run on it: makes all else less
+    certain.
+    """
     everything, load = evidence.everything, evidence.load if evidence.is_local else {}
     queued = everything.runq / everything.wall if everything.is_known and everything.wall else None
     others, busy = load.get("others_share"), load.get("busy_share")
@@ -172,9 +216,15 @@ def starved(evidence: Evidence) -> list[Finding]:
     if queued is not None:
         said.append(f"phases queued for a processor for {show_share(queued)} of their time")
     if others is not None and busy is not None:
-        said.append(f"the processors were {show_share(busy)} busy, {show_share(others)} with other processes")
+        said.append(
+            f"the processors were {show_share(busy)} busy, {show_share(others)} with other"
+            " processes"
+        )
     if held_back(load) > HELD_BACK:
-        said.append(f"a quota or hypervisor held processes back for {show_share(held_back(load))} of the time")
+        said.append(
+            f"a quota or hypervisor held processes back for {show_share(held_back(load))} of the"
+            " time"
+        )
     sentence, advice = _who_starves(evidence, crowded or bool(others and others > OTHERS))
     share = evidence.share(everything.runq) if everything.is_known else 0.0
     return [Finding("cpu-starved", sentence, listed(said), advice, share)]
@@ -184,7 +234,9 @@ def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
     cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
     less = "so times are longer than they need be and every other conclusion is less certain"
     if not by_others and isinstance(cpus, int) and slots > cpus and not evidence.run.get("connect"):
-        sentence = f"The machine was short of processors: {slots} slots shared {cpus} of them, {less}."
+        sentence = (
+            f"The machine was short of processors: {slots} slots shared {cpus} of them, {less}."
+        )
         return sentence, f"Use no more slots than processors (--workers x --threads = {cpus})."
     sentence = f"The machine was short of processors during this run, {less}."
     return sentence, "Run again when it is quiet, or with fewer --workers."

@@ -11,11 +11,13 @@ import numpy as np
 from hyperslab.report.verdict.evidence import Counters, Evidence
 from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
 from hyperslab.report.verdict.processors import lock
-from hyperslab.span import Span
+from hyperslab.trace import Span
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 WAITING = 0.5
-"A phase that waits for less than half of its time is limited by what it does the rest of it: decoding, copying."
+"""A phase that waits for less than half of its time is limited by what it does the rest of it:
+decoding, copying.
+"""
 IDLE_PROCESSORS = 0.8
 "Below this busy share of all processors a thread that waits does not wait for one of them."
 FLAT_EXPONENT = 0.35
@@ -27,9 +29,13 @@ NEAR_PROBE = 0.7
 LOCK_NS = 10_000_000
 "Twice the interval after which a running Python thread lets another one have the interpreter."
 ERRORS = 2.0
-"Standard errors by which an exponent must miss the other extreme before it is claimed: a chance of 1 in 40."
+"""Standard errors by which an exponent must miss the other extreme before it is claimed: a chance
+of 1 in 40.
+"""
 SPREAD = 0.05
-"Of the logarithm of the number of readers: one that varies by less than a twentieth teaches nothing."
+"""Of the logarithm of the number of readers: one that varies by less than a twentieth teaches
+nothing.
+"""
 
 
 def metadata(evidence: Evidence) -> list[Finding]:
@@ -41,7 +47,10 @@ def metadata(evidence: Evidence) -> list[Finding]:
         return []
     said = []
     if opens in waits:
-        said.append(f"{show_count(opens.spans, 'open')} waited {show_seconds(opens.waited / opens.spans / 1e9)} each")
+        said.append(
+            f"{show_count(opens.spans, 'open')} waited"
+            f" {show_seconds(opens.waited / opens.spans / 1e9)} each"
+        )
     if tiny in waits:
         each = show_seconds(tiny.waited / tiny.spans / 1e9)
         size = show_bytes(tiny.nbytes / tiny.spans)
@@ -49,12 +58,13 @@ def metadata(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             "metadata-latency",
-            f"The latency of the file system limited this run: {show_share(share)} of the slots' time went into "
-            "reaching files and small pieces, not into moving their bytes.",
+            f"The latency of the file system limited this run: {show_share(share)} of the slots'"
+            " time went into reaching files and small pieces, not into moving their bytes.",
             listed([" and ".join(said)]),
-            "Make fewer and larger accesses (larger blocks; one volume or a few large files instead of many small "
-            "ones), or copy the files to a local disk or tmpfs first. Latencies overlap, so more slots "
-            "(--workers, --threads) also help until the file server is busy.",
+            "Make fewer and larger accesses (larger blocks; one volume or a few large files instead"
+            " of many small ones), or copy the files to a local disk or tmpfs first. Latencies"
+            " overlap, so more slots (--workers, --threads) also help until the file server is"
+            " busy.",
             share,
         )
     ]
@@ -77,7 +87,9 @@ def _is_storage(evidence: Evidence, counters: Counters) -> bool:
     if not counters.spans or counters.waited < WAITING * ran:
         return False
     if counters.waited / counters.spans < LOCK_NS and lock(evidence) is not None:
-        return False  # a thread that has read something waits for the interpreter's lock to come back
+        return (
+            False  # a thread that has read something waits for the interpreter's lock to come back
+        )
     busy = evidence.load.get("busy_share")
     return counters.is_known or (busy is not None and busy < IDLE_PROCESSORS)
 
@@ -111,7 +123,9 @@ class Growth:
 
 
 def stretches_of(spans: Sequence[Span]) -> list[Stretch]:
-    """The stretches of reading. Whole ones, because readers need not get equal parts while they read together."""
+    """The stretches of reading. Whole ones, because readers need not get equal parts while they
+    read together.
+    """
     groups: list[list[int]] = []
     for span in sorted(spans, key=lambda s: s.start_ns):
         if not groups or span.start_ns >= groups[-1][1]:
@@ -120,11 +134,16 @@ def stretches_of(spans: Sequence[Span]) -> list[Stretch]:
         group[1] = max(group[1], span.end_ns)
         group[2] += span.end_ns - span.start_ns
         group[3] += span.nbytes
-    return [Stretch(end - start, read / (end - start), n / (end - start) * 1e9) for start, end, read, n in groups]
+    return [
+        Stretch(end - start, read / (end - start), n / (end - start) * 1e9)
+        for start, end, read, n in groups
+    ]
 
 
 def growth(stretches: Sequence[Stretch]) -> Growth | None:
-    """Regression of the logarithm of the rate on that of the readers; None where their number hardly varied."""
+    """Regression of the logarithm of the rate on that of the readers; None where their number
+    hardly varied.
+    """
     weight = np.array([s.length_ns for s in stretches], np.float64)
     weight /= weight.sum()
     x, y = np.log([s.readers for s in stretches]), np.log([s.nbytes_per_s for s in stretches])
@@ -155,14 +174,18 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
         said = [_half(stretches, noun)]
     else:
         stretches.sort(key=lambda s: s.readers)
-        said = [f"on average {_half(stretches[:half], noun)} together, {_half(stretches[half:], noun)}"]
+        said = [
+            f"on average {_half(stretches[:half], noun)} together, {_half(stretches[half:], noun)}"
+        ]
     probed = float((evidence.meta.get("probe") or {}).get(f"{kind}_nbytes_per_s") or 0.0)
     near = probed > 0 and rate >= NEAR_PROBE * probed
     if probed:
         said.append(f"the device gave {show_rate(probed)} when it was probed")
     stalled = (evidence.load.get("stalled_shares") or {}).get("io_some")
     if stalled:
-        said.append(f"some task of the machine waited for a disk for {show_share(stalled)} of the time")
+        said.append(
+            f"some task of the machine waited for a disk for {show_share(stalled)} of the time"
+        )
     rule, sentence, advice = _kind_of_wait(grown, near, kind, noun)
     return Finding(rule, f"{sentence}: {waiting}.", listed(said), advice, share)
 
@@ -170,19 +193,34 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
 def _kind_of_wait(grown: Growth | None, near: bool, kind: str, noun: str) -> tuple[str, str, str]:
     """Rule, sentence and advice by what more readers brought."""
     data = "the inputs" if kind == "read" else "the outputs"
-    faster = f"Put {data} on faster storage (a local disk, a burst buffer, tmpfs), or move fewer bytes (compressed "
+    faster = (
+        f"Put {data} on faster storage (a local disk, a burst buffer, tmpfs), or move fewer bytes"
+        " (compressed "
+    )
     faster += "chunks, a smaller dtype)"
     if near or (grown is not None and grown.is_flat):
-        would = "be faster" if grown is not None and grown.exponent < -FLAT_EXPONENT else "do as well"
+        would = (
+            "be faster" if grown is not None and grown.exponent < -FLAT_EXPONENT else "do as well"
+        )
         sentence = f"The bandwidth of the storage limited this run ({kind})"
-        return "storage-bandwidth", sentence, f"{faster}; more workers do not help, half the --workers would {would}."
+        return (
+            "storage-bandwidth",
+            sentence,
+            f"{faster}; more workers do not help, half the --workers would {would}.",
+        )
     if grown is not None and grown.is_rising:
         advice = (
-            f"The rate still grew with the number of {noun}s: use more slots (--workers, --threads). Larger blocks "
+            f"The rate still grew with the number of {noun}s: use more slots (--workers,"
+            " --threads). Larger blocks "
         )
-        return "storage-latency", f"The latency of the storage limited this run ({kind})", advice + "also help."
+        return (
+            "storage-latency",
+            f"The latency of the storage limited this run ({kind})",
+            advice + "also help.",
+        )
     advice = (
-        f"{faster}. Whether more or fewer {noun}s would change anything cannot be seen from this run; with half the "
+        f"{faster}. Whether more or fewer {noun}s would change anything cannot be seen from this"
+        " run; with half the "
     )
     advice += "--workers another one tells: if it is as fast, the bandwidth is used up."
     return "storage-wait", f"Storage limited this run ({kind})", advice

@@ -13,7 +13,9 @@ from hyperslab.units import show_count, show_seconds, show_share
 SMALL = 10.0
 "Times its own overhead: a task that is longer than this loses less than a tenth to it."
 STRAGGLING = 3.0
-"Times the median length, as in the speculation rule of MapReduce-like engines (Spark's multiplier is 3 today)."
+"""Times the median length, as in the speculation rule of MapReduce-like engines (Spark's multiplier
+is 3 today).
+"""
 FEW = 0.1
 "Of the tasks: if more of them are long, length varies and nothing straggles."
 FEWEST = 4
@@ -39,7 +41,9 @@ class Stragglers(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Nanoseconds beyond the usual length; also in the queue for a processor, where the others waited for it."""
+        """Nanoseconds beyond the usual length; also in the queue for a processor, where the others
+        waited for it.
+        """
         return sum(a.end_ns - a.start_ns - self.usual_ns for a in self.attempts)
 
 
@@ -50,7 +54,9 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
         return []
     usual, each = median(lengths), evidence.gaps / len(evidence.attempts)
     if evidence.crowd is not None and usual > each:
-        return []  # a slot that gives way to other processes takes long to come back: that is no cost of the engine
+        # a slot that gives way to other processes takes long to come back: that is no cost of the
+        # engine
+        return []
     if usual > SMALL * each or len(lengths) < FEWEST:
         return [_between_tasks(evidence, share, usual)]
     times = max(2, round(SMALL * 2 * each / max(usual, 1)))
@@ -62,11 +68,12 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
     return [
         Finding(
             "engine-overhead",
-            f"The tasks were too small: the engine took {show_share(share)} of the slots' time to hand them out and "
-            "take them in.",
-            f"{show_count(summary.tasks, 'task')} with a median length of {show_seconds(usual / 1e9)} cost "
-            f"{show_seconds(each / 1e9)} each beside it.",
-            f"Use blocks about {times:,} times larger (--block-shape, --blocks or --partition bytes=...){lighter}.",
+            f"The tasks were too small: the engine took {show_share(share)} of the slots' time to"
+            " hand them out and take them in.",
+            f"{show_count(summary.tasks, 'task')} with a median length of"
+            f" {show_seconds(usual / 1e9)} cost {show_seconds(each / 1e9)} each beside it.",
+            f"Use blocks about {times:,} times larger (--block-shape, --blocks or --partition"
+            f" bytes=...){lighter}.",
             share,
         )
     ]
@@ -75,10 +82,13 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
 def _between_tasks(evidence: Evidence, share: float, usual: float) -> Finding:
     return Finding(
         "between-tasks",
-        f"Between their phases slots had nothing to do for {show_share(share)} of their time, though tasks are long.",
-        f"Median length {show_seconds(usual / 1e9)}; {show_count(len(evidence.attempts), 'attempt')}.",
-        "Look at the gaps in the chart: between stages and rounds of retries the engine waits for the last task, and "
-        "code of a function outside its phases (loading it, converting what it returns) counts here, too.",
+        f"Between their phases slots had nothing to do for {show_share(share)} of their time,"
+        " though tasks are long.",
+        f"Median length {show_seconds(usual / 1e9)};"
+        f" {show_count(len(evidence.attempts), 'attempt')}.",
+        "Look at the gaps in the chart: between stages and rounds of retries the engine waits for"
+        " the last task, and code of a function outside its phases (loading it, converting what it"
+        " returns) counts here, too.",
         share,
     )
 
@@ -89,7 +99,9 @@ def stragglers(evidence: Evidence) -> Stragglers | None:
     if len(lengths) < FEWEST:
         return None
     usual = median(lengths)
-    long = [a for a in evidence.attempts if not a.is_lost and a.length_ns > STRAGGLING * max(usual, 1)]
+    long = [
+        a for a in evidence.attempts if not a.is_lost and a.length_ns > STRAGGLING * max(usual, 1)
+    ]
     # Only those that somebody waited for: a long task among the first ones does no harm.
     waits = Cover(merged(evidence.waits))
     long = [a for a in long if waits.of((a.start_ns, a.end_ns)) > 0]
@@ -109,18 +121,21 @@ def straggling(evidence: Evidence) -> list[Finding]:
         return []
     longest = sorted(found.attempts, key=lambda a: -a.length_ns)
     named = "; ".join(
-        f"{evidence.label(a.task)} on {a.slot} took {show_seconds(a.length_ns / 1e9)}" for a in longest[:NAMED]
+        f"{evidence.label(a.task)} on {a.slot} took {show_seconds(a.length_ns / 1e9)}"
+        for a in longest[:NAMED]
     )
     more = f"; and {len(longest) - NAMED} more" if len(longest) > NAMED else ""
     what = "One task" if len(longest) == 1 else f"{len(longest)} tasks"
-    advice = "Look at what is special about it, or cut smaller blocks so that the others share its work."
+    advice = (
+        "Look at what is special about it, or cut smaller blocks so that the others share its work."
+    )
     if slow := _slow_slot(evidence, longest, found.usual_ns):
         advice = f"All tasks of {slow} were slow: look at that host or slot before the data."
     return [
         Finding(
             "stragglers",
-            f"{what} held up the end of this run: {show_share(share)} of the slots' time was work beyond the usual "
-            "length and the other slots' waiting for it.",
+            f"{what} held up the end of this run: {show_share(share)} of the slots' time was work"
+            " beyond the usual length and the other slots' waiting for it.",
             f"{named}{more}; the median is {show_seconds(found.usual_ns / 1e9)}.",
             advice,
             share,
@@ -132,14 +147,22 @@ def _slow_slot(evidence: Evidence, long: list[Attempt], usual: float) -> str:
     """The slot that all stragglers ran on, if its other tasks are slow as well."""
     slots = {a.slot for a in long}
     others = [a.length_ns for a in evidence.attempts if a.slot in slots and a not in long]
-    return slots.pop() if len(slots) == 1 and len(others) >= FEWEST and median(others) > 2 * usual else ""
+    return (
+        slots.pop()
+        if len(slots) == 1 and len(others) >= FEWEST and median(others) > 2 * usual
+        else ""
+    )
 
 
 def few(evidence: Evidence) -> list[Finding]:
     """Slots that had nothing to do while others worked on the last tasks."""
     found = stragglers(evidence)
     waited = evidence.waited_slots - (found.waited if found else 0)
-    share, slots, tasks = evidence.share(waited), len(evidence.slots), len({a.task for a in evidence.attempts})
+    share, slots, tasks = (
+        evidence.share(waited),
+        len(evidence.slots),
+        len({a.task for a in evidence.attempts}),
+    )
     if share < NOTABLE or not tasks:
         return []
     if tasks < slots:
@@ -147,13 +170,17 @@ def few(evidence: Evidence) -> list[Finding]:
     else:
         sentence = f"The last tasks left slots idle: {show_count(tasks, 'task')} for {slots} slots"
     blocks = f"about {WAVES * slots} blocks or more (--blocks, --block-shape)"
-    advice = f"Cut {blocks}" if tasks < WAVES * slots else "Cut smaller blocks, so that the last ones end together"
+    advice = (
+        f"Cut {blocks}"
+        if tasks < WAVES * slots
+        else "Cut smaller blocks, so that the last ones end together"
+    )
     return [
         Finding(
             "too-few-partitions",
             f"{sentence}, which waited for {show_share(share)} of their time without one.",
-            f"{show_count(len({a.slot for a in evidence.attempts}), 'slot')} of {slots} ran anything; "
-            f"{tasks / slots:.1f} tasks per slot.",
+            f"{show_count(len({a.slot for a in evidence.attempts}), 'slot')} of {slots} ran"
+            f" anything; {tasks / slots:.1f} tasks per slot.",
             f"{advice}; or use fewer --workers.",
             share,
         )
@@ -165,14 +192,17 @@ def unfed(evidence: Evidence) -> list[Finding]:
     share = evidence.share(sum(evidence.unfed.values()))
     if share < NOTABLE:
         return []
-    named = ", ".join(list(evidence.unfed)[:NAMED]) + (" ..." if len(evidence.unfed) > NAMED else "")
+    named = ", ".join(list(evidence.unfed)[:NAMED]) + (
+        " ..." if len(evidence.unfed) > NAMED else ""
+    )
     return [
         Finding(
             "unfed-slots",
-            f"{show_count(len(evidence.unfed), 'slot')} got no tasks for {show_share(share)} of the slots' time, "
-            "although tasks began elsewhere.",
+            f"{show_count(len(evidence.unfed), 'slot')} got no tasks for {show_share(share)} of the"
+            " slots' time, although tasks began elsewhere.",
             f"{named}.",
-            "Their worker may have died or started late, or the engine keeps tasks near their data: look at its log.",
+            "Their worker may have died or started late, or the engine keeps tasks near their data:"
+            " look at its log.",
             share,
         )
     ]
@@ -181,17 +211,20 @@ def unfed(evidence: Evidence) -> list[Finding]:
 def starting(evidence: Evidence, summary: Summary) -> list[Finding]:
     """The time until the first task ran, as a share of the makespan."""
     slots = len(evidence.slots)
-    seconds = summary.startup_s + (evidence.leading / slots / 1e9 if slots and evidence.attempts else 0.0)
+    seconds = summary.startup_s + (
+        evidence.leading / slots / 1e9 if slots and evidence.attempts else 0.0
+    )
     share = min(1.0, seconds / summary.makespan_s) if summary.makespan_s else 0.0
     if share < LONG_START or seconds * evidence.left_over < NOTICED_S:
         return []
     return [
         Finding(
             "start-up",
-            f"Starting took {show_seconds(seconds)}, {show_share(share)} of the makespan, before the first task ran.",
+            f"Starting took {show_seconds(seconds)}, {show_share(share)} of the makespan, before"
+            " the first task ran.",
             f"{show_seconds(summary.startup_s)} until the engine was ready.",
-            "It does not grow with the data; for runs this short use --engine threads or processes, or a cluster "
-            "that is already there (--connect).",
+            "It does not grow with the data; for runs this short use --engine threads or processes,"
+            " or a cluster that is already there (--connect).",
             share,
         )
     ]
@@ -207,7 +240,8 @@ def closing(evidence: Evidence) -> list[Finding]:
         Finding(
             "closing",
             f"After the last task the run took another {show_seconds(seconds)}.",
-            f"{show_share(share)} of the slots' time: results are merged, and outputs forced to storage.",
+            f"{show_share(share)} of the slots' time: results are merged, and outputs forced to"
+            " storage.",
             "Fewer and larger blocks, and outputs on faster storage, shorten it.",
             share,
         )
@@ -223,9 +257,10 @@ def losing(evidence: Evidence, summary: Summary) -> list[Finding]:
     return [
         Finding(
             "lost-attempts",
-            f"{show_count(summary.lost_attempts, 'attempt')} of {summary.attempts:,} came to nothing and took "
-            f"{show_share(share)} of the slots' time.",
-            f"{show_seconds(summary.lost_s)} over all slots; where their workers died, what they did in it is unknown.",
+            f"{show_count(summary.lost_attempts, 'attempt')} of {summary.attempts:,} came to"
+            f" nothing and took {show_share(share)} of the slots' time.",
+            f"{show_seconds(summary.lost_s)} over all slots; where their workers died, what they"
+            " did in it is unknown.",
             "See the failures of the run for the reasons, and mend those first.",
             min(1.0, share),
         )

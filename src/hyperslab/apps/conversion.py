@@ -1,0 +1,349 @@
+"""Conversion: the arrays of some files as other files: another format, other chunks, split, merged,
+joined.
+
+A conversion is a pipeline without steps, whose blocks are cut for long runs on both sides and whose
+files are written by all tasks together. So it runs on every engine, resumes, verifies and reports
+as any run does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.apps.publication import publish, require_unfinished, staged
+from hyperslab.arrays.array import ArraySource, Values
+from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
+from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.sets import Kind, SourceSet, Whole
+from hyperslab.blocks.gathering import Named, gather
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.run import Result, run
+from hyperslab.errors import UsageError
+from hyperslab.formats.deflating import FASTEST
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.sinks import SUFFIXES, require_short
+from hyperslab.redaction import redact
+from hyperslab.report.progress import Progress
+from hyperslab.storage.location import is_remote, scheme, text_of
+from hyperslab.storage.remote.connections import S3
+from hyperslab.workloads.cast import cast
+
+CARRIED_CHUNK_NBYTES = 64 * 1024
+"Stored chunks that are smaller are not asked for again where many files become one."
+_NUMBERS = "biufc"
+"Kinds of NumPy's dtypes."
+_MINC = "/minc-2.0/"
+"A dataset below it would be taken for a MINC image."
+_IN_CHUNKS = ("h5", "nc", "zarr")
+_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {
+    ".hdf5": "h5",
+    ".he5": "h5",
+    ".nc4": "nc",
+    ".cdf": "nc",
+}
+"Ends of the names of files that can be written, and their formats as --format names them."
+
+
+def conversion(
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str | os.PathLike[str],
+    *,
+    format: str = "",
+    grid: Rule | None = None,
+    kind: Kind | None = None,
+    axis: int | None = None,
+    values: Values = "stored",
+    dtype: str | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Pipeline:
+    """The pipeline that writes the arrays of `source` to `dest`, a file if its name ends as one,
+    else a directory.
+
+    `grid` splits every array into the files of a directory. Several files become one (`kind`):
+    'mosaic' by their affines, which is taken if nothing is said, or 'concatenated' along `axis`; in
+    a directory they stay as many ('independent'). `values` 'stored' keeps the stored numbers and
+    what they mean; `dtype` asks for real values of another type. Chunks and compression are those
+    of the source where `encoding` leaves them out. `storage_options` are what fsspec is given with
+    URLs among the sources. Raises UsageError.
+    """
+    path = os.fspath(dest)
+    name = os.path.basename(path) if _is_file_name(path) else ""
+    require_encoding(encoding)
+    require_short([name])
+    if values not in get_args(Values):
+        raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
+    if name and grid is not None:
+        raise UsageError(
+            f"{path}: a split array becomes several files: name a directory, and say --format"
+        )
+    if not name and grid is None and not format and _looks_like_file(path):
+        raise UsageError(
+            f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of"
+            " that name, say --format"
+        )
+    sources = gather(source, kind or _kind(bool(name), axis), axis or 0, None, storage_options)
+    _require_elsewhere(sources, source, path)
+    if name and len(sources.wholes) > 1:
+        raise UsageError(
+            f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a"
+            " directory"
+        )
+    written = _format(path, name, format, sources)
+    pipeline = Pipeline(sources, values=values if dtype is None else "real")
+    if dtype is not None:
+        named = _dtype_name(dtype, sources)
+        pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
+    folder = os.path.dirname(os.path.abspath(path)) if name else path
+    carried = tuple(_carried(encoding, written, sources, whole) for whole in sources.wholes)
+    each = carried if len(set(carried)) > 1 else ()
+    return pipeline.write(
+        folder,
+        written,
+        "volume",
+        carried[0],
+        grid=grid,
+        name=name,
+        overwrite=overwrite,
+        encodings=each,
+    )
+
+
+def convert(
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str | os.PathLike[str],
+    options: Options | None = None,
+    *,
+    format: str = "",
+    grid: Rule | None = None,
+    kind: Kind | None = None,
+    axis: int | None = None,
+    values: Values = "stored",
+    dtype: str | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Result:
+    """Write the arrays of `source` to `dest` and return when they are on storage.
+
+    `format` to `storage_options` are arguments of `hyperslab.apps.conversion.conversion`,
+    `settings` fields of Options (engine, workers, threads, memory_bytes, ...) where that is left
+    out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see
+    `hyperslab.apps.publication`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
+    """
+    if unknown := settings.keys() - {field.name for field in fields(Options)}:
+        raise TypeError(f"convert() takes no argument '{min(unknown)}'")
+    options, place = replace(options or Options(**settings), verb="convert"), text_of(dest)
+    pipeline = begun(
+        source,
+        place,
+        options.resume,
+        format=format,
+        grid=grid,
+        kind=kind,
+        axis=axis,
+        values=values,
+        dtype=dtype,
+        encoding=encoding,
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
+    prepared = prepare(pipeline, options)
+    require_unfinished(prepared, place, storage_options)
+    result = run(pipeline, options, progress=progress, prepared=prepared)
+    publish(result, place, storage_options, overwrite)
+    return result
+
+
+def begun(
+    source: Named | Sequence[Named] | SourceSet, dest: str, resume: bool, **named: Any
+) -> Pipeline:
+    """The pipeline of `conversion` that writes `dest`, or for a URL what `publish` takes there.
+    Raises UsageError.
+    """
+    place = staged(dest, named.get("storage_options"), named.get("overwrite", False), resume)
+    pipeline = conversion(source, place, **named)
+    if is_remote(dest):
+        _require_other_objects(pipeline.source, dest)
+        if named.get("encoding", DEFAULT_ENCODING).virtual:
+            raise UsageError(
+                f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave"
+                " --virtual out"
+            )
+    return pipeline
+
+
+def _is_file_name(path: str) -> bool:
+    return (
+        not path.endswith(os.sep) and formats.is_array_file(path) and not _is_plain_directory(path)
+    )
+
+
+def _looks_like_file(path: str) -> bool:
+    """A name with a suffix that no format has, where nothing is yet: a slip, not a wish for a
+    directory.
+    """
+    return bool(Path(path).suffix) and not path.endswith(os.sep) and not os.path.isdir(path)
+
+
+def _is_plain_directory(path: str) -> bool:
+    return os.path.isdir(path) and not path.lower().endswith(".zarr")
+
+
+def _kind(one_file: bool, axis: int | None) -> Kind:
+    if axis is not None:
+        return "concatenated"
+    return "mosaic" if one_file else "independent"
+
+
+def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
+    """The name of the output format: that of the file's name, the one asked for, or the source's
+    own.
+    """
+    if name:
+        ending = _ending(name)
+        if format and format != ending:
+            raise UsageError(
+                f"--format {format}: {path} says another format by its name; leave one of them out"
+            )
+        if not ending:
+            raise UsageError(
+                f"{path}: such files are not written; give a name that ends in"
+                f" {', '.join(_ENDINGS)}"
+            )
+        return ending
+    same = format or _ending(sources.sources[0].url)
+    if not same:
+        raise UsageError(f"{path}: say --format, one of {', '.join(SUFFIXES)}, or name a file")
+    return same
+
+
+def _ending(name: str) -> str:
+    """The output format of a file of this name; '' for none."""
+    return max(
+        ((len(end), kind) for end, kind in _ENDINGS.items() if name.lower().endswith(end)),
+        default=(0, ""),
+    )[1]
+
+
+def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
+    """Raise UsageError where the result would replace, or lie among, what it is made from, links
+    followed.
+    """
+    dest = Path(path).resolve()
+    urls = dict.fromkeys(source.url for source in sources.sources)
+    origins = {
+        url: Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)
+    }
+    for url, origin in origins.items():
+        if dest in (origin, *origin.parents) and not _is_plain_directory(path):
+            raise UsageError(
+                f"{path}: is the source itself: give another name, and rename it when it is done"
+            )
+        if dest in (origin, *origin.parents):
+            raise UsageError(
+                f"{path}: holds the source {url}, which could be replaced: name another directory"
+            )
+    names = [
+        n
+        for n in (named if isinstance(named, list | tuple) else [named])
+        if isinstance(n, str | Path)
+    ]
+    folders = [
+        Path(formats.split_url(os.fspath(name))[0]).resolve()
+        for name in names
+        if not is_remote(str(name))
+    ]
+    for folder in (f for f in (*folders, *origins.values()) if f.is_dir()):
+        if folder == dest or folder in dest.parents:
+            raise UsageError(
+                f"{path}: lies inside the source {folder}: its files would mix; choose another"
+                " place"
+            )
+
+
+def _require_other_objects(sources: SourceSet, dest: str) -> None:
+    """Raise UsageError where an upload would replace what it is made from."""
+    target = _address(dest)
+    for source in sources.sources:
+        inside = f"{_address(source.url)}/{source.name if source.document else ''}/"
+        if is_remote(source.url) and inside.startswith(f"{target}/"):
+            raise UsageError(
+                f"{redact(dest)}: is the source itself, or holds it: give another name"
+            )
+
+
+def _address(url: str) -> str:
+    """What tells one object from another, whatever its store is called."""
+    kind = scheme(url)
+    named = getattr(url, "target", url).partition("://")[2].partition("?versionId=")[0]
+    return f"{'s3' if kind in S3 else kind}://{named.rstrip('/')}"
+
+
+def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) -> Encoding:
+    """What is asked for, and where nothing is, how an array's first source is stored, as far as the
+    format can.
+    """
+    source = sources.sources[min(member.source for member in whole.members)]
+    if format not in _IN_CHUNKS:
+        return encoding
+    names = {sources.sources[member.source].name for member in whole.members}
+    if len(names) == 1 and not source.name.startswith(_MINC):
+        encoding = replace(encoding, name=encoding.name or source.name)
+    chunks = encoding.chunks
+    if (
+        not chunks
+        and _is_worth_carrying(source, len(whole.members))
+        and encoding.compression != "none"
+    ):
+        chunks = source.own_chunk_shape
+    compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
+    if encoding.compression or not compressed or format == "zarr":
+        return replace(encoding, chunks=chunks)
+    level = next(
+        (codec.options[0] for codec in source.codecs if codec.name == "deflate" and codec.options),
+        None,
+    )
+    return replace(
+        encoding,
+        chunks=chunks,
+        compression="gzip",
+        level=None if level is None else max(level, FASTEST),
+    )
+
+
+def _is_worth_carrying(source: ArraySource, files: int) -> bool:
+    nbytes = int(np.prod(source.own_chunk_shape or (0,))) * source.stored.itemsize
+    return len(source.own_chunk_shape) == source.ndim and (
+        files == 1 or nbytes >= CARRIED_CHUNK_NBYTES
+    )
+
+
+def _dtype_name(dtype: str, sources: SourceSet) -> str:
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        raise UsageError(
+            f"--dtype {dtype}: not a NumPy dtype such as uint8, int16 or float32"
+        ) from None
+    odd = next((source for source in sources.sources if source.real.kind not in _NUMBERS), None)
+    if wanted.kind not in _NUMBERS or odd is not None:
+        what = (
+            f"{odd.url}: holds {odd.real}, which is"
+            if odd and wanted.kind in _NUMBERS
+            else "that is"
+        )
+        raise UsageError(
+            f"--dtype {dtype}: {what} no number; values are converted from numbers to numbers only"
+        )
+    return wanted.name

@@ -1,0 +1,271 @@
+"""How the headers of two arrays differ: what is a difference, and what is only stored differently.
+
+Of several files that make one array, all count: a field differs where the sets of what the files
+say differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.apps.difference.found import HeaderDifference
+from hyperslab.arrays.affines import ROUNDINGS, apart, tolerance
+from hyperslab.arrays.array import Array, ArraySource, Scaling
+from hyperslab.arrays.sets import SourceSet
+from hyperslab.formats.netcdf.packing import ATTRIBUTES
+from hyperslab.formats.nifti.header import said_beside
+
+_PLACED_VOXELS = 0.5
+"A block further from where its affine says was placed by a list."
+NIFTI = "nifti"
+_APART = {"units", "affine", "corner", "whole_shape"}
+"Attributes that are compared as fields of their own, or place a block among others."
+_OF_NETCDF = ("_Netcdf4", "_NC")
+"How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
+_NIFTI_APART = {"units", "zooms", "version", "byte_order"}
+_UNNAMED = {NIFTI, "memory"}
+"Formats that give axes no names."
+_SHOWN = 80
+_LISTED = 3
+
+
+def compare_headers(a: SourceSet, b: SourceSet, attributes: bool = True) -> list[HeaderDifference]:
+    """All fields in which two arrays of one shape differ; `attributes` says whether those beside
+    the geometry count.
+    """
+    found = [
+        _field("stored dtype", a, b, lambda source: str(source.stored.newbyteorder("="))),
+        _field(
+            "real dtype", a, b, lambda s: f"none: {s.unscalable}" if s.unscalable else str(s.real)
+        ),
+        (
+            None
+            if _formats(a, b) & _UNNAMED
+            else _field("names of axes", a, b, lambda source: ", ".join(source.dims))
+        ),
+        _affine(a, b),
+        _zooms(a, b),
+        _field("scaling", a, b, lambda source: source.scaling, _say_scaling),
+        _units(a, b),
+    ]
+    if attributes:
+        formats = _formats(a, b)
+        names = dict.fromkeys(
+            name for side in (a, b) for s in side.sources for name in _own_attributes(s, formats)
+        )
+        found += [_attribute(f"attribute {name}", name, a, b) for name in names]
+        found += _beside_geometry(a, b)
+    return [difference for difference in found if difference is not None]
+
+
+def compare_storage(a: SourceSet, b: SourceSet) -> list[HeaderDifference]:
+    """How two arrays are stored differently, which makes no difference."""
+    fields: dict[str, Callable[[ArraySource], str]] = {
+        "format": lambda source: source.format,
+        "byte order": lambda source: (
+            "little" if source.stored.newbyteorder("<") == source.stored else "big"
+        ),
+        "chunks": lambda source: "x".join(map(str, source.own_chunk_shape)) or "one piece",
+        "codecs": lambda source: (
+            " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none"
+        ),
+    }
+    found = [_field(what, a, b, say) for what, say in fields.items()]
+    found += [_attribute("version", "version", a, b) if _formats(a, b) == {NIFTI} else None]
+    if len(a.sources) != len(b.sources):
+        found.append(HeaderDifference("files", f"{len(a.sources):,}", f"{len(b.sources):,}"))
+    return [difference for difference in found if difference is not None]
+
+
+def say_shape(shape: Sequence[int]) -> str:
+    """A shape in words."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _field(
+    what: str,
+    a: SourceSet,
+    b: SourceSet,
+    take: Callable[[ArraySource], Any],
+    say: Callable[[Any], str] = str,
+) -> HeaderDifference | None:
+    """The difference in one field, where what the files of both sides say is not the same."""
+    ours, theirs = (list(dict.fromkeys(map(take, side.sources))) for side in (a, b))
+    if set(ours) == set(theirs):
+        return None
+    one, other = (_listed([say(value) for value in values]) for values in (ours, theirs))
+    return HeaderDifference(what, one, other, "beyond what is shown here" if one == other else "")
+
+
+def _listed(words: Sequence[str]) -> str:
+    short = [word if len(word) <= _SHOWN else f"{word[:_SHOWN]}..." for word in words[:_LISTED]]
+    return " or ".join(short) + (f" or {len(words) - _LISTED} more" if len(words) > _LISTED else "")
+
+
+def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """How far voxels at the corners lie apart, of the two arrays and of the blocks of each from its
+    own array.
+    """
+    whole, other = (side.wholes[0].header.affine for side in (a, b))
+    if whole is None or other is None:
+        return (
+            None
+            if whole is other
+            else HeaderDifference("affine", _say_affine(whole), _say_affine(other))
+        )
+    shape = a.wholes[0].shape
+    distances = [(apart(whole, other, shape), "")]
+    distances += [
+        member for side, affine in ((a, whole), (b, other)) for member in _strayed(side, affine)
+    ]
+    largest, url = max(distances, key=lambda found: np.inf if np.isnan(found[0]) else found[0])
+    tolerated = tolerance(whole, shape)
+    if largest <= tolerated:
+        return None
+    detail = (
+        f"corners up to {largest:.4g} mm apart{f' in {url}' * bool(url)}, tolerated are"
+        f" {tolerated:.2g} mm"
+    )
+    return HeaderDifference("affine", _say_affine(whole), _say_affine(other), detail)
+
+
+def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
+    """How far every block of a mosaic lies from its place by the affine of the whole."""
+    for number, box in side.wholes[0].members if side.kind == "mosaic" else ():
+        source, motion = side.sources[number], np.eye(4)
+        motion[: min(3, box.ndim), 3] = box.start[:3]
+        placed = affine @ motion
+        if source.header.affine is None or not np.isfinite(placed).all():
+            continue
+        voxel = np.abs(
+            np.linalg.pinv(placed[:3, :3]) @ (source.header.affine[:3, 3] - placed[:3, 3])
+        )
+        if voxel.max() < _PLACED_VOXELS:
+            yield apart(placed, source.header.affine, box.count), source.url
+
+
+def _say_affine(affine: Array | None) -> str:
+    return (
+        "none"
+        if affine is None
+        else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3])
+    )
+
+
+def _zooms(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """Voxel sizes beside the affine: those of time, too."""
+    if _formats(a, b) != {NIFTI}:
+        return None
+    ours, theirs = (
+        [source.header.attributes["zooms"] for source in side.sources] for side in (a, b)
+    )
+    if all(
+        np.allclose(zooms, ours[0], rtol=ROUNDINGS, atol=0, equal_nan=True)
+        for zooms in (*ours, *theirs)
+    ):
+        return None
+    words = [_listed([str(zooms) for zooms in dict.fromkeys(said)]) for said in (ours, theirs)]
+    return HeaderDifference("zooms", words[0], words[1])
+
+
+def _beside_geometry(a: SourceSet, b: SourceSet) -> Iterator[HeaderDifference]:
+    """Other fields of NIfTI headers, which files of other formats may carry, of the arrays as
+    wholes.
+    """
+    ours, theirs = (said_beside(side.wholes[0].shape, side.wholes[0].header) for side in (a, b))
+    for name in ours if theirs else ():
+        one, other = ours[name], theirs[name]
+        is_number = isinstance(one, float)
+        if one != other and not (
+            is_number and np.isclose(one, other, rtol=ROUNDINGS, atol=0, equal_nan=True)
+        ):
+            yield HeaderDifference(f"NIfTI {name}", str(one), str(other))
+
+
+def _formats(a: SourceSet, b: SourceSet) -> set[str]:
+    return {source.format for source in (*a.sources, *b.sources)}
+
+
+def _own_attributes(source: ArraySource, others: set[str]) -> Iterator[str]:
+    """The attributes that are compared as such; those of NIfTI are fields of its header, which no
+    other format has.
+    """
+    if source.format == NIFTI:
+        apart = _NIFTI_APART if others == {NIFTI} else set(source.header.attributes)
+    else:
+        apart = _APART | (ATTRIBUTES if source.scaling is not None else set())
+    return (
+        name
+        for name in source.header.attributes
+        if name not in apart and not name.startswith(_OF_NETCDF)
+    )
+
+
+def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """The difference in an attribute."""
+    return _field(what, a, b, lambda source: _plain(source.header.attributes.get(name)), _say)
+
+
+def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """NIfTI's are those of the axes; other formats' are those of the values."""
+    axes = _formats(a, b) == {NIFTI}
+
+    def take(source: ArraySource) -> Hashable:
+        return (
+            _plain(source.header.attributes.get("units"))
+            if axes or source.format != NIFTI
+            else None
+        )
+
+    return _field("units", a, b, take, _say)
+
+
+def _plain(value: Any) -> Hashable:
+    """A value of an attribute so that equal ones are equal: one number is an array of one, bytes
+    are text.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").rstrip("\0")
+    if isinstance(value, str):
+        return str(value).rstrip("\0")
+    if isinstance(value, np.ndarray) or (
+        isinstance(value, np.generic) and not isinstance(value.item(), np.generic)
+    ):
+        return (
+            _plain(value.item())
+            if value.size == 1
+            else (value.shape, tuple(map(_plain, value.ravel().tolist())))
+        )
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return (
+        "NaN" if isinstance(value, float | np.generic) and value != value else value
+    )  # NaN equals NaN here
+
+
+def _say(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _say_scaling(scaling: Scaling | None) -> str:
+    if scaling is None:
+        return "none"
+    slope, inter = (_say_factor(factor) for factor in (scaling.slope, scaling.inter))
+    more = {
+        "clipped": scaling.clip is not None,
+        "with missing values": bool(scaling.missing),
+        "with a valid range": scaling.valid is not None,
+        "read without sign": scaling.unsigned,
+    }
+    return ", ".join([f"x {slope} + {inter}", *(word for word, is_so in more.items() if is_so)])
+
+
+def _say_factor(factor: Any) -> str:
+    return (
+        f"{np.ravel(factor)[0]:.9g}"
+        if np.size(factor) == 1
+        else f"({np.min(factor):.9g} .. {np.max(factor):.9g})"
+    )

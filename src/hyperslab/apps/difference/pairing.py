@@ -1,0 +1,196 @@
+"""What is compared with what: two arrays, or files of equal names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.sets import Kind, SourceSet
+from hyperslab.blocks.gathering import Named, expand, gather, several
+from hyperslab.blocks.view import ArrayView
+from hyperslab.errors import UsageError
+from hyperslab.units import show_count
+
+Together = Literal["auto", "independent", "concatenated", "mosaic"]
+Source = Named | Sequence[Named] | SourceSet
+_Files = Mapping[str, Named | SourceSet]
+"What a source names, by what tells it from the others."
+
+
+class Pair(NamedTuple):
+    """Two arrays to compare; opened when they are asked for."""
+
+    a: Source
+    b: Source
+    kind: Kind
+    axis: int
+    storage_options: Mapping[str, Any] | None
+
+    def open(self) -> tuple[SourceSet, SourceSet]:
+        """Both, each as one array. Raises UsageError or FormatError where one is not."""
+        return self._whole(self.a), self._whole(self.b)
+
+    def _whole(self, source: Source) -> SourceSet:
+        """Everything that a source names as one array."""
+        files = _files(source)
+        one = len(files) <= 1
+        found = (
+            gather(source, storage_options=self.storage_options)
+            if one
+            else self._joined(source, files)
+        )
+        if len(found.wholes) > 1:
+            raise UsageError(
+                f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them"
+                " in turn"
+            )
+        return found
+
+    def _joined(self, source: Source, files: _Files) -> SourceSet:
+        try:
+            return gather(source, self.kind, self.axis, storage_options=self.storage_options)
+        except UsageError as error:
+            if self.kind != "mosaic":
+                raise
+            raise UsageError(
+                f"{_say_several(source, files)} are taken for blocks of one array, but {error}; or"
+                " say --sources concatenated, or independent to compare files of equal names"
+            ) from error
+
+
+class Pairing(NamedTuple):
+    """Everything that is to be compared."""
+
+    pairs: tuple[Pair, ...]
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+
+
+def pair(
+    a: Source,
+    b: Source,
+    together: Together,
+    axis: int,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Pairing:
+    """See two sources as one pair of arrays, or as pairs of files of equal names.
+
+    Raises UsageError for what is not there, or cannot belong together as `together` says.
+    """
+    if together not in get_args(Together):
+        raise UsageError(f"--sources {together}: choose one of {', '.join(get_args(Together))}")
+    ours, theirs = _files(a), _files(b)
+    several = len(ours) > 1, len(theirs) > 1
+    if together == "auto":
+        together = "independent" if all(several) and set(ours) == set(theirs) else "mosaic"
+    if together == "independent" and any(several):
+        return _by_name(a, b, ours, theirs, storage_options)
+    return Pairing((Pair(a, b, together, axis, storage_options),))
+
+
+def say(source: Source, found: SourceSet) -> str:
+    """What an array is called: its path and dataset, or how many files where."""
+    if len(found.sources) > 1:
+        where = (
+            source
+            if isinstance(source, str | os.PathLike)
+            else os.path.commonpath([s.url for s in found.sources])
+        )
+        return f"{show_count(len(found.sources), 'file')} of {os.fspath(where)}, {found.kind}"
+    (one,) = found.sources
+    return f"{one.url}::{one.name}" if one.name else one.url
+
+
+def name_of(source: Source) -> str:
+    """What a source is called that may not be there: its path and dataset, or what it is."""
+    if isinstance(source, ArrayView):
+        source = source.source
+    if isinstance(source, ArraySource):
+        return f"{source.url}::{source.name}" if source.name else source.url
+    if isinstance(source, np.ndarray):
+        return "an array in memory"
+    return (
+        os.fspath(source)
+        if isinstance(source, str | os.PathLike)
+        else show_count(len(_files(source)), "file")
+    )
+
+
+def _by_name(
+    a: Source, b: Source, ours: _Files, theirs: _Files, options: Mapping[str, Any] | None
+) -> Pairing:
+    common = [name for name in ours if name in theirs]
+    if not common:
+        raise UsageError(
+            f"{_say_several(a, ours)} and {_say_several(b, theirs)} have no file name in common:"
+            " say --sources mosaic or concatenated if the files of each make one array"
+        )
+    return Pairing(
+        tuple(Pair(ours[name], theirs[name], "independent", 0, options) for name in common),
+        tuple(name_of(path) for name, path in ours.items() if name not in theirs),
+        tuple(name_of(path) for name, path in theirs.items() if name not in ours),
+    )
+
+
+def _files(source: Source) -> dict[str, Named | SourceSet]:
+    """The files that a source names, by what tells them apart: their paths below their common
+    folder, without suffix.
+
+    Arrays and descriptions of arrays, which have no paths, are numbered.
+    """
+    if isinstance(source, SourceSet):
+        return (
+            {str(n): found for n, found in enumerate(source.sources)}
+            if len(source.wholes) > 1
+            else {"0": source}
+        )
+    items = [found for item in several(source) for found in _expanded(item)]
+    urls = [item for item in items if isinstance(item, str)]
+    return (
+        dict(_named(urls))
+        if len(urls) == len(items)
+        else {str(n): item for n, item in enumerate(items)}
+    )
+
+
+def _named(urls: Sequence[str]) -> dict[str, str]:
+    """Files by the shortest names that tell them apart."""
+    paths, datasets = zip(*map(formats.split_url, urls), strict=True) if urls else ((), ())
+    root = (
+        os.path.commonpath(folders)
+        if all(folders := [os.path.dirname(path) for path in paths]) and paths
+        else ""
+    )
+    names = [os.path.relpath(path, root) if root else path for path in paths]
+    for tried in (map(_without_suffix, names), names):
+        keys = [
+            f"{name}::{dataset}" if dataset else name
+            for name, dataset in zip(tried, datasets, strict=True)
+        ]
+        if len(set(keys)) == len(keys):
+            return dict(zip(keys, urls, strict=True))
+    return {str(number): url for number, url in enumerate(urls)}
+
+
+def _expanded(item: Named) -> Iterator[Named]:
+    if not isinstance(item, str | os.PathLike):
+        yield item
+        return
+    for url in expand(os.fspath(item)):
+        yield url if "://" in url else os.path.abspath(url)
+
+
+def _without_suffix(name: str) -> str:
+    for suffix in sorted(formats.SUFFIXES, key=len, reverse=True):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _say_several(source: Source, files: _Files) -> str:
+    where = source if isinstance(source, str | os.PathLike) else next(iter(files.values()), "")
+    return f"the {show_count(len(files), 'file')} of {name_of(where)}"

@@ -1,0 +1,1 @@
+"""Arrays in files as records, and their geometry."""

@@ -1,0 +1,179 @@
+"""From a region to byte ranges: which chunks it touches, and which spans of bytes to read of each.
+Pure geometry.
+
+Everything is in stored order (axes as they lie in the file, slowest first) and, but for `turns`,
+with strides above 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hyperslab.arrays.array import ChunkTable
+from hyperslab.arrays.slab import Hyperslab
+
+PREAD_COST_NBYTES = 32 * 1024
+"""Bytes that could be read in the time that one more system call takes; decides which gaps are read
+through.
+"""
+BUFFER_NBYTES = 8 * 1024**2
+"Largest buffer for bytes that do not land in the block directly."
+
+
+class Piece(NamedTuple):
+    """What one stored chunk gives to a region."""
+
+    offset: int
+    "First byte of the chunk in the file."
+    nbytes: int
+    "Stored bytes of the chunk."
+    part: Hyperslab
+    "The elements taken, in the chunk's own coordinates."
+    place: Hyperslab
+    "Where they go in the region's block."
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPlan:
+    """How a region of a C-ordered array is read: spans that each cover `group` steps along axis
+    `level` and all that the region has on the faster axes.
+    """
+
+    level: int
+    group: int
+    step_nbytes: tuple[int, ...]
+    "Bytes from one element of the region to the next, per axis."
+    inner_nbytes: int
+    "Bytes from the first to the last element on the axes faster than `level`."
+    spans: int
+    nbytes: int
+    "Bytes of all spans, gaps included."
+
+    def span_nbytes(self, steps: int) -> int:
+        """Bytes of a span that covers so many steps."""
+        return (steps - 1) * self.step_nbytes[self.level] + self.inner_nbytes
+
+
+def ascending(slab: Hyperslab) -> Hyperslab:
+    """The same elements from low to high indices; a stride of 1 where there is one element."""
+    if slab.is_box:
+        return slab
+    axes = [
+        _ascending_axis(*axis) for axis in zip(slab.start, slab.count, slab.stride, strict=True)
+    ]
+    start, stride = tuple(a for a, _ in axes), tuple(s for _, s in axes)
+    return Hyperslab(start, slab.count, stride)
+
+
+def turns(slab: Hyperslab) -> tuple[slice, ...]:
+    """The index of a block that makes `ascending(slab)` of `slab` and the other way round."""
+    return tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
+
+
+def pieces(chunks: ChunkTable, slab: Hyperslab) -> Iterator[Piece]:
+    """The chunks of a table that hold elements of the region, in its order; strides may jump over
+    chunks.
+    """
+    for row in range(len(chunks)):
+        start = chunks.start[row].tolist()
+        taken = slab.clip(Hyperslab(tuple(start), chunks.chunk_shape))
+        if taken is not None:
+            part, place = taken
+            yield Piece(
+                int(chunks.offset[row]),
+                int(chunks.nbytes[row]),
+                part.shift([-first for first in start]),
+                place,
+            )
+
+
+def is_covered(overlapping: ChunkTable, slab: Hyperslab) -> bool:
+    """True when every chunk that the region's bounds touch is among the rows that overlap it."""
+    low, high = slab.bounds
+    cells = [
+        -(-z // n) - a // n for a, z, n in zip(low, high, overlapping.chunk_shape, strict=True)
+    ]
+    return len(overlapping) == math.prod(cells)
+
+
+def plan_spans(
+    shape: Sequence[int], slab: Hyperslab, itemsize: int, cost_nbytes: int = PREAD_COST_NBYTES
+) -> SpanPlan:
+    """The cheapest way to read a region that is not empty: few long spans, or many short ones
+    without the gaps.
+
+    `cost_nbytes` could be read in the time that one more span takes. Spans with gaps are limited to
+    BUFFER_NBYTES; spans without may be of any length.
+    """
+    row = row_nbytes(shape, itemsize)
+    step = tuple(s * n for s, n in zip(slab.stride, row, strict=True))
+    plans = (
+        _plan_level(slab.count, step, itemsize, level, group)
+        for level, group in _choices(slab.count, step, itemsize)
+    )
+    return min(plans, key=lambda plan: plan.spans * cost_nbytes + plan.nbytes)
+
+
+def span_offsets(
+    plan: SpanPlan, shape: Sequence[int], slab: Hyperslab, itemsize: int
+) -> Iterator[tuple[int, tuple[int | slice, ...]]]:
+    """Every span as (first byte in the array, index of its elements in the region's block)."""
+    row = row_nbytes(shape, itemsize)
+    base = sum(first * n for first, n in zip(slab.start, row, strict=True))
+    extent = slab.count[plan.level]
+    for index in itertools.product(*(range(n) for n in slab.count[: plan.level])):
+        outer = base + sum(i * n for i, n in zip(index, plan.step_nbytes, strict=False))
+        for first in range(0, extent, plan.group):
+            yield (
+                outer + first * plan.step_nbytes[plan.level],
+                (*index, slice(first, min(first + plan.group, extent))),
+            )
+
+
+def covering_nbytes(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> int:
+    """Bytes from the first to the last element of a region of a C-ordered array; it is not
+    empty.
+    """
+    row = row_nbytes(shape, itemsize)
+    return itemsize + sum(
+        (n - 1) * s * r for n, s, r in zip(slab.count, slab.stride, row, strict=True)
+    )
+
+
+def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Bytes from one element of a C-ordered array to the next, per axis."""
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _ascending_axis(start: int, count: int, stride: int) -> tuple[int, int]:
+    if count <= 1:
+        return start, 1
+    return (start + (count - 1) * stride, -stride) if stride < 0 else (start, stride)
+
+
+def _choices(count: Sequence[int], step: Sequence[int], itemsize: int) -> Iterator[tuple[int, int]]:
+    for level in range(len(count)):
+        inner = _reach(count[level + 1 :], step[level + 1 :], itemsize)
+        exact = itemsize * math.prod(count[level + 1 :])
+        if (count[level] - 1) * step[level] + inner == count[level] * exact:
+            yield level, count[level]
+        elif inner <= BUFFER_NBYTES:
+            yield level, max(1, min(count[level], 1 + (BUFFER_NBYTES - inner) // step[level]))
+            yield level, 1
+
+
+def _plan_level(
+    count: Sequence[int], step: tuple[int, ...], itemsize: int, level: int, group: int
+) -> SpanPlan:
+    inner = _reach(count[level + 1 :], step[level + 1 :], itemsize)
+    outer, groups = math.prod(count[:level]), -(-count[level] // group)
+    nbytes = (count[level] - groups) * step[level] + groups * inner
+    return SpanPlan(level, group, step, inner, outer * groups, outer * nbytes)
+
+
+def _reach(count: Sequence[int], step: Sequence[int], itemsize: int) -> int:
+    return itemsize + sum((n - 1) * s for n, s in zip(count, step, strict=True))

@@ -1,0 +1,254 @@
+"""Partition: ways to cut an array into blocks. Without the halo, blocks are disjoint and cover the
+array exactly.
+
+A partition is its cut positions per axis; blocks are their cross product, in stored order so that
+neighbouring tasks read neighbouring bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.errors import UsageError
+
+FAST_AXIS_WEIGHT = 4
+"How many times longer than the others the fastest axis of a block with a halo may be."
+
+RuleKind = Literal["auto", "block-shape", "blocks", "chunks", "slabs", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a user asked for an array to be cut."""
+
+    kind: RuleKind = "auto"
+    value: tuple[int, ...] = ()
+    """block-shape: the shape; blocks: one number, or one per axis; bytes: one number; otherwise
+    empty.
+    """
+    axes_whole: tuple[int, ...] = ()
+    "Axes that are never cut."
+
+    def __str__(self) -> str:
+        text = self.kind + ("=" + "x".join(map(str, self.value)) if self.value else "")
+        return text + (
+            f", axes {','.join(map(str, self.axes_whole))} whole" if self.axes_whole else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a partition needs to know of an array."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    "Stored axis i (slowest first) is the array's axis axes[i]."
+    itemsize: int
+    chunk_shape: tuple[int, ...] | None
+    "Shape of the stored chunks along the array's own axes; None where it is contiguous or unknown."
+    halo: tuple[int, ...] = ()
+    "Elements that are read around every block, per axis; empty: none."
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Blocks of an array: the cross product of the intervals between cuts."""
+
+    cuts: tuple[tuple[int, ...], ...]
+    "Per axis: 0, the inner cut positions, the extent."
+    order: tuple[int, ...]
+    "Axes from slowest to fastest, for the order of the blocks."
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis[-1] for axis in self.cuts)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of blocks along each axis."""
+        return tuple(len(axis) - 1 for axis in self.cuts)
+
+    def __len__(self) -> int:
+        return math.prod(self.grid)
+
+    def __iter__(self) -> Iterator[Hyperslab]:
+        intervals = [list(itertools.pairwise(self.cuts[axis])) for axis in self.order]
+        for block in itertools.product(*intervals):
+            by_axis = dict(zip(self.order, block, strict=True))
+            edges = [by_axis[axis] for axis in range(len(self.cuts))]
+            yield Hyperslab(tuple(a for a, _ in edges), tuple(z - a for a, z in edges))
+
+    @property
+    def largest(self) -> tuple[int, ...]:
+        """Shape of the largest block."""
+        return tuple(
+            max((z - a for a, z in itertools.pairwise(axis)), default=0) for axis in self.cuts
+        )
+
+
+def cut(layout: Layout, rule: Rule, limit_nbytes: int, align: Sequence[int] = ()) -> Partition:
+    """Cut an array by a rule.
+
+    `limit_nbytes` bounds the blocks of the `auto` rule; `align` gives per axis a number that every
+    inner cut must be a multiple of (for functions that merge neighbouring voxels). Raises
+    UsageError for a rule that does not fit.
+    """
+    whole = _whole_axes(rule.axes_whole, len(layout.shape))
+    align = tuple(align) or (1,) * len(layout.shape)
+    if rule.kind == "blocks":
+        parts = _parts_per_axis(layout, rule.value, whole)
+        cuts = tuple(_balanced(*axis) for axis in zip(layout.shape, parts, align, strict=True))
+    else:
+        block = _block_shape(layout, rule, limit_nbytes, whole)
+        block = tuple(
+            _align(n, a, extent) for n, a, extent in zip(block, align, layout.shape, strict=True)
+        )
+        cuts = tuple(_regular(extent, n) for extent, n in zip(layout.shape, block, strict=True))
+    return Partition(cuts, layout.axes)
+
+
+def _block_shape(
+    layout: Layout, rule: Rule, limit_nbytes: int, whole: frozenset[int]
+) -> tuple[int, ...]:
+    match rule.kind:
+        case "block-shape":
+            return _given_shape(layout, rule.value, whole)
+        case "chunks":
+            if layout.chunk_shape is None:
+                raise UsageError(
+                    "--partition chunks: the array is not stored in chunks; use --partition slabs"
+                    " or bytes=64MiB"
+                )
+            return tuple(
+                e if a in whole else c
+                for a, (c, e) in enumerate(zip(layout.chunk_shape, layout.shape, strict=True))
+            )
+        case "slabs":
+            return _slab_shape(layout, whole)
+        case "bytes":
+            return _bounded(layout, rule.value[0], whole)
+        case _:
+            return (_compact if any(layout.halo) else _bounded)(layout, limit_nbytes, whole)
+
+
+def _given_shape(layout: Layout, value: tuple[int, ...], whole: frozenset[int]) -> tuple[int, ...]:
+    if len(value) != len(layout.shape) or min(value, default=1) < 1:
+        raise UsageError(
+            f"--block-shape {','.join(map(str, value))}: the array has {len(layout.shape)}"
+            f" dimensions, give one positive extent for each of shape {layout.shape}"
+        )
+    return tuple(
+        extent if axis in whole else n
+        for axis, (n, extent) in enumerate(zip(value, layout.shape, strict=True))
+    )
+
+
+def _slab_shape(layout: Layout, whole: frozenset[int]) -> tuple[int, ...]:
+    """One index (or one chunk) thick along the slowest axis that may be cut, whole along all
+    others.
+    """
+    thick = next((axis for axis in layout.axes if axis not in whole), None)
+    unit = layout.chunk_shape or (1,) * len(layout.shape)
+    return tuple(unit[a] if a == thick else extent for a, extent in enumerate(layout.shape))
+
+
+def _bounded(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[int, ...]:
+    """The longest run of storage within the limit: whole along the fast axes, cut along the slow
+    ones.
+    """
+    unit = layout.chunk_shape or (1,) * len(layout.shape)
+    block = [
+        extent if axis in whole else min(u, extent)
+        for axis, (u, extent) in enumerate(zip(unit, layout.shape, strict=True))
+    ]
+    for axis in reversed(layout.axes):
+        others = math.prod(n for a, n in enumerate(block) if a != axis) * layout.itemsize
+        fits = limit_nbytes // max(1, others)
+        if fits >= layout.shape[axis]:
+            block[axis] = layout.shape[axis]
+            continue
+        if axis not in whole:
+            block[axis] = max(block[axis], fits // unit[axis] * unit[axis])
+        break
+    return tuple(block)
+
+
+def _compact(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[int, ...]:
+    """A block that stays within the limit with its halo, and has little of it: halved where the
+    halo costs least.
+
+    The fastest axis is halved only when the others are much shorter, since that makes the runs of
+    storage shorter.
+    """
+    unit = layout.chunk_shape or (1,) * len(layout.shape)
+    block = list(layout.shape)
+
+    def padded_nbytes() -> int:
+        return (
+            math.prod(n + 2 * h for n, h in zip(block, layout.halo, strict=True)) * layout.itemsize
+        )
+
+    def gain(axis: int) -> float:
+        return block[axis] / (
+            (layout.halo[axis] or 0.5) * (FAST_AXIS_WEIGHT if axis == layout.axes[-1] else 1)
+        )
+
+    while padded_nbytes() > limit_nbytes:
+        axes = [axis for axis in layout.axes if axis not in whole and block[axis] > unit[axis]]
+        if not axes:
+            break
+        axis = max(axes, key=gain)
+        block[axis] = max(unit[axis], math.ceil(block[axis] / 2 / unit[axis]) * unit[axis])
+    return tuple(block)
+
+
+def _parts_per_axis(
+    layout: Layout, value: tuple[int, ...], whole: frozenset[int]
+) -> tuple[int, ...]:
+    ndim = len(layout.shape)
+    if min(value, default=0) < 1 or len(value) not in (1, ndim):
+        raise UsageError(
+            f"--blocks {'x'.join(map(str, value))}: give one number, or {ndim} joined by x, for"
+            f" shape {layout.shape}"
+        )
+    if len(value) == ndim and ndim > 1:
+        if any(n > 1 for axis, n in enumerate(value) if axis in whole):
+            raise UsageError("--blocks cuts an axis that --axes-whole keeps whole")
+        return value
+    left, parts = value[0], [1] * ndim
+    for axis in layout.axes:
+        if axis not in whole and left > 1:
+            parts[axis] = min(left, max(1, layout.shape[axis]))
+            left = math.ceil(left / parts[axis])
+    return tuple(parts)
+
+
+def _balanced(extent: int, parts: int, align: int) -> tuple[int, ...]:
+    """Cut positions of `parts` nearly equal intervals, fewer where the extent has fewer
+    elements.
+    """
+    units = math.ceil(extent / align)
+    parts = max(1, min(parts, units))
+    inner = (align * (units * i // parts) for i in range(1, parts))
+    return (0, *inner, extent)
+
+
+def _regular(extent: int, block: int) -> tuple[int, ...]:
+    return (*range(0, extent, max(1, block)), extent) if extent else (0,)
+
+
+def _align(block: int, align: int, extent: int) -> int:
+    return block if block >= extent else max(align, block // align * align)
+
+
+def _whole_axes(axes: Sequence[int], ndim: int) -> frozenset[int]:
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise UsageError(
+            f"--axes-whole {','.join(map(str, axes))}: the array has axes 0 to {ndim - 1}"
+        )
+    return frozenset(axis % ndim for axis in axes)

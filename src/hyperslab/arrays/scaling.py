@@ -1,0 +1,138 @@
+"""From stored to real values: slope and intercept, bounds, missing values. Applies `array.Scaling`
+to a block.
+
+A block is converted in pieces, so that what is needed beside it is bounded: `working_nbytes` says
+by how much.
+
+- NIfTI: as nibabel.volumeutils.apply_read_scaling (`tests/formats/test_nifti.py`)
+- netCDF: as netCDF4-python masks and scales, NaN where it masks (`tests/formats/test_netcdf.py`)
+- MINC: as nibabel.minc1 and nibabel.minc2 (`tests/formats/test_minc.py`)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.array import Array, ArraySource, Scaling
+from hyperslab.arrays.slab import Hyperslab
+
+PIECE_SIZE = 2**16
+"Elements converted at a time; their intermediate values stay in the processor's cache."
+_CAST_NBYTES = 3 * 8192 * 32
+"What NumPy's own buffers take when a loop converts its arguments: 8192 elements of each."
+
+
+def apply(source: ArraySource, slab: Hyperslab, stored: Array, out: Array) -> None:
+    """Put the real values of a region into `out`, of dtype source.real; `stored` may be the same
+    memory.
+
+    Both have the shape of the slab; `stored` is in native byte order. Overflow gives infinity,
+    without a warning.
+    """
+    assert source.scaling is not None
+    scaling = source.scaling
+    slope, inter = (_of_region(factor, source, slab) for factor in (scaling.slope, scaling.inter))
+    stored, out = stored.transpose(source.axes), out.transpose(source.axes)
+    with np.errstate(all="ignore"):
+        for piece in _pieces(out.shape):
+            _convert(
+                scaling, _of_piece(slope, piece), _of_piece(inter, piece), stored[piece], out[piece]
+            )
+
+
+def real_values(scaling: Scaling, stored: Array, real: np.dtype[Any]) -> Array:
+    """The real values, of this dtype, of a few stored ones in native byte order; the scaling is one
+    for all.
+    """
+    out = np.empty(stored.shape, real)
+    with np.errstate(all="ignore"):
+        _convert(scaling, scaling.slope, scaling.inter, stored, out)
+    return out
+
+
+def working_nbytes(source: ArraySource, slab: Hyperslab) -> int:
+    """Upper bound of the bytes that `apply` allocates: two intermediate values and two masks of a
+    piece.
+    """
+    return min(slab.size, PIECE_SIZE) * (3 * source.real.itemsize + 4) + _CAST_NBYTES
+
+
+def _of_region(factor: Any, source: ArraySource, slab: Hyperslab) -> Any:
+    """The factors of a region, in stored order."""
+    if np.ndim(factor) == 0:
+        return factor
+    kept = zip(factor.shape, source.shape, slab.slices(), strict=True)
+    cut = tuple(part if extent == whole else slice(None) for extent, whole, part in kept)
+    return factor[cut].transpose(source.axes)
+
+
+def _of_piece(factor: Any, piece: tuple[Any, ...]) -> Any:
+    if np.ndim(factor) == 0:
+        return factor
+    cut = zip(factor.shape, piece[1:], strict=True)
+    return factor[tuple(slice(None) if extent == 1 else part for extent, part in cut)]
+
+
+def _pieces(shape: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    """Indices of up to PIECE_SIZE elements each that together select all of a C-ordered block."""
+    level = 0
+    while level < len(shape) and math.prod(shape[level:]) > PIECE_SIZE:
+        level += 1
+    whole = tuple(slice(0, n) for n in shape)
+    if level == 0:
+        yield (..., *whole)
+        return
+    extent, step = shape[level - 1], max(1, PIECE_SIZE // max(1, math.prod(shape[level:])))
+    for index in itertools.product(*(range(n) for n in shape[: level - 1])):
+        outer = tuple(slice(i, i + 1) for i in index)
+        for first in range(0, extent, step):
+            yield (..., *outer, slice(first, min(first + step, extent)), *whole[level:])
+
+
+def _convert(scaling: Scaling, slope: Any, inter: Any, stored: Array, out: Array) -> None:
+    plain = stored.view(f"u{stored.dtype.itemsize}") if scaling.unsigned else stored
+    absent = _absent(scaling, plain)
+    values = plain
+    if scaling.clip is not None:
+        values = np.clip(plain, *scaling.clip, dtype=np.float64)
+    if _changes(slope, 1):
+        values = _combine(np.multiply, values, slope, out)
+    if _changes(inter, 0):
+        values = _combine(np.add, values, inter, out)
+    if values is not out:
+        np.copyto(out, values, casting="unsafe")
+    if absent is not None:
+        np.copyto(out, np.nan, where=absent)
+
+
+def _absent(scaling: Scaling, plain: Array) -> Array | None:
+    """Where a value is missing or not valid; None where none can be."""
+    if not scaling.missing and scaling.valid is None:
+        return None
+    absent = np.zeros(plain.shape, np.bool_)
+    for value in scaling.missing:
+        absent |= plain == value
+    low, high = scaling.valid or (None, None)
+    if low is not None:
+        absent |= plain < low
+    if high is not None:
+        absent |= plain > high
+    return absent
+
+
+def _changes(factor: Any, neutral: int) -> bool:
+    """False for a Python float that would change nothing but the sign of a zero."""
+    return isinstance(factor, np.ndarray | np.generic) or factor != neutral
+
+
+def _combine(operation: np.ufunc, values: Array, factor: Any, out: Array) -> Array:
+    """The product or sum in the dtype that `Scaling` says, within `out` if that has it."""
+    known = isinstance(factor, np.ndarray | np.generic)
+    dtype = np.result_type(values.dtype, factor.dtype) if known else out.dtype
+    result: Array = operation(values, factor, out=out if dtype == out.dtype else None, dtype=dtype)
+    return result

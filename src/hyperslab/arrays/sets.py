@@ -1,0 +1,388 @@
+"""SourceSet: one or many sources as the array or arrays that a pipeline runs over.
+
+Three ways to see several files: `independent` (each is an array of its own), `concatenated` along
+an axis, or a `mosaic` of blocks that tile one array. In every case the set is a list of wholes, and
+a whole is a shape tiled by members, so that everything above deals with one kind of thing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hyperslab.arrays.affines import is_invertible, is_turned
+from hyperslab.arrays.array import Array, ArraySource, Header
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.errors import UsageError
+from hyperslab.markup import fragment, grid_svg
+from hyperslab.storage.location import parts
+from hyperslab.storage.suffixes import SUFFIXES
+from hyperslab.units import show_bytes, show_count
+
+Kind = Literal["independent", "concatenated", "mosaic"]
+
+ORIGIN_TOLERANCE_VOXELS = 0.01
+"""Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
+voxels.
+"""
+
+
+class Member(NamedTuple):
+    """One source and its place in a whole."""
+
+    source: int
+    "Index into SourceSet.sources."
+    box: Hyperslab
+    "The region of the whole that the source fills."
+
+
+class Piece(NamedTuple):
+    """Part of a block, as one source holds it."""
+
+    source: int
+    slab: Hyperslab
+    "In the source."
+    place: Hyperslab
+    "In the block."
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An array that a pipeline runs over: one source, or several that tile it exactly."""
+
+    name: str
+    shape: tuple[int, ...]
+    members: tuple[Member, ...]
+    "In the order of their first element along the axis below."
+    header: Header
+    axis: int = 0
+    "The axis along which the members have the most different places."
+    longest: int = 0
+    "Largest extent of a member along that axis."
+
+    def pieces(self, slab: Hyperslab) -> Iterator[Piece]:
+        """The parts of `slab` (a region of the whole) and where each comes from; together they fill
+        its block.
+        """
+        for source, box in self.near(slab):
+            if (part := slab.clip(box)) is not None:
+                inside, place = part
+                yield Piece(source, inside.shift(tuple(-first for first in box.start)), place)
+
+    def near(self, slab: Hyperslab) -> Sequence[Member]:
+        """The members that may touch a region: a task among many must not look at all files."""
+        if len(self.members) == 1 or not slab.ndim:
+            return self.members
+        (low, *_), (high, *_) = (edge[self.axis :] for edge in slab.bounds)
+        first = bisect.bisect_right(self.members, low - self.longest, key=self._place)
+        return self.members[first : bisect.bisect_left(self.members, high, key=self._place)]
+
+    def _place(self, member: Member) -> int:
+        return member.box.start[self.axis]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSet:
+    """The sources of one input of a pipeline, and the wholes they make."""
+
+    kind: Kind
+    sources: tuple[ArraySource, ...]
+    wholes: tuple[Whole, ...]
+
+    @property
+    def ndim(self) -> int:
+        return self.sources[0].ndim
+
+    @property
+    def size(self) -> int:
+        return sum(math.prod(whole.shape) for whole in self.wholes)
+
+    def _repr_html_(self) -> str:
+        whole, source = self.wholes[0], self.first(self.wholes[0])
+        files, arrays = show_count(len(self.sources), "file"), show_count(len(self.wholes), "array")
+        shapes = {whole.shape for whole in self.wholes}
+        rows = {
+            "kind": self.kind,
+            "arrays": arrays,
+            "shape": (
+                " x ".join(f"{n:,}" for n in whole.shape)
+                + (" (the first one's)" if len(shapes) > 1 else "")
+            ),
+            "stored as": ", ".join(sorted({str(source.stored) for source in self.sources})),
+            "size": show_bytes(sum(source.nbytes for source in self.sources)),
+            "first file": source.url,
+        }
+        edges = [
+            sorted({n for _, box in whole.members for n in (box.start[a], box.bounds[1][a])})
+            for a in range(self.ndim)
+        ]
+        return fragment(f"{arrays} in {files}", rows, grid_svg(edges, source.dims))
+
+    def first(self, whole: Whole) -> ArraySource:
+        """The source that speaks for a whole: its axes, chunks and dtype decide how the whole is
+        cut.
+        """
+        return self.sources[whole.members[0].source]
+
+
+def independent(sources: Sequence[ArraySource]) -> SourceSet:
+    """Every source is an array of its own; all have one number of dimensions."""
+    _require_same_ndim(sources)
+    names = _unique_names(sources)
+    wholes = (
+        Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), _header(source))
+        for i, (name, source) in enumerate(zip(names, sources, strict=True))
+    )
+    return SourceSet("independent", tuple(sources), tuple(wholes))
+
+
+def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
+    """One array: the sources one after the other along `axis`, in the order given."""
+    _require_same_ndim(sources)
+    ndim = sources[0].ndim
+    if not ndim:
+        raise UsageError(
+            f"{sources[0].url} holds a single number, which has no axis: numbers cannot be"
+            " concatenated"
+        )
+    if not -ndim <= axis < ndim:
+        raise UsageError(f"--axis {axis}: the sources have axes 0 to {ndim - 1}")
+    axis %= ndim
+    origins, reach = [], 0
+    for source in sources:
+        if _without(source.shape, axis) != _without(sources[0].shape, axis):
+            raise UsageError(
+                f"cannot concatenate along axis {axis}: {source.url} has shape {source.shape}, "
+                f"{sources[0].url} has {sources[0].shape}"
+            )
+        origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
+        reach += source.shape[axis]
+    _require_one_place(sources, origins, axis)
+    return _tiled("concatenated", sources, origins)
+
+
+def _require_one_place(
+    sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]], axis: int
+) -> None:
+    """Raise UsageError where affines say another place than the joined array's.
+
+    All may be the first one's, as those of copies of one header are, or say where each source comes
+    to lie.
+    """
+    affines = [
+        np.eye(4) if source.header.affine is None else source.header.affine for source in sources
+    ]
+    offsets = [_offset(affine, affines[0]) for affine in affines]
+    places = [(*origin, 0, 0)[:3] for origin in origins]
+    strays = [
+        s
+        for s, offset, place in zip(sources, offsets, places, strict=True)
+        if not _is_near(offset, place)
+    ]
+    if strays and not all(_is_near(offset, (0, 0, 0)) for offset in offsets):
+        raise UsageError(
+            f"{strays[0].url} does not lie where joining along axis {axis} would put it, by its"
+            f" affine and that of {sources[0].url}: leave out --axis, which joins files where their"
+            " affines say, or give them one affine"
+        )
+
+
+def mosaic(
+    sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None
+) -> SourceSet:
+    """One array tiled by the sources; `origins` in voxels, or as their headers place them: by the
+    affines, and along further axes by what the files say of the array that they were cut from.
+
+    Raises UsageError when the blocks overlap, leave a gap, or their affines do not fit one grid.
+    """
+    _require_same_ndim(sources)
+    if origins is None and len(sources) > 1:
+        made = mosaic(sources, _origins_from_affines(sources))
+        _require_complete(sources, made.wholes[0].shape)
+        return made
+    found = [tuple(o) for o in ([(0,) * sources[0].ndim] if origins is None else origins)]
+    lowest = tuple(min(axis) for axis in zip(*found, strict=True))
+    shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
+    return _tiled("mosaic", sources, shifted)
+
+
+def _tiled(
+    kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]]
+) -> SourceSet:
+    boxes = [
+        Hyperslab(origin, source.shape) for origin, source in zip(origins, sources, strict=True)
+    ]
+    shape = tuple(max(axis) for axis in zip(*(box.bounds[1] for box in boxes), strict=True))
+    if kind == "mosaic":
+        _require_exact_cover(shape, boxes, sources)
+    first = sources[0]
+    corner = min(
+        range(len(sources)), key=lambda i: origins[i]
+    )  # its header is the whole's, without rounding
+    header = _header(sources[corner])
+    if len(sources) > 1:
+        header = header.moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
+    axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}), default=0)
+    members = sorted(
+        (Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis : axis + 1]
+    )
+    name = _unique_names(sources)[0] if len(sources) == 1 else kind
+    longest = max(math.prod(box.count[axis : axis + 1]) for box in boxes)
+    whole = Whole(name, shape, tuple(members), header, axis, longest)
+    return SourceSet(kind, tuple(sources), (whole,))
+
+
+def _header(source: ArraySource) -> Header:
+    """What of a source goes on with its values: the names of its axes, too."""
+    return replace(source.header, dims=source.dims)
+
+
+def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
+    """Voxel origin of every source in the grid of the first one."""
+    affines = [_affine_of(source) for source in sources]
+    origins = []
+    for source, affine in zip(sources, affines, strict=True):
+        exact = _offset(affine, affines[0])
+        nearest = np.zeros(3) if exact is None else np.rint(exact)
+        if not _is_near(exact, nearest):
+            raise UsageError(
+                f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
+                "a mosaic needs blocks cut from one array; give them as independent sources instead"
+            )
+        further = _origin_beyond_affine(source, sources[0])
+        origins.append((*(int(n) for n in nearest[: source.ndim]), *further))
+    return origins
+
+
+def _offset(affine: Array, grid: Array) -> Array | None:
+    """Where an affine begins, in voxels of another one along the first three axes; None where they
+    are not alike.
+    """
+    if np.array_equal(affine, grid, equal_nan=True):
+        return np.zeros(3)
+    if not is_invertible(grid) or is_turned(affine, grid):
+        return None
+    return np.asarray(np.linalg.solve(grid[:3, :3], affine[:3, 3] - grid[:3, 3]))
+
+
+def _is_near(offset: Array | None, place: Array | tuple[int, ...]) -> bool:
+    return offset is not None and bool(np.abs(offset - place).max() <= ORIGIN_TOLERANCE_VOXELS)
+
+
+def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
+    """Voxel origin along the axes after the third, 0 where the headers say nothing."""
+    places = itertools.zip_longest(source.header.corner, first.header.corner, fillvalue=0.0)
+    exact = [a - b for a, b in places][: max(0, source.ndim - 3)]
+    nearest = [round(place) for place in exact]
+    if any(
+        abs(place - n) > ORIGIN_TOLERANCE_VOXELS for place, n in zip(exact, nearest, strict=True)
+    ):
+        raise UsageError(
+            f"{source.url} lies between the steps of {first.url} along its fourth axis or further"
+            " ones"
+        )
+    return nearest + [0] * (max(0, source.ndim - 3) - len(nearest))
+
+
+def _affine_of(source: ArraySource) -> Array:
+    if source.header.affine is None:
+        raise UsageError(
+            f"{source.url} has no affine, so its place in a mosaic is unknown: give origins"
+        )
+    if not is_invertible(source.header.affine):
+        raise UsageError(
+            f"{source.url} has an affine that is singular or not finite, so its place in a mosaic"
+            " is unknown: give origins, in a list of 'path,dataset,origin' in a .txt file"
+        )
+    return source.header.affine
+
+
+def _require_exact_cover(
+    shape: tuple[int, ...], boxes: Sequence[Hyperslab], sources: Sequence[ArraySource]
+) -> None:
+    low = np.array([box.bounds[0] for box in boxes])
+    high = np.array([box.bounds[1] for box in boxes])
+    if overlap := _overlap(low, high):
+        one, other = (sources[i].url for i in sorted(overlap))
+        raise UsageError(
+            f"the blocks {one} and {other} overlap: each voxel must come once (where headers do not"
+            " say where blocks lie, a list of 'path,dataset,origin' in a .txt file does)"
+        )
+    missing = math.prod(shape) - sum(box.size for box in boxes)
+    if missing:
+        raise UsageError(
+            f"the blocks leave {missing} voxels of the array of shape {shape} uncovered: a block is"
+            " missing"
+        )
+
+
+def _require_complete(sources: Sequence[ArraySource], shape: tuple[int, ...]) -> None:
+    """Raise UsageError where blocks say that there were others beyond them."""
+    odd = next((source for source in sources if source.header.whole_shape not in ((), shape)), None)
+    if odd is not None:
+        raise UsageError(
+            f"{odd.url} was cut from an array of shape {odd.header.whole_shape}, but the blocks"
+            f" make one of {shape}: a block is missing (to merge some alone, say where they lie by"
+            " 'path,dataset,origin' in a .txt file)"
+        )
+
+
+def _overlap(low: Array, high: Array) -> tuple[int, int] | None:
+    """Two boxes that have voxels in common, one box a row; each is compared only with those that
+    begin before it ends.
+
+    They are looked at in the order of the axis along which most differ, on which few of a grid's
+    boxes meet.
+    """
+    if not low.shape[1]:
+        return (0, 1) if len(low) > 1 else None
+    axis = max(range(low.shape[1]), key=lambda a: len(np.unique(low[:, a])))
+    order = np.argsort(low[:, axis], kind="stable")
+    low, high = low[order], high[order]
+    ends = np.searchsorted(low[:, axis], high[:, axis])
+    for i, end in enumerate(ends.tolist()):
+        touching = ((low[i] < high[i + 1 : end]) & (low[i + 1 : end] < high[i])).all(axis=1)
+        if touching.any():
+            return int(order[i]), int(order[i + 1 + int(np.argmax(touching))])
+    return None
+
+
+def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
+    if not sources:
+        raise UsageError("there is no source: name a file, a directory, a glob or a list of paths")
+    odd = next((s for s in sources if s.ndim != sources[0].ndim), None)
+    if odd is not None:
+        raise UsageError(
+            f"{odd.url} has {odd.ndim} dimensions, {sources[0].url} has {sources[0].ndim}: run them"
+            " one by one"
+        )
+
+
+def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
+    """A name per source for its outputs: the file's stem, with as much of its folders as makes it
+    unique.
+    """
+    paths = [_stem_parts(source) for source in sources]
+    for depth in range(1, max(len(p) for p in paths) + 1):
+        names = ["_".join(p[-depth:]) for p in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
+
+
+def _stem_parts(source: ArraySource) -> tuple[str, ...]:
+    *folders, name = parts(source.url)
+    for suffix in (".gz", *SUFFIXES, ".hdf"):
+        name = name.removesuffix(suffix)
+    dataset = source.name.strip("/").replace("/", "-")
+    return (*folders, f"{name}_{dataset}" if dataset else name)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]

@@ -1,0 +1,1 @@
+"""From files to blocks in memory, and back."""

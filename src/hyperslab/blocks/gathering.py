@@ -1,0 +1,228 @@
+"""From what a user names (files, directories, globs, lists, arrays) to a SourceSet."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
+
+import numpy as np
+
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource, Header
+from hyperslab.arrays.sets import Kind, SourceSet, concatenated, independent, mosaic
+from hyperslab.blocks.view import ArrayView, no_source
+from hyperslab.errors import FormatError, Missing, UsageError
+from hyperslab.redaction import redact
+from hyperslab.storage.location import is_remote
+from hyperslab.storage.replacement import require_ended
+
+LIST_SUFFIXES = (".txt", ".csv", ".lst")
+Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource | ArrayView
+
+
+def gather(
+    named: Named | Sequence[Named] | SourceSet,
+    kind: Kind = "independent",
+    axis: int = 0,
+    origins: Sequence[Sequence[int]] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> SourceSet:
+    """Open everything that is named and see it as independent arrays, one concatenated array or one
+    mosaic.
+
+    A directory stands for its array files and Zarr stores (not those in folders below), a glob for
+    its matches, both in natural order (block_2 before block_10); a text file holds lines of `path`,
+    `path,dataset` or `path,dataset,origin`. The blocks of a mosaic lie at `origins`, one per
+    source, at those of the list ("0 64 0"), or where their affines say. A view stands for its
+    array, whatever kind of values it gives. Among independent files, one that cannot be understood
+    becomes a broken source: the task that reads it fails, the others go on. A URL
+    (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are what
+    fsspec is given with URLs. Raises UsageError when nothing is found or something is named that is
+    no source, FormatError when all files are broken or when they are to make one array and one is,
+    Unavailable for a store that does not answer.
+    """
+    if isinstance(named, SourceSet):
+        return named
+    if kind not in get_args(Kind):
+        raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(Kind))}")
+    items = several(named)
+    opened = [found for item in items for found in _open(item, storage_options)]
+    sound = [found for found in opened if isinstance(found, ArraySource)]
+    if kind == "independent" and (sound or not opened):
+        return independent(
+            [f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened]
+        )
+    for found in opened:
+        if isinstance(found, _Broken):
+            raise found.error
+    if kind == "concatenated":
+        return concatenated(sound, axis)
+    return mosaic(sound, origins if origins is not None else _listed_origins(items, sound[0].ndim))
+
+
+def several(named: Named | Sequence[Named]) -> list[Named]:
+    """What is named, one by one: only lists and tuples are several, arrays and views are one
+    each.
+    """
+    return list(named) if isinstance(named, list | tuple) else [cast(Named, named)]
+
+
+class _Broken(NamedTuple):
+    """A file that cannot be understood."""
+
+    url: str
+    error: FormatError
+
+
+def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
+    """A source of one voxel in place of a broken file, whose every read says what is wrong with
+    it.
+    """
+    path, name = formats.split_url(broken.url)
+    where, why = redact(path) if is_remote(path) else os.path.abspath(path), str(broken.error)
+    one = replace(like, url=where, name=name, shape=(1,) * like.ndim, chunks=None, chunk_shape=())
+    return replace(
+        one, codecs=(), header=Header(), nbytes_stored=0, reason=why, version=why, broken=why
+    )
+
+
+def _open(
+    item: Named, storage_options: Mapping[str, Any] | None
+) -> Iterator[ArraySource | _Broken]:
+    if isinstance(item, ArraySource | ArrayView):
+        yield item if isinstance(item, ArraySource) else item.source
+    elif isinstance(item, np.ndarray):
+        yield formats.open_array(item)
+    elif not isinstance(item, str | os.PathLike):
+        raise no_source(item)
+    else:
+        for url in expand(os.fspath(item)):
+            try:
+                yield formats.open_source(url, storage_options)
+            except FormatError as error:
+                yield _Broken(url, error)
+
+
+def expand(text: str, are_there: bool = True) -> list[str]:
+    """The files, or PATH::DATASET, that one argument stands for, in natural order; of a URL itself.
+
+    Raises UsageError when nothing is there; without `are_there`, files that a list names need not
+    be.
+    """
+    if is_remote(text):
+        return [text]
+    path, dataset = formats.split_url(os.path.expanduser(text))
+    try:
+        if os.path.isdir(path) and not formats.is_store(path):
+            return _files_of(path)
+        if path.endswith(LIST_SUFFIXES) and os.path.isfile(path):
+            return _lines_of(Path(path), are_there)
+    except Missing:
+        raise
+    except OSError as error:
+        raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
+    if os.path.lexists(path):
+        return [f"{path}::{dataset}" if dataset else path]
+    matches = sorted(glob.glob(path, recursive=True), key=natural)
+    if not matches:
+        why = "no file matches this pattern" if glob.has_magic(path) else "there is no such file"
+        raise Missing(f"SOURCE '{text}': {why}")
+    return [f"{match}::{dataset}" if dataset else match for match in matches]
+
+
+def _listed_origins(items: Sequence[Named], ndim: int) -> list[tuple[int, ...]] | None:
+    """The origins that lists of files give, or None where they give none."""
+    lists = [
+        Path(os.fspath(i))
+        for i in items
+        if isinstance(i, (str, os.PathLike)) and str(i).endswith(LIST_SUFFIXES)
+    ]
+    found = [entry.origin for listing in lists for entry in _entries_of(listing) if entry.origin]
+    if found and (len(lists) < len(items) or any(len(origin) != ndim for origin in found)):
+        raise UsageError(
+            f"SOURCE '{lists[0]}': give every block an origin of {ndim} whole numbers, as in"
+            " 'a.h5,data,0 64 0'"
+        )
+    return found or None
+
+
+def natural(text: str) -> list[tuple[bool, int, str]]:
+    """Sort key under which block_2 comes before block_10."""
+    return [
+        (part.isdigit(), int(part) if part.isdigit() else 0, part)
+        for part in re.split(r"(\d+)", text)
+    ]
+
+
+def _files_of(folder: str) -> list[str]:
+    require_ended(folder)
+    names = (
+        entry.path
+        for entry in os.scandir(folder)
+        if not entry.is_dir() or formats.is_store(entry.path)
+    )
+    files = sorted((name for name in names if formats.is_array_file(name)), key=natural)
+    if not files:
+        raise UsageError(
+            f"SOURCE '{folder}': the directory holds no array file ({' '.join(formats.SUFFIXES)})"
+        )
+    return files
+
+
+def _lines_of(listing: Path, are_there: bool) -> list[str]:
+    """The sources that a list names; relative paths start at the list's folder; '#' begins a
+    comment.
+    """
+    urls = []
+    for entry in _entries_of(listing):
+        if are_there and not is_remote(entry.path) and not os.path.lexists(entry.path):
+            raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
+        urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
+    if not urls:
+        raise UsageError(
+            f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line"
+        )
+    return urls
+
+
+class _Entry(NamedTuple):
+    """A line of a list."""
+
+    line: int
+    path: str
+    dataset: str
+    origin: tuple[int, ...]
+
+
+def _entries_of(listing: Path) -> Iterator[_Entry]:
+    try:
+        lines = [line.strip() for line in listing.read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"SOURCE '{listing}': is not a text file of one 'path' or 'path,dataset' a line"
+        ) from None
+    for number, text in enumerate(lines, 1):
+        if text and not text.startswith("#"):
+            yield _entry(listing.parent, number, text)
+
+
+def _entry(folder: Path, number: int, text: str) -> _Entry:
+    """`path`, `path,dataset` or `path,dataset,origin`; a path that exists with commas in it is a
+    path.
+
+    The dataset of a URL, in which commas may be anything, is written behind '::'.
+    """
+    placed = (
+        None if os.path.lexists(folder / text) else re.fullmatch(r"(.*),\s*(\d+(?:\s+\d+)*)", text)
+    )
+    rest, origin = (placed[1], tuple(map(int, placed[2].split()))) if placed else (text, ())
+    named = rest if is_remote(rest) else str(folder / os.path.expanduser(rest))
+    path, dataset = formats.split_url(named)
+    if not dataset and not is_remote(path) and not os.path.lexists(path) and "," in rest:
+        path, _, dataset = path.rpartition(",")
+    return _Entry(number, path, dataset.strip(), origin)

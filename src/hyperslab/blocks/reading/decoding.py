@@ -1,0 +1,121 @@
+"""Stored chunks of an open file into a block, a batch at a time, through the native core.
+
+- one read per stored chunk that holds elements of the region, of all of it where it is filtered,
+  else of the bytes from its first to its last element of the region (`tests/unit/test_chunkio.py`)
+- a chunk that is corrupt, or does not match its checksum, is named by its place in the file
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from hyperslab import native
+from hyperslab.arrays.array import Array, ArraySource, ChunkTable
+from hyperslab.arrays.byteranges import BUFFER_NBYTES, Piece, covering_nbytes
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.positioned import OpenFile
+from hyperslab.errors import FormatError
+
+_WITH_SPARE = frozenset({"blosc", "bitshuffle"})
+"""Filters whose blocks, which may be as large as their chunk, are decoded aside and then put in
+order.
+"""
+_LIMIT_SHARE = 1000
+_LIMIT_NBYTES = 1024
+
+
+def is_batch(source: ArraySource) -> bool:
+    """Whether the chunks of a source are read here: small or filtered ones, if the core is
+    there.
+    """
+    chunks = source.chunks
+    if native.core is None or chunks is None:
+        return False
+    if source.codecs:
+        return True
+    return (
+        chunks.chunk_shape != source.stored_shape and _chunk_nbytes(source, chunks) <= BUFFER_NBYTES
+    )
+
+
+def is_left_to_library(source: ArraySource) -> bool:
+    """Whether only the format's library can read a source here: it says no places, or its filters
+    need the core.
+    """
+    return source.chunks is None or (bool(source.codecs) and native.core is None)
+
+
+def fill(
+    file: OpenFile,
+    source: ArraySource,
+    table: ChunkTable,
+    slab: Hyperslab,
+    block: Array,
+    threads: int,
+) -> None:
+    """Read what a region takes of the rows of a table into `block`, which has its shape and the
+    file's dtype.
+
+    Region and block are in stored order with strides above 0. Raises FormatError that names a
+    corrupt chunk, ValueError for a number of threads below 1 or above 4096.
+    """
+    if not len(table) or native.core is None:
+        return
+    box, depth = (slab.start, slab.count, slab.stride), max(threads, native.DEPTH)
+    try:
+        chunks = (columns_of(table), table.chunk_shape, filters_of(source))
+        file.nbytes += native.core.read_chunks(file.fd, chunks, box, block, threads, depth)
+    except native.core.ChunkError as error:
+        raise chunk_fault(source, table, error) from error
+
+
+def columns_of(table: ChunkTable) -> tuple[Array, Array, Array, Array]:
+    """The columns of a table as the core takes them: aligned, which those that came over a network
+    may not be.
+    """
+    columns = (table.offset, table.nbytes, table.mask, table.start.reshape(-1))
+    offset, nbytes, mask, start = (
+        np.require(column, requirements=("C", "A")) for column in columns
+    )
+    return offset, nbytes, mask, start
+
+
+def filters_of(source: ArraySource) -> list[tuple[str, tuple[int, ...]]]:
+    """The filters of a source as the core takes them: names and parameters."""
+    return [(codec.name, codec.options) for codec in source.codecs]
+
+
+def chunk_fault(source: ArraySource, table: ChunkTable, error: ValueError) -> FormatError:
+    """What the core says of a row of a table, as an error that names the chunk."""
+    row, why = error.args
+    where = f"{source.url}::{source.name}" if source.name else source.url
+    return FormatError(
+        f"{where}: the chunk at byte {table.offset[row]}: {why}; copy the file again"
+    )
+
+
+def read_nbytes(source: ArraySource, pieces: Iterable[Piece]) -> int:
+    """Bytes that `fill` takes from storage for these pieces."""
+    if source.codecs:
+        return sum(piece.nbytes for piece in pieces)
+    assert source.chunks is not None
+    shape, item = source.chunks.chunk_shape, source.stored.itemsize
+    return sum(covering_nbytes(shape, piece.part, item) for piece in pieces)
+
+
+def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
+    """Upper bound of what `fill` holds beside the block: stored chunks in flight and those being
+    decoded.
+    """
+    chunk = _chunk_nbytes(source, table)
+    flying = min(max(threads, native.DEPTH), len(table)) * int(table.nbytes.max(initial=0))
+    decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
+    buffers = 3 if any(codec.name in _WITH_SPARE for codec in source.codecs) else 2
+    return flying + (buffers * min(threads, len(table)) * decoded if source.codecs else 0)
+
+
+def _chunk_nbytes(source: ArraySource, table: ChunkTable) -> int:
+    return math.prod(table.chunk_shape) * source.stored.itemsize

@@ -1,0 +1,186 @@
+"""Admission: does a plan fit this machine? The numbers that --dry-run prints, and the refusal when
+it does not.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.arrays.array import ArraySink
+from hyperslab.blocks import writing
+from hyperslab.errors import DoesNotFit
+from hyperslab.machine.host import WORKER_BASE_BYTES
+from hyperslab.plan.compile import Budget, Plan
+from hyperslab.units import show_bytes, show_count
+
+JOURNAL_BYTES_PER_TASK = 2048
+RECORD_FILES = 20
+"Files and folders of a run's records, about."
+CODECS_DIFFER = 2
+"One compression makes values no smaller than another does by more than this factor, as a rule."
+_SMALLER = {
+    "run": (
+        "smaller blocks (--block-shape, --partition bytes=...), fewer --workers, or more --memory"
+    ),
+    "convert": (
+        "fewer --workers, more --memory, or, where the new file has them, smaller --chunks or"
+        " --shards"
+    ),
+}
+_LARGER = {"run": "blocks, or --keep volume", "convert": "blocks, --chunks or --shards"}
+"What helps, by the options of a command."
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a plan will use, beside what there is."""
+
+    tasks: int
+    "Left to do."
+    bytes_read: int
+    bytes_written: int
+    bytes_peak: int
+    "Of the most demanding task."
+    budget: Budget
+    workers: int
+    files: int
+    "Files that will be created."
+    disk_free: int
+    inodes_free: int | None
+    "None on file systems that do not count them."
+    compressed: bool = False
+    "True when the outputs may well be smaller than bytes_written."
+    bytes_least: int = 0
+    "What they take at least, about: bytes_written itself unless they are compressed."
+    folders: int = 0
+    "Directories that will be created for the files."
+    verb: str = "run"
+    "The command whose options the remedies name."
+
+    @property
+    def worker_bytes(self) -> int:
+        """Memory of one worker when all its slots are at their peak, interpreter included."""
+        return self.bytes_peak * (self.budget.slots // self.workers) + WORKER_BASE_BYTES
+
+
+def examine(
+    plan: Plan,
+    budget: Budget,
+    workers: int,
+    out: Path,
+    done: Collection[int] = (),
+    verb: str = "run",
+) -> Needs:
+    """Add up what the tasks that are not done will need."""
+    left = [task for task in plan.tasks if task.id not in done]
+    output = plan.stages[-1].job.output
+    volumes = output.volumes if output else ()
+    place = next(folder for folder in (out, *out.parents) if folder.exists())
+    disk = os.statvfs(place)
+    copies = 2 if any(_is_copied(*volume) for volume in volumes) else 1
+    written = (
+        sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left)
+    ) * copies
+    compressed = any(task.output.endswith(".gz") for task in left) or any(
+        _may_shrink(sink) for sink, _ in volumes
+    )
+    return Needs(
+        tasks=len(left),
+        bytes_read=sum(task.bytes_read for task in left),
+        bytes_written=written,
+        bytes_peak=max((task.bytes_peak for task in left), default=0),
+        budget=budget,
+        workers=workers,
+        files=sum(1 for task in left if task.output)
+        + sum(_files(sink, len(left)) for sink, _ in volumes if left),
+        disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
+        inodes_free=disk.f_favail if disk.f_files else None,
+        compressed=compressed,
+        bytes_least=min(written, int(_least_share(plan) * written)) if compressed else written,
+        folders=sum(_folders(sink) for sink, _ in volumes if left),
+        verb=verb,
+    )
+
+
+def _least_share(plan: Plan) -> float:
+    """What part of their size compressed outputs are at least, by how well the source's own values
+    are compressed.
+    """
+    job = plan.stages[0].job
+    held = sum(source.nbytes for sources in job.inputs.values() for source in sources)
+    is_compressed = all(source.codecs for sources in job.inputs.values() for source in sources)
+    if not is_compressed or not held or job.steps:
+        return 0
+    stored = sum(source.nbytes_stored for sources in job.inputs.values() for source in sources)
+    return stored / held / CODECS_DIFFER
+
+
+def _is_copied(sink: ArraySink, partial_path: str) -> bool:
+    """Whether bytes are on disk twice for a while: pieces that are joined are there until the file
+    of them is.
+    """
+    return sink.form == "pieces" and not writing.is_in_place(sink, partial_path)
+
+
+def _files(sink: ArraySink, tasks: int) -> int:
+    """Files that a volume becomes, at most."""
+    if sink.form == "store":
+        return math.prod(math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True))
+    return 1 + tasks if sink.form == "parts" else 1
+
+
+def _folders(sink: ArraySink) -> int:
+    """Directories of a volume that is one: those above its array, and those of its chunks by all
+    axes but the last.
+    """
+    if sink.form != "store":
+        return 0
+    grid = [math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True)]
+    return (
+        2
+        + sink.encoding.name.count("/")
+        + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
+    )
+
+
+def _may_shrink(sink: ArraySink) -> bool:
+    return bool(sink.codecs)
+
+
+def _allocated(plan: Plan) -> int:
+    """Bytes on disk of volumes that an interrupted run has already made room for."""
+    output = plan.stages[-1].job.output
+    partials = [Path(partial) for _, partial in output.volumes] if output else []
+    return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
+
+
+def admit(needs: Needs, out: Path) -> None:
+    """Raise DoesNotFit, with the number and the remedy, for a plan that this machine cannot
+    carry.
+    """
+    if needs.bytes_peak > needs.budget.per_slot:
+        raise DoesNotFit(
+            f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
+            f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
+            f"{show_count(needs.budget.slots, 'slot')}): use {_SMALLER[needs.verb]}"
+        )
+    if needs.bytes_least > needs.disk_free:
+        about = "about " if needs.compressed else ""
+        raise DoesNotFit(
+            f"the outputs take {about}{show_bytes(needs.bytes_least)} but {out} has "
+            f"{show_bytes(needs.disk_free)} free: free some space or choose another output"
+        )
+    if (
+        needs.inodes_free is not None
+        and needs.files + needs.folders + RECORD_FILES > needs.inodes_free
+    ):
+        folders = f" in {show_count(needs.folders, 'folder')}" if needs.folders else ""
+        raise DoesNotFit(
+            f"the outputs are {needs.files} files{folders}, and {RECORD_FILES} are the run's own,"
+            f" but the file system of {out} can hold {needs.inodes_free} more: use larger"
+            f" {_LARGER[needs.verb]}"
+        )

@@ -1,0 +1,61 @@
+"""Cleaning: what runs in a directory have left behind, and what of it goes on request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hyperslab.arrays.partition import Partition
+from hyperslab.blocks import writing
+from hyperslab.driver.committed import made
+from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.verification import is_name
+from hyperslab.errors import DamagedRecord
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.sinks import block_name
+from hyperslab.storage import replacement
+from hyperslab.storage.renaming import remove
+from hyperslab.storage.unfinished import LEFTOVER, leftovers
+
+
+def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
+    """Remove leftovers and records of all runs, and on request what they wrote; returns what is
+    gone.
+
+    Raises DamagedRecord, before anything is removed, when what they wrote is not known.
+    """
+    doomed = list(leftovers(directory.out, {directory.file} if directory.file else None))
+    if not outputs_too:
+        replacement.require_ended(directory.out)
+    if outputs_too:
+        doomed += [directory.out / name for name in _written(directory) if is_name(name)]
+    doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
+    for path in doomed:
+        writing.remove_stale(path) if LEFTOVER.fullmatch(path.name) else writing.remove_output(path)
+    remove(directory.root)
+    return doomed
+
+
+def _written(directory: RunDirectory) -> Iterator[str]:
+    """Names of all that any run wrote, or may have written before it was killed."""
+    yield from made(directory)
+    yield from (entry["path"] for entry in load_manifest(directory).get("outputs", []))
+    for folder in directory.submissions():
+        yield from (
+            os.path.basename(w.path) for outcome in Tail(folder).poll() for w in outcome.outputs
+        )
+    with suppress(DamagedRecord):  # of the blocks of that run, those go of which its journal tells
+        for _, plan in directory.plans():
+            yield from _planned(plan)
+
+
+def _planned(plan: dict[str, Any]) -> Iterator[str]:
+    """Names of the files that the tasks of a plan write, each its block."""
+    for whole in plan["wholes"] if plan.get("suffix") else ():
+        cuts = tuple(tuple(axis) for axis in whole["cuts"])
+        blocks = Partition(cuts, tuple(range(len(cuts))))
+        for block in blocks:
+            yield block_name(whole["name"], block, blocks.shape, len(blocks)) + plan["suffix"]

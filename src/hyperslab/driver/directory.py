@@ -1,0 +1,288 @@
+"""RunDirectory: `OUT/.hyperslab`, which tells all about the runs that wrote to OUT.
+
+Beside one FILE it is `.FILE.hyperslab`.
+
+lock                     held (flock) by the driver that owns OUT; a dead owner does not hold it
+cancel                   exists when somebody asked the run to stop
+manifest.json            the result of every task, when a run has ended
+committed.jsonl          which allocation every finished volume was, its size and time
+replaced.json            volumes of an earlier conversion, until --overwrite has replaced them
+published.json           what of a conversion to a URL has been sent
+replacing                exists while several files get their names: some may be old
+gzip/                    indexes of gzip files that tasks read, until the run is done
+run-0001/                one folder per submission, never changed by a later one
+    plan.json            what was asked for, and the fingerprint
+    status.json          pid, host, state, counts
+    workers              held (flock) by workers at tasks; workers.ended: none may write any more
+    journal/*.jsonl      outcomes, one file per slot and worker process
+    partials/*.pickle    running results of a reduction, and those of an engine's own tree
+    result/              of a reduction, while it is being written
+    worker.log           what functions and engines printed
+    trace.parquet        every phase of every attempt
+    summary.json, provenance.json, failures.json, report.html
+    comparison.html      beside other runs, once that was asked for
+  of engines that hand out batches (Dask, Spark):
+    orders.*.pickle      what all batches of a round share
+    running/             marks: which task each batch is at, while the round runs
+    tree.*.json          bytes that the engine's reduction tree has moved
+    hyperslab.zip        this package, for workers without it
+    spark-events/        Spark's own record
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped, UsageError
+from hyperslab.storage import fence, renaming
+from hyperslab.storage.recordfile import load_record, save_record
+from hyperslab.storage.replacement import FOLDER
+
+LEAVE_LIMIT_S = 60.0
+"How long whoever goes on with a run waits for workers of the one before."
+LOCK_ATTEMPTS = 3
+LOCK_PAUSE_S = 0.02
+State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """The records beside the outputs in `out`."""
+
+    out: Path
+    file: str = ""
+    "Name of the one file in `out` that the run writes; '' where the directory is the run's own."
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """That of an output directory, or of a file that a run has written by itself."""
+        place = Path(path)
+        own = cls(place.parent, place.name)
+        return own if place.name and own.root.is_dir() else cls(place)
+
+    @classmethod
+    def of_records(cls, root: Path) -> RunDirectory | None:
+        """The one whose `root` this is; None for a folder that was copied to another place."""
+        if not root.name.endswith(FOLDER):
+            return None
+        return cls(root.parent, root.name.removesuffix(FOLDER)[1:])
+
+    @property
+    def place(self) -> Path:
+        """What the verbs are given to mean this run."""
+        return self.out / self.file
+
+    @property
+    def root(self) -> Path:
+        return self.out / (f".{self.file}{FOLDER}" if self.file else FOLDER)
+
+    def submissions(self) -> list[Path]:
+        """Folders of all submissions, oldest first."""
+        return [folder for _, folder in self._numbered()]
+
+    def _numbered(self) -> list[tuple[int, Path]]:
+        found = ((path.name.removeprefix("run-"), path) for path in self.root.glob("run-*"))
+        return sorted((int(number), path) for number, path in found if number.isdecimal())
+
+    def latest(self) -> Path:
+        """Folder of the newest submission. Raises UsageError when OUT holds none."""
+        found = self.submissions()
+        if not found:
+            raise UsageError(
+                f"{self.out} holds no run: give the directory of a 'hyperslab run', or what a"
+                " 'convert' wrote"
+            )
+        return found[-1]
+
+    def plans(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Every submission's folder and plan, oldest first; without those that began nothing.
+
+        Raises DamagedRecord for a plan that is lost of a submission that has worked: what it did
+        cannot be matched, and may have taken the place of what others did.
+        """
+        for folder in self.submissions():
+            plan = self._plan(folder)
+            if plan is not None:
+                yield folder, plan
+
+    def _plan(self, folder: Path) -> dict[str, Any] | None:
+        remedy = (
+            f"what {folder.name} did cannot be matched with what is asked for; choose another"
+            f" output, or remove all that was done with 'hyperslab clean --all {self.place}'"
+        )
+        try:
+            return load_record(folder / "plan.json", remedy)
+        except FileNotFoundError:
+            if _has_begun(folder):
+                raise DamagedRecord(f"{folder / 'plan.json'} is missing: {remedy}") from None
+        except DamagedRecord:
+            if _has_begun(folder):
+                raise
+        return None  # it died before it had a plan, or before a task could run
+
+    def new_submission(self, plan: Mapping[str, Any]) -> Path:
+        """A fresh folder with this plan in it."""
+        number = max((number for number, _ in self._numbered()), default=0) + 1
+        folder = self.root / f"run-{number:04d}"
+        for part in ("journal", "partials"):
+            (folder / part).mkdir(parents=True)
+        fence.raise_fence(folder)
+        save_record(folder / "plan.json", plan)
+        return folder
+
+    def secure(self, folder: Path) -> None:
+        """Wait until the journal of a submission is on storage, and the names above its records.
+        Raises OSError.
+        """
+        for journal in (folder / "journal").iterdir():
+            renaming.synchronise(journal)
+        for place in (folder / "journal", folder, self.root, self.out, self.out.parent):
+            renaming.synchronise(place, only_names=True)
+
+    def is_owned(self) -> bool:
+        """True while a live driver holds the lock."""
+        if not (self.root / "lock").exists():
+            return False
+        try:
+            os.close(_lock(self.root / "lock", fcntl.LOCK_SH))
+        except BlockingIOError:
+            return True
+        return False
+
+    def own(self) -> int:
+        """Take the lock; returns the descriptor that holds it until closed. Raises OutputBusy."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            fd = _lock(self.root / "lock")
+        except BlockingIOError:
+            owner = (self.root / "lock").read_text(errors="replace").strip() or "another process"
+            raise OutputBusy(
+                f"{self.out} is in use by {owner}: wait for it, or stop it with 'hyperslab cancel'"
+            ) from None
+        except OSError as error:
+            raise UsageError(
+                f"{self.out} cannot be written: {error.strerror}; choose another directory"
+            ) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        (self.root / "cancel").unlink(missing_ok=True)
+        self.sweep()
+        return fd
+
+    def sweep(self) -> None:
+        """Remove what drivers and workers that were killed had begun to write; no other may write
+        now.
+        """
+        begun = ("*.json.part", "run-*/*.json.part", "run-*/partials/*.part", "run-*/result/*.part")
+        for path in [path for pattern in begun for path in self.root.glob(pattern)]:
+            path.unlink(missing_ok=True)
+
+    def await_workers(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Let no worker of any submission write any more, which the owner alone may do. Raises
+        OutputBusy.
+
+        `tell` takes a sentence about why this takes long.
+        """
+        for folder in self.submissions():
+            fence.end(folder)
+        for folder in self.submissions():
+            if not fence.is_left(folder, 0):
+                tell(
+                    f"waiting for {_workers(folder)} to leave the tasks of an earlier run, up to"
+                    f" {LEAVE_LIMIT_S:.0f} s"
+                )
+                self._await_leaving(folder)
+
+    def _await_leaving(self, folder: Path) -> None:
+        if fence.is_left(folder, LEAVE_LIMIT_S, self._require_not_cancelled):
+            return
+        raise OutputBusy(
+            f"{self.out}: {_workers(folder)} are still at tasks of an earlier run, and would write"
+            " over this one's results: end them (of a cluster that was started apart, restart its"
+            " workers), or try again later"
+        )
+
+    def _require_not_cancelled(self) -> None:
+        if self.is_cancelled():
+            raise RunStopped("the run was cancelled; the same command with --resume goes on")
+
+    def ask_to_cancel(self) -> None:
+        (self.root / "cancel").touch()
+
+    def is_cancelled(self) -> bool:
+        return (self.root / "cancel").exists()
+
+
+def save_status(folder: Path, state: State, counts: Mapping[str, Any]) -> None:
+    """Say what a submission is doing, for `hyperslab status`."""
+    about = {
+        "state": state,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "time": time.time(),
+        **counts,
+    }
+    save_record(folder / "status.json", about)
+
+
+def load_status(folder: Path) -> dict[str, Any]:
+    """What a submission has said last; {} when it has said nothing. Raises DamagedRecord."""
+    remedy = (
+        "how far the run is, or how it ended, is not known; the same command with --resume repeats"
+        " only what is missing, and 'hyperslab verify' compares what is there"
+    )
+    path = folder / "status.json"
+    return load_record(path, remedy) if path.is_file() else {}
+
+
+def load_manifest(directory: RunDirectory) -> dict[str, Any]:
+    """What every task has written, and how many there are; {} when no run has ended. Raises
+    DamagedRecord.
+    """
+    remedy = (
+        "what the run has written is not known; the same command with --resume writes it again,"
+        f" 'hyperslab clean {directory.place}' removes all records and leaves the outputs"
+    )
+    path = directory.root / "manifest.json"
+    return load_record(path, remedy) if path.is_file() else {}
+
+
+def _workers(folder: Path) -> str:
+    """The workers that are at tasks of a submission, in words."""
+    pids = fence.workers(folder)
+    if not pids:
+        return "workers of another host or container"
+    if pids == [os.getpid()]:
+        return "threads of this process"
+    return (
+        f"worker{'s' if len(pids) > 1 else ''} {', '.join(map(str, pids))} on"
+        f" {socket.gethostname()}"
+    )
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether a submission has come so far that its workers, which open their journals first, may
+    have done tasks.
+    """
+    return any(folder.glob("journal/*")) or any(folder.glob("partials/*"))
+
+
+def _lock(path: Path, kind: int = fcntl.LOCK_EX) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt < LOCK_ATTEMPTS - 1:
+                time.sleep(LOCK_PAUSE_S)  # somebody may only be looking whether it is taken
+        else:
+            return fd
+    os.close(fd)
+    raise BlockingIOError(path)

@@ -1,0 +1,280 @@
+"""Prepared: a plan with what it will run on, and everything that can be known without starting."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab import engines
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver import resume
+from hyperslab.driver.admission import Needs, examine
+from hyperslab.driver.committed import committed, discard_replaced, made, noted
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.products import Products
+from hyperslab.driver.resume import Inherited
+from hyperslab.driver.shared_pages import require_whole_pages
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.machine.host import MEMORY_SHARE, Host
+from hyperslab.plan.compile import Budget, Plan, compile_plan
+from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.storage.replacement import FOLDER
+from hyperslab.storage.unfinished import leftovers
+from hyperslab.storage.zarr_names import require_replaceable
+from hyperslab.units import show_bytes, show_count
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a pipeline: where, with what, and what to do about failures."""
+
+    engine: str = "processes"
+    workers: int | None = None
+    "Worker processes; None: every processor that this process may use."
+    threads: int | None = None
+    "Tasks at a time per worker."
+    memory_bytes: int | None = None
+    "For all slots together; None: a share of what is available."
+    rule: Rule = field(default_factory=Rule)
+    granularity: Literal["fused", "stepwise"] = "fused"
+    retries: int = 1
+    task_timeout_s: float | None = None
+    resume: bool = False
+    accept_changed_function: bool = False
+    "With resume: what the function did before it was edited still counts."
+    verb: Literal["run", "convert"] = "run"
+    "The command, whose options the remedies name."
+    connect: str = ""
+    """A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT;
+    or slurm.
+    """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A plan with what it will run on: everything that can be known without starting."""
+
+    plan: Plan
+    needs: Needs
+    host: Host
+    workers: int
+    threads: int
+    directory: RunDirectory | None
+    "Where the outputs and records go."
+    done: frozenset[int]
+    "Tasks that earlier submissions finished."
+    inherited: tuple[Inherited, ...] = ()
+    "The submissions that it goes on with."
+    submissions: int = 0
+    "How many there were in the directory."
+    replaces: bool = False
+    "Whether it begins anew where others were, and replaces what they made at its end."
+    damaged: int = 0
+    """Tasks that earlier submissions finished, but of which the machine has lost what they wrote:
+    they are done again.
+    """
+
+    def _repr_html_(self) -> str:
+        slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
+        memory = f"{slots}, {show_bytes(self.needs.budget.memory_bytes)} for all tasks"
+        return self.plan.html(
+            {"done": f"{len(self.done):,} tasks already" if self.done else "", "slots": memory}
+        )
+
+
+def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
+    """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
+    host = Host.here()
+    workers, threads = _slots(options, host)
+    engines.create(
+        options.engine,
+        EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
+    )  # or it refuses
+    memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
+    budget = Budget(memory, workers * threads)
+    folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
+    directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
+    replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
+    earlier = _earlier(directory, options, replaces) if directory is not None else []
+    if directory is not None and earlier:
+        made(directory)  # or it refuses, before anything is done
+        discard_replaced(directory)
+    plan = compile_plan(
+        pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None
+    )
+    inherited: list[Inherited] = []
+    done: set[int] = set()
+    damaged: set[int] = set()
+    if directory is not None and earlier:
+        inherited = resume.inherit(directory, plan, options.accept_changed_function)
+        done, damaged = _done_earlier(directory, plan, inherited)
+    if directory is not None:
+        _require_free_names(pipeline, plan, directory, options)
+    require_whole_pages(plan, workers * threads)
+    needs = examine(
+        plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb
+    )
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
+    return Prepared(plan, needs, host, workers, threads, directory, *before)
+
+
+def _own_file(pipeline: Pipeline) -> str:
+    """The name of the file that keeps the records beside it, as it is the only one."""
+    return pipeline.end.name if isinstance(pipeline.end, Write) else ""
+
+
+def _require_free_names(
+    pipeline: Pipeline, plan: Plan, directory: RunDirectory, options: Options
+) -> None:
+    """Raise OutputBusy for files that are there and no earlier submission of this run has made.
+
+    If they may be overwritten, for directories that are more than a Zarr store.
+    """
+    output = plan.stages[-1].job.output
+    if output is None:
+        return
+    if isinstance(pipeline.end, Write) and pipeline.end.overwrite:
+        for folder in (Path(sink.path) for sink, _ in output.volumes if os.path.isdir(sink.path)):
+            require_replaceable(
+                str(folder), [file.relative_to(folder).as_posix() for file in _files(folder)]
+            )
+        return
+    own = committed(directory)
+    before = noted(directory)
+    for sink, _ in output.volumes:
+        name = os.path.basename(sink.path)
+        if os.path.lexists(sink.path) and name not in own:
+            was_made = name in before and not (directory.out / before[name].allocation).exists()
+            raise OutputBusy(f"{sink.path} exists{_what_to_do(was_made, options.verb)}")
+
+
+def _what_to_do(was_made: bool, verb: str) -> str:
+    """About a file in the place of one to be made, which no earlier submission has made as it
+    is.
+    """
+    if not was_made and verb == "convert":
+        return ": give another name, or --overwrite to have it replaced at the end"
+    remedy = "move it away, and --resume makes it again"
+    if verb == "convert":
+        remedy = f"{remedy}, or add --overwrite"
+    return (
+        ", and is not what the records say of the file that was made there: it was changed since;"
+        f" {remedy}"
+    )
+
+
+def _slots(options: Options, host: Host) -> tuple[int, int]:
+    for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
+        if number is not None and number < 1:
+            raise UsageError(f"{flag} {number}: give 1 or more")
+    if options.memory_bytes is not None and options.memory_bytes < 1:
+        raise UsageError("--memory: give a positive size such as 8GB")
+    if options.retries < 0:
+        raise UsageError(f"--retries {options.retries}: give 0 or more")
+    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
+        raise UsageError(
+            f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds"
+        )
+    if options.connect and (found := engines.capacity(options.engine, options.connect)):
+        if options.workers or options.threads:
+            raise UsageError(
+                f"--workers and --threads are those of the cluster at {options.connect}: leave"
+                " them out"
+            )
+        return found
+    workers, threads = engines.default_workers(options.engine, host)
+    if options.workers is not None:
+        workers, threads = options.workers, 1
+    return workers, options.threads or threads
+
+
+def _require_replaceable(directory: RunDirectory) -> None:
+    """Raise OutputBusy for a directory that holds more than what conversions have made."""
+    known = {FOLDER, *made(directory), *(path.name for path in leftovers(directory.out))}
+    other = [
+        path.name
+        for path in _entries(directory.out)
+        if path.name.partition(".parts-")[0] not in known
+    ]
+    if not directory.file and other:
+        raise OutputBusy(
+            f"{directory.out} holds what no conversion has made, such as {min(other)}: --overwrite"
+            " replaces only what an earlier conversion made; give a new or empty directory"
+        )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files in a directory and below. Links to directories are not followed, nor are they when
+    it is removed.
+    """
+    return (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[dict[str, Any]]:
+    """The plans in the output directory; raises OutputBusy when they are not meant to be
+    resumed.
+    """
+    if directory.is_owned():
+        raise OutputBusy(
+            f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab"
+            " cancel'"
+        )
+    if replaces:
+        _require_replaceable(directory)
+        return []
+    plans = [plan for _, plan in directory.plans()]
+    flag = "-o " if options.verb == "run" else ""
+    if not plans:
+        if directory.out.exists() and not directory.out.is_dir():
+            raise OutputBusy(f"{flag}{directory.out} is a file: give a directory")
+        if (
+            not directory.file
+            and directory.out.is_dir()
+            and any(p.name != FOLDER for p in directory.out.iterdir())
+        ):
+            raise OutputBusy(
+                f"{flag}{directory.out} holds files that no run wrote: give a new or empty"
+                " directory"
+            )
+    elif not options.resume and directory.file:
+        what = (
+            "is there already"
+            if (directory.out / directory.file).exists()
+            else "is being made by a run that ended early"
+        )
+        raise OutputBusy(
+            f"{directory.out / directory.file} {what}: give another name, --overwrite to begin "
+            "anew, or --resume to go on with the run that made it"
+        )
+    elif not options.resume:
+        raise OutputBusy(
+            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing,"
+            " choose another output, or remove it with 'hyperslab clean --all'"
+        )
+    return plans
+
+
+def _done_earlier(
+    directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]
+) -> tuple[set[int], set[int]]:
+    """Tasks whose results are still there, and those whose results were, but are damaged.
+
+    Results are in saved partials for folds, whose checksums are always compared; as files
+    otherwise.
+    """
+    if plan.stages[0].job.fold is None:
+        products = Products(directory, plan)
+        return products.done(resume.results(inherited), resume.doubtful(inherited))
+    partials = (
+        p for stage in plan.stages for p in resume.partials(inherited, [t.id for t in stage.tasks])
+    )
+    return {i for p in partials for i in p.tasks}, set()

@@ -1,0 +1,491 @@
+"""Products: the files that a plan makes, from allocation to the manifest."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperslab.arrays.array import ArraySink
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
+from hyperslab.blocks.writing import Written, segments
+from hyperslab.driver.committed import RECORD, REPLACED, committed, keep_made, made, note
+from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.driver.verification import file_checksum, region_checksum
+from hyperslab.errors import DamagedRecord, HyperslabError, RunStopped
+from hyperslab.plan.compile import Plan
+from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
+from hyperslab.storage import renaming, replacement
+from hyperslab.storage.recordfile import save_record
+from hyperslab.storage.renaming import remove
+from hyperslab.storage.unfinished import leftovers
+
+PUBLISHED = "published.json"
+"What of a conversion to a URL has been sent, see hyperslab.apps.publication."
+
+
+class Products:
+    """The output files of a plan, and the plan's tasks by their ids."""
+
+    def __init__(self, directory: RunDirectory, plan: Plan) -> None:
+        self._directory = directory
+        self._tasks: dict[int, tuple[Job, Task]] = {
+            t.id: (stage.job, t) for stage in plan.stages for t in stage.tasks
+        }
+        output = plan.stages[-1].job.output
+        self._volumes = output.volumes if output else ()
+
+    def label(self, task_id: int) -> str:
+        """Where the block of a task lies: path[region]."""
+        job, task = self._tasks[task_id]
+        return job.label(task)
+
+    def _parts(self, task_id: int) -> list[tuple[int, Hyperslab]]:
+        """The volumes that a task writes to, and its region of each, in the order of its
+        outputs.
+        """
+        return [(piece.source, piece.slab) for piece in output_pieces(*self._tasks[task_id])]
+
+    def begin(self, done: Collection[int], results: Mapping[int, Outcome]) -> None:
+        """Make room for the volumes that are not complete. Raises RunStopped when the disk cannot
+        hold them.
+        """
+        if not self._volumes:
+            return
+        files = self._surely_committed()
+        for volume, homes in zip(self._volumes, self._homes(results), strict=True):
+            if homes.keys() <= set(done) and _are_in(
+                homes, files.get(os.path.basename(volume.sink.path))
+            ):
+                _drop_allocation(volume)  # of somebody who began to make it again
+            elif os.path.exists(volume.partial) or homes.keys().isdisjoint(done):
+                _allocate(volume)
+            else:
+                raise _vanished(volume)
+
+    def forget_earlier(self) -> None:
+        """Drop the records of earlier submissions; what they made is noted, and stays until
+        `commit` replaces it.
+
+        So are the parts of files of any origin that are to be replaced.
+        """
+        directory = self._directory
+        parts = {
+            folder.name for sink, _ in self._volumes for folder in writing.parts(Path(sink.path))
+        }
+        keep_made(directory, parts)
+        for path in leftovers(directory.out, {directory.file} if directory.file else None):
+            writing.remove_stale(path)
+        records = (RECORD, PUBLISHED, "manifest.json")
+        for path in (*directory.submissions(), *(directory.root / name for name in records)):
+            remove(path)
+
+    def done(
+        self, results: Mapping[int, Outcome], doubtful: Mapping[int, Outcome]
+    ) -> tuple[set[int], set[int]]:
+        """Tasks whose results count, and those of which the machine has lost what they had written.
+
+        A region counts only in the allocation that it was written to, or when that one was
+        committed. A committed volume counts only as a whole, since it is not written to again.
+        `doubtful` are those that have to be read.
+        """
+        there = self._still_there(results)
+        damaged = self._damaged({i: doubtful[i] for i in there & doubtful.keys()})
+        return self._in_one_allocation(there - damaged, results), damaged
+
+    def _still_there(self, results: Mapping[int, Outcome]) -> set[int]:
+        """Tasks whose files exist with the size that was recorded."""
+        known = {
+            i: outcome
+            for i, outcome in results.items()
+            if i in self._tasks and self._is_own(outcome)
+        }
+        if not self._volumes:
+            return {
+                i for i, outcome in known.items() if all(map(self._has_its_size, outcome.outputs))
+            }
+        files = self._surely_committed()
+        return {i for i, outcome in known.items() if self._is_there(outcome, files)}
+
+    def _is_own(self, outcome: Outcome) -> bool:
+        """Whether an outcome names the outputs of its task, wherever the directory was when it was
+        recorded.
+        """
+        if self._volumes:
+            return len(outcome.outputs) == len(self._parts(outcome.task))
+        _, task = self._tasks[outcome.task]
+        own = [task.output] if task.output else []
+        return [os.path.basename(written.path) for written in outcome.outputs] == own
+
+    def _place(self, written: Written) -> Path:
+        """The file of a block, in this directory."""
+        return self._directory.out / os.path.basename(written.path)
+
+    def _has_its_size(self, written: Written) -> bool:
+        return _nbytes(self._place(written)) == written.nbytes
+
+    def _in_one_allocation(self, found: set[int], results: Mapping[int, Outcome]) -> set[int]:
+        """Without tasks that wrote to a volume elsewhere than where it is being made, or has to be
+        made again.
+
+        To drop a task may leave another volume incomplete to which it wrote, too.
+        """
+        files = self._surely_committed() if self._volumes else {}
+        volumes = list(zip(self._volumes, self._homes(results), strict=True))
+        left, before = found, None
+        while left != before:
+            before = left
+            for volume, homes in volumes:
+                left = left - _astray(
+                    volume, homes, files.get(os.path.basename(volume.sink.path)), left
+                )
+            volumes.reverse()  # neighbours share tasks: one way and back is mostly all
+        return left
+
+    def _homes(self, results: Mapping[int, Outcome]) -> list[dict[int, str]]:
+        """Per volume, the tasks that write to it, and the allocation that each has written to; ''
+        for none.
+        """
+        homes: list[dict[int, str]] = [{} for _ in self._volumes]
+        for task_id in self._tasks if self._volumes else ():
+            parts = self._parts(task_id)
+            outputs = results[task_id].outputs if task_id in results else ()
+            for number, (volume, _) in enumerate(parts):
+                is_known = len(outputs) == len(parts)
+                homes[volume][task_id] = (
+                    _allocation(self._volumes[volume].sink, outputs[number]) if is_known else ""
+                )
+        return homes
+
+    def _is_there(self, outcome: Outcome, files: Mapping[str, str]) -> bool:
+        parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
+        return all(
+            _is_kept(self._volumes[volume], written, files) for (volume, _), written in parts
+        )
+
+    def _damaged(self, results: Mapping[int, Outcome]) -> set[int]:
+        """Tasks of whose files or regions the bytes are no longer those that were recorded; reads
+        them all.
+
+        What was on storage before it got its name, or before the manifest named it, is not read.
+        """
+        if not self._volumes:
+            vouched = _vouched(self._directory)
+            return {
+                i
+                for i, outcome in results.items()
+                if any(self._is_lost(w, vouched) for w in outcome.outputs)
+            }
+        files = self._surely_committed()
+        return {i for i, outcome in results.items() if self._is_damaged(outcome, files)}
+
+    def _is_lost(self, written: Written, vouched: Collection[tuple[str, str]]) -> bool:
+        """Whether the file of a block is not as it was written."""
+        path = self._place(written)
+        if (path.name, written.checksum) in vouched:
+            return False
+        try:
+            return file_checksum(path, written.checksum) != written.checksum
+        except (OSError, HyperslabError):
+            return True
+
+    def _is_damaged(self, outcome: Outcome, files: Mapping[str, str]) -> bool:
+        parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
+        return any(
+            os.path.basename(self._volumes[volume].sink.path) not in files
+            and _differs(self._volumes[volume], slab, written)
+            for (volume, slab), written in parts
+        )
+
+    def _surely_committed(self) -> dict[str, str]:
+        """The allocations of volumes, by name, whose file is none of an earlier run.
+
+        Parts get a name of their own before their file.
+        """
+        found = {name: done.allocation for name, done in committed(self._directory).items()}
+        for sink in (sink for sink, _ in self._volumes if sink.form == "parts"):
+            allocation = found.get(os.path.basename(sink.path), "")
+            if writing.parts_of_allocation(sink, allocation) not in writing.parts(Path(sink.path)):
+                found.pop(os.path.basename(sink.path), None)
+        return found
+
+    def commit(self, results: Mapping[int, Outcome], overwrite: bool) -> None:
+        """Let finished volumes appear under their names; then go those of a conversion that this
+        one replaces.
+
+        What is there under a name, and no earlier submission has made, stays unless `overwrite`.
+        Raises RunStopped.
+        """
+        if not self._volumes:
+            return
+        written: list[list[Written]] = [[] for _ in self._volumes]
+        for task_id in self._tasks:
+            for (volume, _), output in zip(
+                self._parts(task_id), results[task_id].outputs, strict=True
+            ):
+                written[volume].append(output)
+        root = self._directory.root
+        known = committed(self._directory)
+        pairs = zip(self._volumes, written, strict=True)
+        ready = [(volume, outputs) for volume, outputs in pairs if not _is_finished(volume, known)]
+        for unfinished, outputs in ready:
+            _require_complete(unfinished, outputs)
+        if not self._directory.file:
+            replacement.begin(root)
+        for unfinished, outputs in ready:
+            own = os.path.basename(unfinished.sink.path) in known
+            _commit(self._directory, unfinished, outputs, overwrite or own)
+        self._tidy()
+        replacement.end(root)
+
+    def _tidy(self) -> None:
+        """Remove what finished volumes have replaced."""
+        names = {os.path.basename(sink.path) for sink, _ in self._volumes}
+        for stale in leftovers(
+            self._directory.out, names
+        ):  # of a run whose results no longer counted
+            writing.remove_stale(stale)
+        for name in made(self._directory) - names:
+            writing.remove_output(self._directory.out / name)
+        (self._directory.root / REPLACED).unlink(missing_ok=True)
+
+    def paths(self, outcome: Outcome) -> list[Path]:
+        """The finished files that an attempt wrote, or wrote to."""
+        if self._volumes:
+            return [
+                Path(self._volumes[volume].sink.path) for volume, _ in self._parts(outcome.task)
+            ]
+        return [self._place(written) for written in outcome.outputs]
+
+    def sweep(self) -> None:
+        """Remove what interrupted attempts left half-written; call it when no worker runs."""
+        for path in leftovers(
+            self._directory.out, {task.output for _, task in self._tasks.values()}
+        ):
+            remove(path)
+
+    def secure(self) -> None:
+        """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
+        OSError.
+        """
+        if not self._volumes and any(task.output for _, task in self._tasks.values()):
+            renaming.synchronise(self._directory.out)
+
+    def manifest(
+        self, results: Mapping[int, Outcome], others: Sequence[Path] = ()
+    ) -> list[dict[str, Any]]:
+        """One entry per output: task, path relative to the directory, bytes, checksum, region of a
+        volume.
+
+        `others` are files that belong to no task, such as the result of a reduction.
+        """
+        entries = [
+            entry
+            for i in sorted(results)
+            if i in self._tasks
+            for entry in self._entries(results[i])
+        ]
+        return [*entries, *self._frames()] + [
+            {
+                "path": path.name,
+                "nbytes": path.stat().st_size,
+                "checksum": writing.file_checksum(str(path)),
+            }
+            for path in others
+        ]
+
+    def _frames(self) -> Iterator[dict[str, Any]]:
+        """What finished volumes hold beside the values of their regions."""
+        found = committed(self._directory)
+        for name in (os.path.basename(sink.path) for sink, _ in self._volumes):
+            frame = found[name].frame if name in found else None
+            if frame is not None:
+                yield {
+                    "path": name,
+                    "nbytes": frame.nbytes,
+                    "checksum": frame.checksum,
+                    "frame": frame.spans,
+                }
+
+    def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
+        job, task = self._tasks[outcome.task]
+        parts = self._parts(outcome.task) if self._volumes else [None] * len(outcome.outputs)
+        for part, written in zip(parts, outcome.outputs, strict=True):
+            path = task.output if part is None else self._volumes[part[0]].sink.path
+            entry = {
+                "task": outcome.task,
+                "block": job.label(task),
+                "nbytes": written.nbytes,
+                "checksum": written.checksum,
+                "path": os.path.basename(path),
+            }
+            yield entry if part is None else entry | {"region": [part[1].start, part[1].count]}
+
+
+def _vanished(volume: Volume) -> RunStopped:
+    return RunStopped(
+        f"{volume.partial} has vanished, with what was written to it: run again with --resume"
+    )
+
+
+def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
+    """Raise RunStopped for an allocation that is not there, or is not the one that the regions were
+    written to.
+    """
+    sink, partial = volume
+    if not os.path.exists(partial):
+        raise _vanished(volume)
+    stray = [
+        written for written in outputs if _allocation(sink, written) != os.path.basename(partial)
+    ]
+    if stray:
+        raise RunStopped(
+            f"{sink.path}: {len(stray)} of its regions are not in {partial}: run again with"
+            " --resume"
+        )
+
+
+def _is_finished(volume: Volume, known: Collection[str]) -> bool:
+    """Whether a volume has its name already, since an earlier submission."""
+    return os.path.basename(volume.sink.path) in known and not os.path.exists(volume.partial)
+
+
+def _are_in(homes: Mapping[int, str], allocation: str | None) -> bool:
+    return allocation is not None and set(homes.values()) <= {allocation}
+
+
+def _astray(
+    volume: Volume, homes: Mapping[int, str], finished: str | None, found: Collection[int]
+) -> set[int]:
+    """Tasks among those found that wrote to a volume elsewhere than where it is.
+
+    `finished` is the allocation that became the file under its name; it counts when all tasks wrote
+    to that one.
+    """
+    present = {task_id for task_id in homes if task_id in found}
+    if len(present) == len(homes) and _are_in(homes, finished):
+        return set()
+    if not os.path.exists(volume.partial):
+        return present
+    return {task_id for task_id in present if homes[task_id] != os.path.basename(volume.partial)}
+
+
+def _drop_allocation(volume: Volume) -> None:
+    if os.path.exists(volume.partial):
+        writing.discard(Path(volume.partial), Path(volume.sink.path))
+
+
+def _allocate(volume: Volume) -> None:
+    try:
+        writing.allocate(*volume)
+    except OSError as error:
+        raise RunStopped(
+            f"{volume.sink.path} cannot be created: {error.strerror}; mend that, then use --resume"
+        ) from error
+
+
+def _commit(
+    directory: RunDirectory, volume: Volume, outputs: Sequence[Written], overwrite: bool
+) -> None:
+    """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
+    sink, partial = volume
+
+    try:
+        writing.commit(
+            sink,
+            partial,
+            outputs,
+            overwrite,
+            functools.partial(note, directory, Path(sink.path), Path(partial)),
+        )
+    except FileExistsError as error:
+        raise RunStopped(
+            f"{sink.path} has appeared since the start, and stays; all that was to be written is in"
+            f" {partial}: give the one that is there another name and use --resume, or use --resume"
+            " --overwrite"
+        ) from error
+    except HyperslabError as error:
+        raise RunStopped(str(error)) from error
+    except Exception as error:
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else str(error) or type(error).__name__
+        )
+        raise RunStopped(
+            f"{sink.path} cannot be finished: {why}; what was written stays in {partial}: mend"
+            " that, then use --resume"
+        ) from error
+
+
+def _is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool:
+    """Whether what a task wrote to a volume is in its allocation, or in the file that this one
+    became.
+    """
+    sink, partial = volume
+    allocation = _allocation(sink, written)
+    if files.get(os.path.basename(sink.path)) == allocation:
+        return True
+    if allocation != os.path.basename(partial):
+        return False
+    if sink.form == "store":
+        return os.path.isdir(partial)
+    if sink.form == "placed":
+        return _size(partial) == sink.nbytes
+    return writing.has_part(sink, partial, written)
+
+
+def _allocation(sink: ArraySink, written: Written) -> str:
+    """Name of the unfinished file or folder that a region was written to."""
+    path = Path(written.path)
+    return path.parent.name if sink.form in ("pieces", "parts") else path.name
+
+
+def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
+    """Whether an allocation holds in a region something else than was written there."""
+    sink, partial = volume
+    try:
+        if sink.form == "pieces":
+            for _ in segments.pieces([writing.segment(partial, written)]):
+                pass  # each is compared with its checksum
+            return False
+        if sink.form == "parts":
+            part = os.path.join(partial, os.path.basename(written.path))
+            return region_checksum(part, Hyperslab.full(slab.count)) != written.checksum
+        return region_checksum(partial, slab) != written.checksum
+    except (OSError, HyperslabError):
+        return True
+
+
+def _vouched(directory: RunDirectory) -> set[tuple[str, str]]:
+    """Name and checksum of the files that the manifest names, before which they were on storage."""
+    try:
+        entries = load_manifest(directory).get("outputs", [])
+    except DamagedRecord:
+        return set()  # it speaks for none: all of them are read
+    return {
+        (entry["path"], entry["checksum"])
+        for entry in entries
+        if entry.keys().isdisjoint(("region", "frame"))
+    }
+
+
+def save_manifest(
+    directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]
+) -> None:
+    save_record(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
+
+
+def _nbytes(path: Path) -> int | None:
+    """Bytes of a file, or of all files of a directory."""
+    return writing.stored_nbytes(path) if path.is_dir() else _size(path)
+
+
+def _size(path: str | Path) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None

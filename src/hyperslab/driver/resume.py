@@ -1,0 +1,232 @@
+"""Resume: what earlier submissions of an output directory did that a plan may take over.
+
+Tasks are matched by what they are: the same region of the same whole, cut in the same way, with no
+source written to in between. So a corrupt file may be replaced, a source edited, or files added,
+and only what that touches is done again. What a machine may have lost that was started anew since
+is compared with its checksums (`products.damaged`). Held by tests/faults/test_resume.py and
+tests/faults/test_lost_pages.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hyperslab.arrays.array import ArraySource
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.errors import OutputBusy
+from hyperslab.machine.host import boot_id
+from hyperslab.plan.compile import Plan
+from hyperslab.plan.journal import Partial, Tail, load_partials
+from hyperslab.plan.sinks import SUFFIXES
+from hyperslab.plan.task import Outcome, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A submission and the tasks of it that count, as ids there -> ids here; None: all, under their
+    own ids.
+
+    A task that counts no longer, because a file that it read was written to since, has ~id here.
+    """
+
+    folder: Path
+    ids: Mapping[int, int] | None = None
+    is_sure: bool = True
+    """False when what it wrote may have been lost: this machine was started anew since, or it is
+    another one.
+    """
+
+
+def record(plan: Plan) -> dict[str, Any]:
+    """What a submission keeps of its plan, for a later one to match its own with."""
+    tasks = {
+        "tasks": len(plan.stages[0].tasks),
+        "wholes": list(_wholes(plan)),
+        "suffix": _suffix(plan),
+    }
+    return plan.record() | tasks | {"boot": boot_id()}
+
+
+def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
+    """The submissions that this plan goes on with. Raises OutputBusy when their results do not
+    belong to it.
+
+    One that has recorded no result counts, too: it may have written, and was killed before it could
+    say so.
+    """
+    now, found = record(plan), []
+    for folder, kept in directory.plans():
+        if has_results := _has_results(folder):
+            _require_same_job(directory, kept, now, accept_changed_function)
+        if has_results or kept["fingerprint"] == now["fingerprint"]:
+            ids = _matching(directory, kept, now, plan, has_results)
+            found.append(
+                Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
+            )
+    return found
+
+
+def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
+    """The newest success of every task: what is on disk is what was written last."""
+    return {task: outcome for task, (outcome, _) in _newest(inherited).items()}
+
+
+def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
+    """Those of them of which the bytes may have been in memory only when the machine stopped."""
+    return {task: outcome for task, (outcome, is_sure) in _newest(inherited).items() if not is_sure}
+
+
+def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:
+    done: dict[int, tuple[Outcome, bool]] = {}
+    for submission in inherited:
+        for touched in (~task for task in (submission.ids or {}).values() if task < 0):
+            done.pop(
+                touched, None
+            )  # it may have written over what an earlier one had written, and not said so
+        for outcome in Tail(submission.folder).poll():
+            task = outcome.task if submission.ids is None else submission.ids.get(outcome.task, -1)
+            if outcome.status == "done" and task >= 0:
+                done[task] = (replace(outcome, task=task), submission.is_sure)
+    return done
+
+
+def partials(inherited: Sequence[Inherited], wanted: Sequence[int]) -> list[Partial]:
+    """Saved partials that hold wanted tasks only, and no task twice."""
+    return load_partials([(i.folder, i.ids) for i in inherited], wanted)
+
+
+def _suffix(plan: Plan) -> str:
+    """What ends the names of files of blocks; '' where tasks write no files of their own."""
+    output = plan.stages[-1].job.output
+    return "" if output is None or output.volumes else SUFFIXES[output.format]
+
+
+def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
+    first, count = _extents(plan)
+    sets = list(plan.inputs.values())
+    for index, whole in enumerate(sets[0].wholes):
+        members = [
+            (inputs.sources[m.source], m.box)
+            for inputs in sets
+            for m in inputs.wholes[index].members
+        ]
+        cut = repr((whole.shape, plan.partitions[index].cuts, [box for _, box in members]))
+        yield {
+            "name": whole.name,
+            "cuts": plan.partitions[index].cuts,
+            "cut": hashlib.sha256(cut.encode()).hexdigest(),
+            "first": first.get(index, 0),
+            "tasks": count.get(index, 0),
+            "broken": any(source.broken for source, _ in members),
+            "states": [_state(source) for source, _ in members],
+        }
+
+
+def _extents(plan: Plan) -> tuple[dict[int, int], dict[int, int]]:
+    """First task and number of tasks of every whole, in the first stage."""
+    first: dict[int, int] = {}
+    count: dict[int, int] = {}
+    for task in plan.stages[0].tasks:
+        first.setdefault(task.whole, task.id)
+        count[task.whole] = count.get(task.whole, 0) + 1
+    return first, count
+
+
+def _state(source: ArraySource) -> str:
+    """What changes when a file is written to, at least its time."""
+    return f"{source.file_size} {source.mtime_ns} {source.version}"
+
+
+def _has_results(folder: Path) -> bool:
+    if any((folder / "partials").glob("*.pickle")):
+        return True
+    return any(outcome.status == "done" for outcome in Tail(folder).poll())
+
+
+def _require_same_job(
+    directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], accept: bool
+) -> None:
+    if kept["fingerprint"] != now["fingerprint"]:
+        before = kept["summary"]
+        differs = [
+            key
+            for key, value in now["summary"].items()
+            if before.get(key) != value and key != "sources"
+        ]
+        raise OutputBusy(
+            f"--resume: {directory.out} holds results that differ in"
+            f" {' and '.join(differs) or 'parameters'}; choose another output, or remove them with"
+            " 'hyperslab clean --all'"
+        )
+    if kept["code"] != now["code"] and not accept:
+        raise OutputBusy(
+            f"--resume: the function was edited since {directory.out} was begun; add"
+            " --accept-changed-function if what it has done is still right, otherwise choose"
+            " another output or remove it with 'hyperslab clean --all'"
+        )
+
+
+def _matching(
+    directory: RunDirectory,
+    kept: dict[str, Any],
+    now: dict[str, Any],
+    plan: Plan,
+    has_results: bool,
+) -> dict[int, int]:
+    """Ids there -> ids here, of the tasks that are the same. Raises OutputBusy for results without
+    a place here.
+    """
+    here = {whole["name"]: (index, whole) for index, whole in enumerate(now["wholes"])}
+    first: dict[int, int] = {}
+    for whole in kept["wholes"]:
+        index, own = here.get(whole["name"], (-1, {"cut": ""}))
+        if own["cut"] == whole["cut"]:
+            first |= _same_tasks(plan, index, whole, own)
+        elif has_results and not whole["broken"]:
+            raise OutputBusy(
+                f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or"
+                " has another shape; choose another output"
+            )
+    whole_run = sum(own >= 0 for own in first.values()) == kept["tasks"] == now["tasks"]
+    stages = range(
+        len(plan.stages) if whole_run else 1
+    )  # a later stage rests on the result of all of the first
+    step, own_step = kept["tasks"], now["tasks"]
+    return {
+        s * step + there: s * own_step + own if own >= 0 else own
+        for s in stages
+        for there, own in first.items()
+    }
+
+
+def _same_tasks(
+    plan: Plan, index: int, kept: dict[str, Any], own: dict[str, Any]
+) -> dict[int, int]:
+    states = zip(kept["states"], own["states"], strict=True)
+    changed = {position for position, (before, now) in enumerate(states) if before != now}
+    touched = _positions(plan, index) if changed else {}
+    tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
+    return {
+        kept["first"] + k: (
+            ~task.id if changed and changed & set(_sources_of(task, touched)) else task.id
+        )
+        for k, task in enumerate(tasks)
+    }
+
+
+def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:
+    """(input, source) -> its position among the states of a whole."""
+    members = [
+        (i, m.source)
+        for i, inputs in enumerate(plan.inputs.values())
+        for m in inputs.wholes[index].members
+    ]
+    return {key: position for position, key in enumerate(members)}
+
+
+def _sources_of(task: Task, positions: Mapping[tuple[int, int], int]) -> Iterator[int]:
+    return (positions[i, piece.source] for i, pieces in enumerate(task.reads) for piece in pieces)

@@ -1,0 +1,477 @@
+"""The driver: runs a pipeline on an engine, keeps its records, and never loses what was done.
+
+Flow: plan -> admission -> lock the output directory -> what earlier submissions did -> rounds of
+tasks per stage -> commit -> trace, summary, report. The engine only runs tasks; retries, resume,
+progress and records are here, so that they are the same on every engine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperslab import engines
+from hyperslab.driver import preindex, resume
+from hyperslab.driver.admission import admit
+from hyperslab.driver.directory import State, save_status
+from hyperslab.driver.measured import Moments, agreement, build_trace
+from hyperslab.driver.prepare import Options, Prepared, prepare
+from hyperslab.driver.products import Products, save_manifest
+from hyperslab.driver.resume import Inherited
+from hyperslab.driver.submission import Failed, provenance, save_records, save_value
+from hyperslab.engines import Engine, EngineOptions
+from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.machine import pressure
+from hyperslab.plan.compile import Stage
+from hyperslab.plan.journal import Partial, SlotJournal, Tail, conclude, load_partials, moved_bytes
+from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.shipment import pack
+from hyperslab.plan.task import (
+    Failure,
+    Outcome,
+    StageMerge,
+    Task,
+    merge_of,
+    retried,
+    steps_of,
+    with_prior,
+)
+from hyperslab.report.notebook import run_html
+from hyperslab.report.progress import Progress, Quiet
+from hyperslab.report.summary import Summary
+from hyperslab.storage import fence
+from hyperslab.storage.location import local_folder
+from hyperslab.trace import OwnTime, Trace
+from hyperslab.units import show_count
+
+POLL_INTERVAL_S = 0.1
+STATUS_INTERVAL_S = 1.0
+UNRECORDED_ROUNDS = 10
+"""How often tasks are done again, at no charge, whose worker died after them but before it had
+recorded them.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What a run left behind."""
+
+    state: State
+    outputs: list[Path]
+    value: Any
+    "Result of a reduction; None after a write, or when tasks failed."
+    failures: list[Failed]
+    tasks: int
+    "Of the whole plan, those of earlier submissions included."
+    trace: Trace
+    summary: Summary
+    folder: Path
+    "Of this submission's records."
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "done"
+
+    def _repr_html_(self) -> str:
+        outputs = (
+            f"{show_count(len(self.outputs), 'file')} in {self.folder.parent.parent}"
+            if self.outputs
+            else ""
+        )
+        more = {"outputs": outputs, "report": str(self.folder / "report.html")}
+        failures = [(failed.label, failed.failure.message) for failed in self.failures]
+        return run_html(f"run {self.state}", self.trace, self.summary, failures, more)
+
+
+def run(
+    pipeline: Pipeline,
+    options: Options | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    prepared: Prepared | None = None,
+    **settings: Any,
+) -> Result:
+    """Run a pipeline to its end and return outputs, trace and summary.
+
+    `settings` are fields of Options: `run(pipeline, engine="threads", workers=2)`. `out` is where a
+    reduction keeps its result and records (a temporary directory if left out). `prepared` is what
+    `prepare` has made of the pipeline with these options, so that it is not done twice. Failed
+    tasks are listed in the result, not raised. Raises UsageError before anything starts, RunStopped
+    when the run cannot go on, and KeyboardInterrupt on Ctrl-C; after both, `resume=True` repeats
+    only what is missing.
+    """
+    options = options or Options(**settings)
+    place = Path(local_folder(out)) if out is not None else None
+    if place is None and not isinstance(pipeline.end, Write):
+        place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
+    prepared = prepared or prepare(pipeline, options, place)
+    assert prepared.directory is not None
+    admit(prepared.needs, prepared.directory.out)
+    return _Run(pipeline, prepared, options, progress or Quiet()).execute()
+
+
+def _asked(prepared: Prepared, options: Options) -> dict[str, Any]:
+    """What the run was given, for who reads its trace."""
+    return {
+        "engine": options.engine,
+        "workers": prepared.workers,
+        "threads": prepared.threads,
+        "cpus": prepared.host.cpus,
+        "memory_nbytes": prepared.needs.budget.memory_bytes,
+        "granularity": options.granularity,
+        "connect": options.connect,
+    }
+
+
+class _Run:
+    """One submission under way."""
+
+    def __init__(
+        self, pipeline: Pipeline, prepared: Prepared, options: Options, progress: Progress
+    ) -> None:
+        assert prepared.directory is not None
+        self.plan, self.prepared, self.options, self.progress = (
+            prepared.plan,
+            prepared,
+            options,
+            progress,
+        )
+        self.directory = prepared.directory
+        self.start_ns, self.load = time.monotonic_ns(), pressure.sample()
+        self.ready_ns = self.start_ns
+        self.outcomes: list[Outcome] = []
+        self.failures: dict[int, tuple[Failure, int]] = {}
+        self.done = set(prepared.done)
+        self.value: Any = None
+        self.saved: list[Path] = []
+        self.state: State = "running"
+        self._polled_at = self._saved_at = 0.0
+        self.refs = pipeline.refs
+        self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
+        self.shutdown_ns = 0
+        self.own_times: Sequence[OwnTime] = ()
+
+    def execute(self) -> Result:
+        """Own the output directory, run every stage, keep the records whatever happens."""
+        lock = self.directory.own()
+        try:
+            self.directory.await_workers(self.progress.tell)
+            if self.prepared.replaces:
+                Products(self.directory, self.plan).forget_earlier()
+            if len(list(self.directory.plans())) != self.prepared.submissions:
+                raise OutputBusy(
+                    f"another run has used {self.directory.out} in the meantime: try again with"
+                    " --resume"
+                )
+            self.folder = self.directory.new_submission(resume.record(self.plan))
+            self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
+            self.products = Products(self.directory, self.plan)
+            self.tail = Tail(self.folder)
+            self.engine = engines.create(self.options.engine, self._engine_options())
+            try:
+                self._run_stages()
+                self._save_value()
+            except BaseException as reason:
+                self._stopped(reason)
+                raise
+            self.state = "failed" if self.failures else "done"
+            if self.state == "done":
+                shutil.rmtree(
+                    self._index_folder(), ignore_errors=True
+                )  # nobody will go on with this run
+            result = self._keep_records()
+            if result.ok:
+                self.directory.sweep()
+                self.directory.secure(self.folder)
+            return result
+        except OSError as error:
+            raise RunStopped(
+                f"the records of the run cannot be written to {self.directory.root}"
+                f" ({error.strerror}): mend that, then use --resume; what is done stays done"
+            ) from error
+        finally:
+            os.close(lock)
+
+    def _stopped(self, reason: BaseException) -> None:
+        """Keep what records the disk will take; the reason to stop matters more than they do."""
+        self.state = "cancelled" if self.directory.is_cancelled() else "stopped"
+        try:
+            self._keep_records()
+        except OSError as error:
+            reason.add_note(f"the records of the run could not be written: {error}")
+
+    def _engine_options(self) -> EngineOptions:
+        prepared = self.prepared
+        return EngineOptions(
+            folder=self.folder.absolute(),
+            workers=prepared.workers,
+            threads=prepared.threads,
+            task_timeout_s=self.options.task_timeout_s,
+            host=prepared.host.name,
+            memory_bytes=self.options.memory_bytes or 0,
+            connect=self.options.connect,
+            shipment=pack(self.refs),
+            slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
+        )
+
+    def _run_stages(self) -> None:
+        self.products.begin(self.done, resume.results(self.inherited))
+        if self.prepared.damaged:
+            self.progress.tell(
+                f"{show_count(self.prepared.damaged, 'task')} will be done again: the machine was"
+                " restarted, and has lost what they had written"
+            )
+        self._index_sources()
+        left = sum(task.id not in self.done for task in self.plan.tasks)
+        self.progress.begin(
+            left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
+        )
+        save_status(self.folder, "running", self._counts())
+        try:
+            if left:
+                self._start_engine()
+            self.ready_ns = time.monotonic_ns()
+            prior = None
+            for stage in self.plan.stages:
+                prior = self._run_stage(stage, prior)
+                if self.failures:
+                    return
+            self.value = prior
+        except BaseException:
+            self.engine.cancel()
+            raise
+        finally:
+            ended_ns = time.monotonic_ns()
+            self.engine.stop()
+            fence.end(self.folder)
+            self.shutdown_ns = time.monotonic_ns() - ended_ns
+            self.own_times = self.engine.own_times()
+            self.products.sweep()
+            self.progress.end()
+        self.directory.await_workers(
+            self.progress.tell
+        )  # an attempt that its engine has given up may still write
+        results = resume.results(self.inherited) if self.plan.stages[-1].job.output else {}
+        self.products.commit(results, self.overwrites)
+
+    def _index_sources(self) -> None:
+        """Index the gzip files that several tasks read; from here on the plan is one over the
+        indexed files.
+        """
+        folder, limit = self._index_folder(), self.prepared.needs.budget.per_slot
+        self.plan = preindex.index_sources(
+            self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
+        )
+
+    def _index_folder(self) -> Path:
+        return (self.directory.root / preindex.FOLDER).absolute()
+
+    def _start_engine(self) -> None:
+        try:
+            self.engine.start()
+        except OSError as error:
+            raise RunStopped(f"--engine {self.options.engine} could not start: {error}") from error
+
+    def _run_stage(self, stage: Stage, prior: Any) -> Any:
+        """All tasks of a stage, with retries; returns the fold's finished result."""
+        job = with_prior(stage.job, prior)
+        fold, merge, steps = (
+            job.load_fold(),
+            merge_of(job),
+            steps_of(job, self.options.granularity == "stepwise"),
+        )
+        pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
+        for attempt in range(self.options.retries + 1):
+            if not pending:
+                break
+            self._run_round(
+                self.engine, pending, steps, merge, last=attempt == self.options.retries
+            )
+            pending = [
+                retried(task)
+                for task in pending
+                if task.id not in self.done and not self._is_final(task)
+            ]
+        missing = [task for task in stage.tasks if task.id not in self.done]
+        if fold is None or missing:
+            return None
+        for _ in range(
+            UNRECORDED_ROUNDS
+        ):  # a batch that had been given up may have saved what overlaps others
+            if not (lacking := self._lacking(stage)):
+                break
+            self._run_round(self.engine, lacking, steps, merge, last=True)
+        return conclude(fold, self._partials(stage))
+
+    def _lacking(self, stage: Stage) -> list[Task]:
+        """Tasks of a reduction that no partial which counts holds."""
+        ids = [task.id for task in stage.tasks]
+        held = {i for partial in resume.partials(self.inherited, ids) for i in partial.tasks}
+        return [task for task in stage.tasks if task.id not in held]
+
+    def _is_final(self, task: Task) -> bool:
+        return task.id in self.failures and self.failures[task.id][0].permanent
+
+    def _run_round(
+        self,
+        engine: Engine,
+        tasks: Sequence[Task],
+        steps: Sequence[Any],
+        merge: StageMerge | None,
+        last: bool,
+    ) -> None:
+        """One attempt at every task; afterwards each is done or has a failure."""
+        by_id = {task.id: task for task in tasks}
+        own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
+        left = tasks
+        try:
+            for _ in range(UNRECORDED_ROUNDS):
+                with closing(engine.run(left, steps, merge)) as outcomes:
+                    for outcome in outcomes:
+                        if outcome is not None:
+                            own.record(outcome)
+                            own.flush()
+                        self._look(by_id, last)
+                self._look(by_id, last, now=True)
+                if not (left := self._unaccounted(tasks, merge)):
+                    break
+            for task in left:
+                reason = Failure(
+                    "WorkerDied",
+                    "the worker process died before it had recorded the task's result",
+                    "",
+                )
+                own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
+        finally:
+            own.close()
+        self._look(by_id, last, now=True)
+
+    def _unaccounted(self, tasks: Sequence[Task], merge: StageMerge | None) -> list[Task]:
+        """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
+        if merge is not None:
+            held = {
+                i
+                for p in load_partials([(self.folder, None)], [t.id for t in tasks])
+                for i in p.tasks
+            }
+            self.done = (
+                self.done - {t.id for t in tasks}
+            ) | held  # what is in no partial that counts is not done
+            for task_id in held & self.failures.keys():
+                del self.failures[task_id]
+        said = {(o.task, o.attempt) for o in self.outcomes if merge is None or o.status != "done"}
+        return [
+            task
+            for task in tasks
+            if task.id not in self.done and (task.id, task.attempt) not in said
+        ]
+
+    def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
+        """Read the journal, show progress, notice a request to stop. Raises RunStopped."""
+        moment = time.monotonic()
+        if not now and moment - self._polled_at < POLL_INTERVAL_S:
+            return
+        self._polled_at = moment
+        for outcome in self.tail.poll():
+            self._take(outcome, by_id, last)
+        self._check_cancelled()
+        if moment - self._saved_at > STATUS_INTERVAL_S:
+            self._saved_at = moment
+            save_status(self.folder, "running", self._counts())
+
+    def _check_cancelled(self) -> None:
+        if self.directory.is_cancelled():
+            raise RunStopped("the run was cancelled; the same command with --resume goes on")
+
+    def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
+        self.outcomes.append(outcome)
+        task = by_id.get(outcome.task)
+        if outcome.status == "done":
+            if outcome.task not in self.done:  # an engine may run a batch twice
+                self.progress.advance(task.bytes_read if task else 0)
+            self.done.add(outcome.task)
+            self.failures.pop(outcome.task, None)
+        elif outcome.failure is not None and outcome.task not in self.done:
+            self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
+            final = last or outcome.failure.permanent
+            self.progress.failed(
+                self.products.label(outcome.task), outcome.failure.message, will_retry=not final
+            )
+
+    def _save_value(self) -> None:
+        """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
+        fold = self.plan.stages[-1].job.load_fold()
+        if fold is not None and not self.failures:
+            self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
+
+    def _partials(self, stage: Stage) -> list[Partial]:
+        """Partials that together hold every task of the stage once; raises RunStopped when records
+        are damaged.
+        """
+        ids = [task.id for task in stage.tasks]
+        partials = resume.partials(self.inherited, ids)
+        held = sum(len(partial.tasks) for partial in partials)
+        if held != len(ids):
+            raise RunStopped(
+                f"{len(ids) - held} results are missing from the saved partials: run again with"
+                " --resume"
+            )
+        return partials
+
+    def _counts(self) -> dict[str, Any]:
+        total = sum(1 for _ in self.plan.tasks)
+        return {"tasks": total, "done": len(self.done), "failed": len(self.failures)}
+
+    def _failures(self) -> list[Failed]:
+        return [
+            Failed(self.products.label(i), why, attempts)
+            for i, (why, attempts) in sorted(self.failures.items())
+        ]
+
+    def _keep_records(self) -> Result:
+        """Write result, manifest, trace, summary and report. Raises OSError when there is no room
+        for them.
+        """
+        results = {
+            i: outcome for i, outcome in resume.results(self.inherited).items() if i in self.done
+        }
+        outputs = [
+            path for i in sorted(results) for path in self.products.paths(results[i])
+        ] + self.saved
+        self.products.secure()
+        save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
+        moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
+        meta = {
+            "labels": [self.products.label(task.id) for task in self.plan.tasks],
+            "moved_nbytes": moved_bytes(self.folder),
+            "plan": self.plan.fingerprint,
+            "run": _asked(self.prepared, self.options),
+            "load": pressure.between(self.load, pressure.sample()),
+        }
+        trace = build_trace(
+            self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta
+        )
+        if self.own_times:
+            trace.meta["own_times"] = agreement(trace, self.engine.own_record, self.own_times)
+        facts = provenance(self.plan.record(), self.options.engine)
+        failures = self._failures()
+        summary = save_records(self.folder, trace, self.plan.title, failures, facts, self.state)
+        save_status(self.folder, self.state, self._counts())
+        return Result(
+            self.state,
+            sorted(set(outputs)),
+            self.value,
+            failures,
+            self._counts()["tasks"],
+            trace,
+            summary,
+            self.folder,
+        )

@@ -1,0 +1,273 @@
+"""Records: what a submission leaves beside its outputs: result, manifest, trace, summary and
+report.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hyperslab.driver.directory import RunDirectory, State, load_status
+from hyperslab.errors import RunStopped, UsageError
+from hyperslab.machine.host import describe
+from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.task import Failure
+from hyperslab.redaction import redact, redact_command
+from hyperslab.report.html import write_page
+from hyperslab.report.picture import histogram_svg
+from hyperslab.report.summary import NO_REPORT, Summary, summarise
+from hyperslab.storage import renaming
+from hyperslab.storage.recordfile import (
+    checksum_of,
+    load_record,
+    require_intact,
+    save_json,
+    save_record,
+)
+from hyperslab.trace import Trace
+from hyperslab.units import show_count
+
+RECORDS_VERSION = 1
+KEPT = ("trace.parquet", "summary.json", "provenance.json")
+"Files without which no report can be written."
+LIBRARIES = {"dask": ("dask", "distributed"), "spark": ("pyspark",)}
+"What the engines whose names begin so run on."
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that did not succeed, whatever was tried."""
+
+    label: str
+    failure: Failure
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """What a submission left, read back."""
+
+    folder: Path
+    trace: Trace
+    summary: Summary
+    title: str
+    facts: Mapping[str, str]
+    "Provenance by name, in words."
+    failures: tuple[tuple[str, str], ...]
+    "Label and reason of every failed task."
+    state: State
+    plan: Mapping[str, Any]
+    "What was asked for, as the submission's plan.json has it."
+
+
+def save_records(
+    folder: Path,
+    trace: Trace,
+    title: str,
+    failures: Sequence[Failed],
+    facts: Mapping[str, str],
+    state: State = "done",
+) -> Summary:
+    """Write trace, summary, provenance and report of a submission into its folder."""
+    summary = summarise(trace)
+    trace.save(folder / "trace.parquet")
+    summary.save(folder / "summary.json")
+    listed = [
+        {
+            "task": f.label,
+            "reason": f.failure.message,
+            "attempts": f.attempts,
+            "traceback": f.failure.traceback,
+        }
+        for f in failures
+    ]
+    save_record(folder / "failures.json", {"failures": listed})
+    about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
+    save_record(folder / "provenance.json", {"version": RECORDS_VERSION, **about})
+    plan = load_record(folder / "plan.json", NO_REPORT)
+    write_report(
+        Records(folder, trace, summary, title, facts, _rows(listed), state, plan),
+        folder / "report.html",
+    )
+    return summary
+
+
+def write_report(records: Records, path: Path) -> None:
+    """Write the page of a submission as one HTML file."""
+    r = records
+    write_page(path, r.trace, r.summary, r.title, r.facts, r.failures, plan=r.plan, state=r.state)
+
+
+def load_records(folder: Path) -> Records:
+    """Read back what a submission left.
+
+    `folder` is a submission's own (`OUT/.hyperslab/run-0001`) or the output directory, whose newest
+    submission is meant then. Raises UsageError when there is no run, or when it has kept no trace,
+    because it still goes on or died; DamagedRecord for records that are not as they were written.
+    """
+    own = folder if (folder / "plan.json").is_file() else RunDirectory.of(folder).latest()
+    state = _state(own)
+    missing = [name for name in KEPT if not (own / name).is_file()]
+    if missing:
+        why = (
+            "it is still running: wait for its end"
+            if state == "running"
+            else "run it to its end with --resume"
+        )
+        raise UsageError(f"{own} holds no {missing[0]}, which a run keeps when it ends; {why}")
+    try:
+        about = load_record(own / "provenance.json", NO_REPORT)
+        if about["version"] > RECORDS_VERSION:
+            raise UsageError(
+                f"{own} was written by a newer hyperslab (records version {about['version']}):"
+                " upgrade it"
+            )
+        if (
+            "trace" in about
+        ):  # Arrow may end the process over a damaged one; earlier versions kept no checksum
+            require_intact(own / "trace.parquet", about["trace"], NO_REPORT)
+        trace, summary = Trace.load(own / "trace.parquet"), Summary.load(own / "summary.json")
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:  # JSON and Parquet libraries raise their kinds of ValueError
+        raise UsageError(
+            f"the records in {own} cannot be read: {error}; run again into another directory"
+        ) from error
+    rows = _rows(load_failures(own))
+    plan = load_record(own / "plan.json", NO_REPORT)
+    return Records(own, trace, summary, about["title"], about["facts"], rows, state, plan)
+
+
+def _rows(failures: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f["task"], f"{f['reason']} ({show_count(f['attempts'], 'attempt')})") for f in failures
+    )
+
+
+def _state(folder: Path) -> State:
+    """How a submission ended, as far as it could say; one that says it runs, but that nobody owns,
+    has died.
+    """
+    state: State = load_status(folder).get("state", "died")
+    directory = RunDirectory.of_records(folder.absolute().parent)
+    runs = directory is not None and directory.is_owned()
+    return "died" if state == "running" and not runs else state
+
+
+def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
+    """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
+    libraries = next((names for start, names in LIBRARIES.items() if engine.startswith(start)), ())
+    versions = {
+        name: version(name) for name in ("hyperslab", "numpy", "nibabel", "h5py", *libraries)
+    }
+    return {
+        "command": redact_command(sys.argv),
+        "engine": engine,
+        "plan fingerprint": plan["fingerprint"],
+        "code fingerprint": plan["code"],
+        **_plan_words(plan["summary"]),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        **describe(),
+    }
+
+
+def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
+    """What was asked for, one line per part."""
+    cut = asked["partition"]
+    end = asked["end"]
+    steps = [
+        _function_words(step) for step in (*asked["steps"], *([end] if "function" in end else []))
+    ]
+    return {
+        **{name: redact(_source_words(source)) for name, source in asked["sources"].items()},
+        "steps": " -> ".join(steps) or "none",
+        "output": "one result" if "function" in end else f"{end.get('format')}, {end.get('keep')}",
+        "values": f"{asked['values']}, boundary {asked['boundary']}",
+        "partition": (
+            f"{cut['rule']}: {show_count(cut['blocks'], 'block')}, the largest"
+            f" {_by(cut['largest'])}"
+        ),
+    }
+
+
+def _source_words(source: Mapping[str, Any]) -> str:
+    more = f" and {source['files'] - 1} more, {source['kind']}" if source["files"] > 1 else ""
+    return f"{source['first']}{more}, {_by(source['shape'])}"
+
+
+def _function_words(step: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{name}={value}" for name, value in step["params"].items())
+    return f"{step['function']}({given})"
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:
+    """Write the result of a reduction, and its picture where it is a histogram, into the output
+    directory.
+
+    The files are written in `staging`, on the same file system, and appear by rename when all are
+    on storage. Raises OSError, and RunStopped when the fold's own `save` fails.
+    """
+    staging.mkdir()
+    written = _save_by_fold(fold, value, staging) if fold.save else [_save_plain(value, staging)]
+    if hasattr(value, "edges") and hasattr(value, "counts"):
+        picture = staging / "histogram.svg"
+        picture.write_text(
+            histogram_svg(value.edges, value.counts, getattr(value, "title", "Histogram")),
+            encoding="utf-8",
+        )
+        written.append(picture)
+    for path in written:
+        renaming.synchronise(path)
+    found = [path.replace(out / path.name) for path in written]
+    renaming.synchronise(out, only_names=True)
+    return found
+
+
+def _save_by_fold(fold: Fold, value: Any, folder: Path) -> list[Path]:
+    assert fold.save is not None
+    try:
+        return list(fold.save(value, folder))
+    except OSError:
+        raise
+    except Exception as error:
+        raise RunStopped(
+            f"all blocks are reduced, but saving the result failed: {type(error).__name__}:"
+            f" {error}; correct the fold's save and run again with another output"
+        ) from error
+
+
+def _save_plain(value: Any, out: Path) -> Path:
+    """Numbers, texts and their lists and dicts as JSON, arrays as .npy, anything else as a
+    pickle.
+    """
+    if isinstance(value, np.ndarray):
+        np.save(out / "result.npy", value)
+        return out / "result.npy"
+    if isinstance(value, (int, float, str, list, dict, np.generic)):
+        save_json(out / "result.json", value)
+        return out / "result.json"
+    (out / "result.pickle").write_bytes(pickle.dumps(value))
+    return out / "result.pickle"
+
+
+def load_failures(folder: Path) -> list[dict[str, Any]]:
+    """What `save_records` kept of the failures. Raises DamagedRecord."""
+    path = folder / "failures.json"
+    remedy = (
+        "which tasks failed, and why, is not known; the same command with --resume tries them"
+        " again, and says so"
+    )
+    return list(load_record(path, remedy)["failures"]) if path.is_file() else []

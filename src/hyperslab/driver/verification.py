@@ -1,0 +1,141 @@
+"""Verification: is what a run wrote still what its tasks had in memory, by the checksums that they
+recorded?
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hyperslab import formats
+from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.errors import FormatError, HyperslabError, RunStopped
+from hyperslab.storage import frame
+from hyperslab.storage.frame import Span
+
+
+def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
+    """Compare every output with the manifest: (path, None) when equal, (path, what is wrong)
+    otherwise.
+    """
+    directory.latest()
+    kept = load_manifest(directory)
+    if not kept:
+        raise RunStopped(
+            f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume"
+        )
+    if kept["done"] < kept["tasks"]:
+        yield (
+            "the run",
+            (
+                f"{kept['tasks'] - kept['done']} of {kept['tasks']} tasks are not done; finish it"
+                " with --resume"
+            ),
+        )
+    with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
+        files = _Files(kept["outputs"], Path(folder))
+        for entry in kept["outputs"]:
+            yield _label(entry), _mismatch(files, directory.out, entry)
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    if "frame" in entry:
+        return f"{entry['path']} (header)"
+    return f"{entry['path']} (task {entry['task']})" if "region" in entry else str(entry["path"])
+
+
+class _Files:
+    """The files of regions, each described once; those that can be entered only with an index get
+    one.
+    """
+
+    def __init__(self, entries: list[Mapping[str, Any]], folder: Path) -> None:
+        self._regions = Counter(entry["path"] for entry in entries if "region" in entry)
+        self._folder = folder
+        self._known: dict[str, ArraySource] = {}
+
+    def source(self, out: Path, name: str) -> ArraySource:
+        """The file of this name in a directory. Raises OSError, FormatError."""
+        if name not in self._known:
+            source = formats.open_source(os.fspath(out / name))
+            is_entered = self._regions[name] > 1 and gzipindex.can_be_indexed(source)
+            self._known[name] = self._indexed(source) if is_entered else source
+        return self._known[name]
+
+    def _indexed(self, source: ArraySource) -> ArraySource:
+        try:
+            return gzipindex.index(source, self._folder / gzipindex.file_name(source))
+        except FormatError as error:
+            return replace(source, broken=str(error))  # of every region
+
+
+def is_name(path: str) -> bool:
+    """Whether the path of an output is that of something in the output directory itself, as all
+    outputs are.
+    """
+    return path == os.path.basename(path) and path not in ("", os.curdir, os.pardir)
+
+
+def _mismatch(files: _Files, out: Path, entry: Mapping[str, Any]) -> str | None:
+    if not is_name(entry["path"]):
+        return (
+            "is recorded as a file of another directory, and is not looked at: repeat the run with"
+            " --resume"
+        )
+    try:
+        found = _found(files, out, entry)
+    except FileNotFoundError:
+        return "missing"
+    except (OSError, HyperslabError) as error:
+        return str(error)
+    return (
+        None
+        if found == entry["checksum"]
+        else f"checksum {found}, not {entry['checksum']}: it was changed or damaged"
+    )
+
+
+def _found(files: _Files, out: Path, entry: Mapping[str, Any]) -> str:
+    path = out / entry["path"]
+    if "frame" in entry:
+        return frame.checksum(path, [Span(*span) for span in entry["frame"]])
+    if "region" in entry:
+        return _checksum(files.source(out, entry["path"]), Hyperslab(*map(tuple, entry["region"])))
+    return file_checksum(path, entry["checksum"])
+
+
+def file_checksum(path: Path, recorded: str) -> str:
+    """The checksum of a file or store as it is now, of what the recorded one covers.
+
+    Raises OSError, FormatError.
+    """
+    if not path.is_dir():
+        return writing.file_checksum(str(path))
+    source = formats.open_source(os.fspath(path))
+    values = _checksum(source, Hyperslab.full(source.shape))
+    if writing.covers_documents(recorded):
+        return writing.with_documents(values, path)
+    return values
+
+
+def region_checksum(path: str | os.PathLike[str], slab: Hyperslab) -> str:
+    """The checksum that `writing.write_region` gave, of what a file, or its allocation, holds in a
+    region now.
+
+    Raises OSError, FormatError.
+    """
+    return _checksum(formats.open_source(os.fspath(path)), slab)
+
+
+def _checksum(source: ArraySource, slab: Hyperslab) -> str:
+    block = reading.read(source, slab, values="stored")
+    return writing.checksum(block.transpose(source.axes), source.stored)

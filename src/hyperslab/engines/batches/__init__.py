@@ -1,0 +1,1 @@
+"""What engines that send tasks in batches share."""

@@ -1,0 +1,164 @@
+"""Batch: a run of tasks as one unit of work of a distributed engine, and what its workers do with
+it.
+
+An engine that keeps state for every unit (Dask's scheduler, Spark's driver) gets at most
+BATCHES_PER_SLOT of them for each slot, however many tasks there are. What all batches share lies in
+one file of the run directory, the orders.
+
+Outcomes go to the journal, as on every engine. Through the engine travel only tallies: which tasks
+a batch did and, for a reduction, their merged value as a pickle, which the engine's own tree merges
+further.
+
+While a worker runs a task, a mark in the run directory names it. An engine that runs a batch again
+because its worker died finds the mark: that task is recorded as lost, and the batch goes on with
+the next one.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hyperslab.engines.batches.inflight import Mark, Marked, lost
+from hyperslab.engines.batches.orders import Orders, load_orders, offset_ns, own_journal
+from hyperslab.engines.batches.tally import Tally, tally_of
+from hyperslab.plan.task import Outcome, State, Task
+from hyperslab.storage import fence
+
+BATCHES_PER_SLOT = 32
+"Enough for an even load at the end of a run, few enough for any scheduler."
+STOP_CHECK_S = 1.0
+"How often a batch looks whether its run has been stopped."
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some tasks of a round."""
+
+    name: str
+    tasks: tuple[Task, ...]
+
+
+def cut(tasks: Sequence[Task], slots: int, name: str, single: bool) -> list[bytes]:
+    """The tasks in their order as pickled batches; one task each where every step is an operator of
+    its own.
+    """
+    size = 1 if single else -(-len(tasks) // (slots * BATCHES_PER_SLOT))
+    parts = [tuple(tasks[i : i + size]) for i in range(0, len(tasks), size)]
+    return [pickle.dumps(Batch(f"{name}.b{number}", part)) for number, part in enumerate(parts)]
+
+
+def run(place: str, packed: bytes) -> Tally:
+    """A whole batch, its steps as one operator."""
+    outcomes: Iterator[Any] = begin(place, packed)
+    for step in load_orders(place).steps:
+        outcomes = map(step, outcomes)
+    return record(place, outcomes)
+
+
+def begin(place: str, packed: bytes) -> Iterator[Task]:
+    """The batch's tasks, one after the other, while the operators that follow pull them."""
+    orders, batch = load_orders(place), _batch(packed)
+    with fence.working(orders.folder), Mark(orders.marks, batch.name) as mark:
+        yield from _watched(orders, _left(orders, batch, mark), mark)
+
+
+def _left(orders: Orders, batch: Batch, mark: Mark) -> Sequence[Task]:
+    """The tasks after the one that the batch's last worker died of, which is recorded."""
+    if mark.found is None:
+        return batch.tasks
+    own_journal(orders).record(_here(orders, lost(mark.found, _driver_ns(orders))))
+    number = next(
+        (n for n, task in enumerate(batch.tasks) if task.id == mark.found.task),
+        len(batch.tasks) - 1,
+    )
+    return batch.tasks[number + 1 :]
+
+
+def _watched(orders: Orders, tasks: Sequence[Task], mark: Mark) -> Iterator[Task]:
+    """Stops when the run has been stopped, which takes the marks' folder away."""
+    journal, looked_at = own_journal(orders), time.monotonic()
+    for task in tasks:
+        now = time.monotonic()
+        if now - looked_at > STOP_CHECK_S:
+            looked_at = now
+            if not mark.folder.exists():
+                return
+        mark.set(Marked(task.id, task.attempt, journal.slot, _driver_ns(orders)))
+        yield task
+
+
+def record(place: str, outcomes: Iterable[Outcome]) -> Tally:
+    """Journal the outcomes of a batch as they come; the tally of those that are done."""
+    orders = load_orders(place)
+    journal = own_journal(orders)
+    journal.begin()
+    for outcome in outcomes:
+        journal.take(outcome)
+    tasks, path = journal.saved()
+    return tally_of(orders, tuple(tasks), path) if orders.merge and tasks else Tally()
+
+
+def step(place: str, packed: bytes, number: int, x: Any) -> Any:
+    """One operator of a batch of one task, where the engine runs each by itself: the first takes
+    None.
+    """
+    orders, batch = load_orders(place), _batch(packed)
+    (task,) = batch.tasks
+    if isinstance(x, Outcome):  # an earlier operator's worker died of it
+        return x
+    with fence.working(orders.folder), Mark(orders.marks, f"{batch.name}.{number}") as mark:
+        if mark.found is not None:
+            return lost(mark.found, _driver_ns(orders))
+        mark.set(Marked(task.id, task.attempt, own_journal(orders).slot, _driver_ns(orders)))
+        return _placed(orders, orders.steps[number](task if number == 0 else x))
+
+
+def _placed(orders: Orders, x: State | Outcome) -> State | Outcome:
+    """Phases with the slot that they ran on, in the driver's time: the next step may be on another
+    host.
+    """
+    slot, ahead_ns = own_journal(orders).slot, offset_ns(orders)
+    phases = [p if p.slot else p.shifted(ahead_ns)._replace(slot=slot) for p in x.phases]
+    if isinstance(x, State):
+        x.phases = phases
+        return x
+    return replace(x, phases=tuple(phases))
+
+
+def record_one(place: str, outcome: Outcome) -> Tally:
+    """The last operator of a batch of one task."""
+    return record(place, [_here(load_orders(place), outcome)])
+
+
+def _driver_ns(orders: Orders) -> int:
+    """Now, on the driver's clock."""
+    return time.monotonic_ns() + offset_ns(orders)
+
+
+def _here(orders: Orders, outcome: Outcome) -> Outcome:
+    """An outcome in the driver's time as this host's journal has to have it."""
+    return replace(
+        outcome, phases=tuple(phase.shifted(-offset_ns(orders)) for phase in outcome.phases)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepOf:
+    """A step of the orders as a function that travels by their path."""
+
+    place: str
+    number: int
+
+    def __call__(self, x: Any) -> Any:
+        return load_orders(self.place).steps[self.number](x)
+
+
+@functools.lru_cache(maxsize=1)
+def _batch(packed: bytes) -> Batch:
+    batch: Batch = pickle.loads(packed)
+    return batch

@@ -1,0 +1,1 @@
+"""Worker processes of our own."""

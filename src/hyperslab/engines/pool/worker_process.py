@@ -1,0 +1,179 @@
+"""WorkerProcess: one worker of the `processes` engine, seen from the driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hyperslab.engines import EngineOptions
+from hyperslab.engines.environment import start
+from hyperslab.engines.lifeline import workers_end
+from hyperslab.engines.pool.worker import Begin, End
+from hyperslab.errors import RunStopped
+from hyperslab.plan.task import Failure, Outcome, Status, Task
+from hyperslab.trace import LOST, Phase, Slot
+
+START_LIMIT_S = 60.0
+RESERVE_NS = 10_000_000
+"Work that a slot has at hand, so that it never waits for us ..."
+MOST_RESERVE = 32
+"... and the most tasks that this may be."
+
+
+class WorkerProcess:
+    """One worker process, seen from here."""
+
+    def __init__(self, number: int, options: EngineOptions, incarnation: int) -> None:
+        self.slots = tuple(Slot(options.host, number, t) for t in range(options.threads))
+        self._incarnation = f"p{incarnation}"
+        self.log = options.folder / "worker.log"
+        self.given: dict[int, Task] = {}
+        self.running: dict[int, tuple[int, int]] = {}
+        "Thread -> task and when it began, on the monotonic clock."
+        self.ended = False
+        "True when it has no more to say in this round."
+        self._ready = False
+        self._task_ns = 0.0
+        self.process, self.connection = start(
+            "hyperslab.engines.pool.worker", options, self.log, [workers_end()]
+        )
+
+    def await_ready(self) -> None:
+        """Return when the worker listens.
+
+        Raises ConnectionError when it was killed, RunStopped when it ended by itself or does not
+        answer.
+        """
+        if self._ready:
+            return
+        try:
+            self._ready = self.connection.poll(START_LIMIT_S) and self.connection.recv() == (
+                "ready",
+            )
+            reason = f"it did not answer within {START_LIMIT_S:.0f} s"
+        except (EOFError, ConnectionError):
+            reason = self.death()
+            if self.process.returncode < 0:
+                raise ConnectionError(reason) from None
+        if not self._ready:
+            raise RunStopped(f"a worker process could not start: {reason}; see {self.log}")
+
+    def begin(self, folder: Path, stage: str, payload: bytes) -> None:
+        """Tell it what to do with the tasks that follow."""
+        self.ended = False
+        self.connection.send(Begin(folder, f"{self._incarnation}.{stage}", self.slots, payload))
+
+    @property
+    def was_useful(self) -> bool:
+        """True when it has run something, or was about to."""
+        return bool(self.running or self._task_ns)
+
+    @property
+    def room(self) -> int:
+        """How many more tasks to hand to it: at least one to run and one in reserve, more when they
+        are short.
+        """
+        reserve = RESERVE_NS / self._task_ns if self._task_ns else 0
+        return len(self.slots) * (1 + max(1, min(MOST_RESERVE, int(reserve)))) - len(self.given)
+
+    def hand(self, task: Task) -> None:
+        self.given[task.id] = task
+        self.connection.send(task)
+
+    def end(self) -> None:
+        """Tell it that no task follows."""
+        try:
+            self.connection.send(End())
+        except OSError:
+            self.ended = True  # it is dead already
+
+    def listen(self, timeout_s: float = 0.0) -> bool:
+        """Take all that it has to say; False when it is dead. Raises RunStopped when it cannot
+        record its outcomes.
+        """
+        is_dead = (
+            self._has_exited()
+        )  # the connection may be held open by what a function has forked
+        try:
+            while self.connection.poll(timeout_s):
+                self._note(self.connection.recv())
+        except (EOFError, ConnectionError):
+            is_dead = True
+        self.ended |= is_dead
+        return not is_dead
+
+    def _has_exited(self) -> bool:
+        """True once it has ended; its exit status stays with the system until what it started has
+        been ended, too.
+        """
+        if self.process.returncode is not None:
+            return True
+        return (
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        )
+
+    def _note(self, message: tuple[object, ...]) -> None:
+        match message:
+            case ("start", int(thread), int(task)):
+                self.running[thread] = (task, time.monotonic_ns())
+            case ("done", int(thread), int(task)):
+                took = time.monotonic_ns() - self.running.pop(thread)[1]
+                self._task_ns += (took - self._task_ns) / 8 if self._task_ns else took
+                self.given.pop(task)
+            case ("ended",):
+                self.ended = True
+            case ("broken", str(reason)):
+                raise RunStopped(reason)
+
+    def late(self, limit_s: float) -> list[int]:
+        """Threads whose task has been running for longer than this."""
+        now = time.monotonic_ns()
+        return [
+            thread for thread, (_, since) in self.running.items() if now - since > limit_s * 1e9
+        ]
+
+    def lose(self, thread: int, status: Status, failure: Failure) -> Outcome:
+        """Give up what a thread is running."""
+        task_id, since_ns = self.running.pop(thread)
+        task = self.given.pop(task_id)
+        phase = Phase(LOST, since_ns, time.monotonic_ns(), 0, 0, 0)
+        return Outcome(
+            task.id, task.attempt, status, failure, phases=(phase,), slot=str(self.slots[thread])
+        )
+
+    def forgive(self, saved: set[int]) -> None:
+        """What it was running did nothing wrong: it is as good as only handed, unless a saved
+        partial holds it.
+        """
+        self.running.clear()
+        self.given = {task_id: task for task_id, task in self.given.items() if task_id not in saved}
+
+    def death(self) -> str:
+        """Why the process is no more, in words; what its functions have started ends with it."""
+        if self.process.returncode is None:
+            os.waitid(
+                os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT
+            )  # by its own doing, not by ours
+            self.kill()
+        code = self.process.returncode
+        if code >= 0:
+            return f"the worker process exited with code {code} in the middle of the task"
+        name = signal.Signals(-code).name
+        hint = " (kill -9, or the kernel's out-of-memory killer)" if name == "SIGKILL" else ""
+        return f"the worker process was killed by {name}{hint}"
+
+    def kill(self) -> None:
+        """End it and what its functions have started."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):  # killed before it led a group of its own
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+
+    def close(self) -> None:
+        """End it and let go of it."""
+        self.kill()
+        self.connection.close()

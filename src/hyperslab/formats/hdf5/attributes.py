@@ -1,0 +1,254 @@
+"""What a new HDF5 dataset says of itself: the names of its axes, the meaning of its values, its
+place, its units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.array import ArraySink, Header, Omitted, Scaling
+from hyperslab.errors import UsageError
+from hyperslab.formats.netcdf.agreement import agree, meaning
+from hyperslab.formats.netcdf.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
+from hyperslab.formats.place import NAMES, attributes_of
+
+DATASET = "data"
+"Name of the dataset in files that are written, unless another is chosen."
+
+_OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+_OF_OTHERS = {*NAMES, *_OF_SCALES, *ATTRIBUTES}
+_OF_NIFTI = {"version", "byte_order", "zooms", "units", "sform_code", "qform_code", "intent"}
+_NETCDF_SUFFIXES = (".nc", ".nc4", ".cdf")
+_NETCDF_NAME_LENGTH = 256
+
+
+def dataset_name(sink: ArraySink) -> str:
+    """Path of the dataset in the file."""
+    return sink.encoding.name.strip("/") or DATASET
+
+
+def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """Say what a dataset's axes, values and place are."""
+    if is_netcdf(sink.path):
+        _add_dimensions(file, dataset, sink)
+    elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
+        for axis, label in enumerate(sink.header.dims):
+            dataset.dims[axis].label = label
+    dataset.attrs.update(_attributes(sink))
+
+
+def _attributes(sink: ArraySink) -> dict[str, Any]:
+    """Those that came along and are not said otherwise, in their order, then the packing and the
+    place.
+    """
+    header = sink.header
+    packing = packing_attributes(sink.path, sink.header, sink.scaling, sink.dtype)
+    not_kept = _OF_OTHERS | (_OF_NIFTI if "sform_code" in header.attributes else set())
+    said: dict[str, Any] = {}
+    for name, value in header.attributes.items():
+        if name in packing:
+            said[name] = packing[name]
+        elif name not in not_kept and _is_plain(name, value):
+            said[name] = np.array(value, object) if isinstance(value, tuple) else value
+    said |= {**packing, **attributes_of(header, sink.shape)}
+    of_format = _of_netcdf if is_netcdf(sink.path) else _of_hdf5
+    return {name: of_format(value) for name, value in said.items()}
+
+
+def _of_hdf5(value: Any) -> Any:
+    """An attribute that h5py writes as it was read: text without characters has the length of one,
+    as NumPy's.
+    """
+    return np.array(value, "S1") if isinstance(value, bytes) and not value else value
+
+
+def attribute_order(sink: ArraySink) -> int:
+    """How libhdf5 is to list a dataset's attributes: in the order in which they came where it is
+    not that of names.
+    """
+    from h5py import h5p
+
+    names = list(sink.header.attributes)
+    return 0 if names == sorted(names) else int(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+
+
+def _of_netcdf(value: Any) -> Any:
+    """An attribute as netCDF has it: one axis at most, no truth values nor halves, a text as
+    characters.
+    """
+    import h5py
+
+    if isinstance(value, str | bytes):
+        text = value.encode() if isinstance(value, str) else bytes(value)
+        return np.array(
+            text, h5py.string_dtype("ascii" if text.isascii() else "utf-8", max(1, len(text)))
+        )
+    number = np.asarray(value)
+    if not number.size:
+        return h5py.Empty(number.dtype)
+    dtype = {"?": np.int8, "e": np.float32}.get(number.dtype.char)
+    if dtype is None and number.ndim < 2:
+        return value
+    return number.reshape(-1 if number.ndim else ()).astype(dtype or number.dtype)
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether an attribute can be written as it was read."""
+    if name.startswith(("_Netcdf4", "_NC")) or isinstance(value, Omitted):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufcS"
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(text, str) and "\0" not in text for text in value)
+    if isinstance(value, str):
+        return "\0" not in value  # HDF5's text of any length ends at a zero
+    return isinstance(value, bytes | int | float | np.bool_ | np.number)
+
+
+def is_netcdf(path: str) -> bool:
+    """Whether a file of this name has netCDF-4's data model."""
+    return path.lower().endswith(_NETCDF_SUFFIXES)
+
+
+def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """A dimension scale without values for every dimension, as netCDF-4 has those that have no
+    coordinates.
+    """
+    import h5py
+
+    names = _dimension_names(sink)
+    for number, (dim, extent) in enumerate(zip(names, sink.shape, strict=True)):
+        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        creation.set_obj_track_times(False)
+        space = h5py.h5s.create_simple((extent,))
+        scale = h5py.Dataset(
+            h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation)
+        )
+        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
+        scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
+        dataset.dims[number].attach_scale(scale)
+    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+
+
+def _dimension_names(sink: ArraySink) -> list[str]:
+    """One name per axis, none twice and none that the dataset, which would be its coordinates, or
+    its group has.
+    """
+    given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
+    names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
+    own = dataset_name(sink).partition("/")[0]
+    bad = [
+        n for n in names if not n.strip(".") or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == own
+    ]
+    return (
+        names
+        if not bad and len(set(names)) == len(names)
+        else [f"dim_{axis}" for axis in range(len(names))]
+    )
+
+
+def packing_attributes(
+    path: str, header: Header, scaling: Scaling | None, dtype: np.dtype[Any]
+) -> dict[str, Any]:
+    """netCDF's attributes of packing that give stored values their meaning. Raises UsageError where
+    none do.
+
+    Those that came along stay as they are where they still do, or do with a _FillValue: netCDF
+    takes its default one for missing where there is none.
+    """
+    meant = meaning(scaling, dtype, header.real)
+    own = {} if header.real is None else _own_packing(header.attributes)
+    try:
+        made = {} if scaling is None else pack(scaling, dtype)
+    except ValueError as error:
+        raise _unsaid(path, str(error)) from error
+    wide = (
+        {"scale_factor": meant.real.type(1), "add_offset": meant.real.type(0)}
+        if meant.real.kind == "f"
+        else {}
+    )
+    ways = [
+        said
+        for one in (own, made, wide | made)
+        for said in _with_fills(one, dtype)
+        if _is_allowed(path, said, dtype)
+    ]
+    for default_fill in _default_fills(path, dtype):
+        for said in ways:
+            if agree(meant, unpack(said, dtype, default_fill, dtype.kind == "b"), dtype):
+                return said
+    raise _unsaid(path, "as they are computed")
+
+
+def _unsaid(path: str, why: str) -> UsageError:
+    return UsageError(
+        f"{path}: HDF5 cannot say what these stored values mean ({why}): use --values real"
+    )
+
+
+def _own_packing(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of packing that came along, as HDF5 and netCDF have them; those of JSON have
+    no types.
+    """
+    own = {name: value for name, value in attributes.items() if name in ATTRIBUTES}
+    typed = all(isinstance(value, np.ndarray | np.generic | str | bytes) for value in own.values())
+    return own if typed and not any(isinstance(value, Omitted) for value in own.values()) else {}
+
+
+def _with_fills(said: dict[str, Any], dtype: np.dtype[Any]) -> Iterator[dict[str, Any]]:
+    """The same attributes, and with each _FillValue that might be needed where they have none."""
+    yield said
+    if "_FillValue" not in said:
+        native, default = dtype.newbyteorder("="), DEFAULT_FILL.get(dtype.str[1:])
+        missing = np.ravel(said["missing_value"])[:1] if "missing_value" in said else ()
+        fills = [
+            *missing,
+            *(
+                native.type(fill)
+                for fill in (default, np.nan if dtype.kind == "f" else None)
+                if fill
+            ),
+        ]
+        yield from ({**said, "_FillValue": fill} for fill in fills)
+
+
+def _is_allowed(path: str, said: Mapping[str, Any], dtype: np.dtype[Any]) -> bool:
+    """NetCDF-C does not open a variable of which the _FillValue is of another type."""
+    fill = np.asarray(said.get("_FillValue", np.zeros((), dtype)))
+    return not is_netcdf(path) or (
+        fill.size == 1 and fill.dtype.newbyteorder("=") == dtype.newbyteorder("=")
+    )
+
+
+def _default_fills(path: str, dtype: np.dtype[Any]) -> tuple[bool, ...]:
+    """Whether netCDF's default fill value is missing to readers of a file; False is for numbers
+    that do not hold it.
+
+    `reserved_value` sees to it that whole numbers do not.
+    """
+    if not is_netcdf(path) or dtype.itemsize == 1:
+        return (False,)
+    return (True, False) if dtype.kind in "iu" else (True,)
+
+
+def reserved_value(
+    path: str,
+    packing: Mapping[str, Any],
+    header: Header,
+    scaling: Scaling | None,
+    dtype: np.dtype[Any],
+) -> np.generic | None:
+    """The stored value that readers of netCDF take for missing although nothing means it so; none
+    in bytes.
+    """
+    default = DEFAULT_FILL.get(dtype.str[1:]) if dtype.itemsize > 1 and is_netcdf(path) else None
+    meant = meaning(scaling, dtype, header.real)
+    is_meant = meant.real.kind in "fc" and agree(meant, unpack(packing, dtype, True), dtype)
+    return (
+        None
+        if default is None or is_meant or "_FillValue" in packing
+        else dtype.newbyteorder("=").type(default)
+    )

@@ -1,0 +1,265 @@
+"""From the attributes of netCDF to real values: packing, missing values and valid ranges, as
+netCDF4-python has them.
+
+The rules are the NetCDF User's Guide's (appendix A, attribute conventions) and CF's (section 8.1,
+packed data), in the reading of netCDF4-python's automatic masking and scaling: what it masks is NaN
+here, all else is equal bit by bit and in its dtype. An attribute of masking that no stored value
+can equal or that the stored dtype cannot hold is ignored, as it is there. Where the two differ:
+
+- whole numbers without attributes of masking that stay whole numbers, unpacked or packed by whole
+  numbers, have no missing values: a stored default fill value is a number as any other
+- whole numbers that a whole scale_factor or add_offset keeps whole are float64 where the result
+  could overflow, and are not converted to a scale_factor's type that holds fewer of them where
+  nothing is scaled
+- masked whole numbers are float32 up to 16 bits and float64 beyond, since they have no NaN
+- an attribute that cannot be understood (text for a number, several numbers for one) refuses real
+  values
+- the packing attributes of text and of compound types mean nothing
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hyperslab.arrays.array import Array, Scaling
+
+ATTRIBUTES = frozenset(
+    {
+        "scale_factor",
+        "add_offset",
+        "_FillValue",
+        "missing_value",
+        "_Unsigned",
+        "valid_min",
+        "valid_max",
+        "valid_range",
+    }
+)
+"Names of the attributes that `unpack` looks at."
+
+DEFAULT_FILL: dict[str, int | float] = {
+    "i1": -127,
+    "u1": 255,
+    "i2": -32767,
+    "u2": 65535,
+    "i4": -2147483647,
+    "u4": 4294967295,
+    "i8": -9223372036854775806,
+    "u8": 18446744073709551614,
+    "f4": 9.9692099683868690e36,
+    "f8": 9.9692099683868690e36,
+}
+"What netCDF writes where nobody wrote (NetCDF-C, netcdf.h, NC_FILL_*), by type and size."
+
+
+class Packing(NamedTuple):
+    """What the real values of an array are."""
+
+    scaling: Scaling | None
+    real: np.dtype[Any]
+    unscalable: str = ""
+
+
+def unpack(
+    attributes: Mapping[str, Any], stored: np.dtype[Any], default_fill: bool, is_enum: bool = False
+) -> Packing:
+    """The real values of an array with these attributes.
+
+    `default_fill`: without a _FillValue, netCDF's default one marks missing values.
+    """
+    native = stored.newbyteorder("=")
+    if native.kind not in "biufc":
+        return Packing(None, native)
+    try:
+        return _unpack(attributes, native, default_fill, is_enum)
+    except ValueError as error:
+        return Packing(None, native, str(error))
+
+
+def pack(scaling: Scaling, stored: np.dtype[Any]) -> dict[str, Any]:
+    """The attributes that say this scaling of an array. Raises ValueError where no attributes
+    can.
+    """
+    if scaling.clip is not None or np.ndim(scaling.slope) or np.ndim(scaling.inter):
+        raise ValueError("they are scaled by slices or clipped to a range")
+    signed = stored.newbyteorder("=")
+    low, high = scaling.valid or (None, None)
+    attributes = {
+        "scale_factor": _factor(scaling.slope, 1),
+        "add_offset": _factor(scaling.inter, 0),
+        "_Unsigned": "true" if scaling.unsigned else None,
+        "missing_value": np.array(
+            [np.asarray(value).view(signed) for value in scaling.missing], signed
+        ),
+        "valid_min": None if low is None else np.asarray(low).view(signed)[()],
+        "valid_max": None if high is None else np.asarray(high).view(signed)[()],
+    }
+    return {
+        name: value for name, value in attributes.items() if value is not None and np.size(value)
+    }
+
+
+def _factor(factor: Any, neutral: int) -> np.generic | None:
+    """A factor with its type, which is that of the result, too; None for one that changes
+    nothing.
+    """
+    if isinstance(factor, float) and not isinstance(factor, np.generic) and factor == neutral:
+        return None
+    number: np.generic = np.asarray(factor).reshape(1)[0]
+    return number
+
+
+def _unpack(
+    attributes: Mapping[str, Any], native: np.dtype[Any], default_fill: bool, is_enum: bool
+) -> Packing:
+    unsigned = native.kind == "i" and _text(attributes.get("_Unsigned")) in ("true", "True")
+    plain = np.dtype(f"u{native.itemsize}") if unsigned else native
+    slope, inter, real = _linear(attributes, plain, is_enum)
+    missing, filled = _missing(attributes, native)
+    low, high = _valid(attributes, native)
+    fills = default_fill and not filled and not unsigned and native.str[1:] in DEFAULT_FILL
+    declared = bool(missing) or low is not None or high is not None
+    if declared and real.kind not in "fc":
+        real = np.dtype(np.float32 if real.itemsize <= 2 else np.float64)
+    # An unsigned value never equals the default fill value, which is signed.
+    if real.kind in "fc" and fills:
+        missing = [*missing, np.array(DEFAULT_FILL[native.str[1:]], native)]
+    absent = {value.view(plain)[()]: None for value in missing if not np.isnan(value)}
+    first, last = (None if end is None else end.view(plain)[()] for end in (low, high))
+    scaling = Scaling(
+        slope=1.0 if slope is None else slope,
+        inter=0.0 if inter is None else inter,
+        missing=tuple(absent),
+        valid=None if first is None and last is None else (first, last),
+        unsigned=unsigned,
+    )
+    return Packing(None if scaling == Scaling() and real == native else scaling, real)
+
+
+def _linear(
+    attributes: Mapping[str, Any], plain: np.dtype[Any], is_enum: bool
+) -> tuple[np.generic | None, np.generic | None, np.dtype[Any]]:
+    """The factors that are applied, and the dtype of what comes out."""
+    slope, inter = (_number(attributes, name) for name in ("scale_factor", "add_offset"))
+    if slope is None and inter is None:
+        return None, None, plain
+    if is_enum:
+        raise ValueError(
+            "it has a scale_factor or add_offset, but its elements are names of an enumeration"
+        )
+    if slope is not None and inter is not None and slope == 1 and inter == 0:
+        converts = plain.kind != "c" and (
+            slope.dtype.kind == "f" or np.can_cast(plain, slope.dtype)
+        )
+        return None, None, slope.dtype if converts else plain
+    if inter is None and slope == 1:
+        slope = None
+    if slope is None and inter == 0:
+        inter = None
+    if _may_overflow(plain, slope, inter):
+        slope, inter = (None if factor is None else np.float64(factor) for factor in (slope, inter))
+    real = plain
+    for factor in (
+        slope,
+        inter,
+    ):  # one after the other: NumPy promotes three dtypes at once in another way
+        real = real if factor is None else np.result_type(real, factor.dtype)
+    return slope, inter, real
+
+
+def _may_overflow(plain: np.dtype[Any], slope: np.generic | None, inter: np.generic | None) -> bool:
+    """Whether whole numbers could leave the range of the dtype in which they are computed."""
+    dtype, bounds = (
+        plain,
+        [int(n) for n in (np.iinfo(plain).min, np.iinfo(plain).max)] if plain.kind in "iu" else [],
+    )
+    for factor, scales in ((slope, True), (inter, False)):
+        if factor is None:
+            continue
+        dtype = np.result_type(dtype, factor.dtype)
+        if dtype.kind not in "iu":
+            return False
+        bounds = [bound * int(factor) if scales else bound + int(factor) for bound in bounds]
+        if min(bounds) < np.iinfo(dtype).min or max(bounds) > np.iinfo(dtype).max:
+            return True
+    return False
+
+
+def _missing(attributes: Mapping[str, Any], native: np.dtype[Any]) -> tuple[list[Any], bool]:
+    """The stored values that are missing, and whether _FillValue is one of them."""
+    several, one = _numbers(attributes, "missing_value"), _numbers(attributes, "_FillValue")
+    if one is not None and one.size != 1:
+        raise ValueError("its attribute _FillValue is not one number")
+    found = [_cast(values, native) for values in (several, one) if values is not None]
+    return list(itertools.chain(*(values for values in found if values is not None))), (
+        one is not None and _cast(one, native) is not None
+    )
+
+
+def _valid(attributes: Mapping[str, Any], native: np.dtype[Any]) -> tuple[Any, Any]:
+    """The lowest and highest stored values that are valid."""
+    both = _numbers(attributes, "valid_range")
+    ends = [_numbers(attributes, name) for name in ("valid_min", "valid_max")]
+    for name, values, size in (
+        ("valid_range", both, 2),
+        ("valid_min", ends[0], 1),
+        ("valid_max", ends[1], 1),
+    ):
+        if values is not None and values.size != size:
+            raise ValueError(
+                f"its attribute {name} does not hold {size} {'numbers' if size > 1 else 'number'}"
+            )
+    if native.kind == "c" and (both is not None or any(end is not None for end in ends)):
+        raise ValueError("it has a valid range, but complex numbers have no order")
+    pair = None if both is None else _cast(both, native)
+    if pair is not None:
+        return pair[0:1].reshape(()), pair[1:2].reshape(())
+    low, high = (None if end is None else _cast(end, native) for end in ends)
+    return (None if low is None else low.reshape(())), (None if high is None else high.reshape(()))
+
+
+def _cast(values: Array, native: np.dtype[Any]) -> Array | None:
+    """The numbers in the stored dtype, or None if it does not hold them exactly."""
+    with np.errstate(all="ignore"):
+        cast = values.astype(native)
+        same = (values == cast) | (np.isnan(values) & np.isnan(cast))
+    return cast if same.all() else None
+
+
+def _number(attributes: Mapping[str, Any], name: str) -> np.generic | None:
+    values = _numbers(attributes, name)
+    if values is None:
+        return None
+    if values.size != 1 or not np.isfinite(values[0]):
+        raise ValueError(f"its attribute {name} is not one finite number")
+    number: np.generic = values[0]
+    return number
+
+
+def _numbers(attributes: Mapping[str, Any], name: str) -> Array | None:
+    """An attribute as a list of native numbers. Raises ValueError for anything else."""
+    if name not in attributes:
+        return None
+    values = _listed(attributes[name])
+    if values.dtype.kind not in "iuf" or values.ndim > 1:
+        raise ValueError(f"its attribute {name} is not a number or a list of numbers")
+    return values.astype(values.dtype.newbyteorder("=")).reshape(-1)
+
+
+def _listed(value: Any) -> Array:
+    """An attribute as an array. NumPy makes floats of JSON's whole numbers if only int64 and uint64
+    hold them all.
+    """
+    found = np.asarray(value)
+    whole = isinstance(value, list) and value and all(type(number) is int for number in value)
+    if whole and found.dtype.kind == "f" and min(value) >= 0:
+        return np.asarray(value, np.uint64)
+    return found
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,266 @@
+"""NIfTI-1 and NIfTI-2, one file (.nii, .nii.gz), either byte order. Headers are nibabel's in both
+directions.
+
+An uncompressed image is one contiguous chunk in Fortran order. A compressed one is a single gzip
+stream, which is inflated as a whole for a slab; where `hyperslab.blocks.reading.gzipindex` has
+indexed it, it is entered in the middle instead.
+
+- no value of a compressed image is returned before the checksums of what it comes from have been
+  compared: those of the whole file, or, after an index was made in a pass that compared them, of
+  each interval that is entered (`tests/formats/test_gzip_damage.py`)
+- values: stored ones equal nibabel's unscaled ones, real ones `img.dataobj`
+  (`tests/formats/test_nifti.py`)
+- geometry: a block's file puts its voxels at the parent's millimetres, by sform and by qform,
+  within 0.001 mm or 8 roundings of float32, whichever is larger
+  (`tests/formats/test_nifti_geometry.py`)
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from io import BufferedReader
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from hyperslab.arrays.array import (
+    LEAST_INDEXED_NBYTES,
+    Array,
+    ArrayInfo,
+    ArraySource,
+    ChunkTable,
+    Codec,
+    Header,
+)
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.errors import FormatError
+from hyperslab.formats.identity import Identity, identify, identify_remote
+from hyperslab.formats.nifti.header import (
+    DIMS,
+    NiftiHeader,
+    header_errors,
+    parse,
+    real_dtype,
+    scaling_of,
+    shape_of,
+)
+from hyperslab.formats.nifti.sinks import assemble, encode, sink
+from hyperslab.formats.nifti.whole import corner, whole_shape
+from hyperslab.storage.location import Remote
+from hyperslab.storage.remote.file import open_binary
+
+__all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
+
+_HEAD_NBYTES = 4096
+_LARGEST_OFFSET = 2**28
+_LARGEST_DEFLATE_RATIO = 1032
+_GAP_NBYTES = 256
+_PIECE_NBYTES = 64 * 1024
+_TIME_UNIT = 8
+"""The smallest code of a unit of time (NIfTI-1 standard, xyzt_units): those of space are added to
+it.
+"""
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def arrays(path: str) -> list[ArrayInfo]:
+    """The one array of the file."""
+    source = open(path, "")
+    return [ArrayInfo("", source.shape, str(source.stored))]
+
+
+def candidates(path: str) -> list[str]:
+    """The name of the one array."""
+    return [""]
+
+
+def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this signature
+    """Describe the image. Raises FormatError for a header that is wrong or promises more data than
+    the file has.
+    """
+    with header_errors(path):
+        raw, compressed, identity = _read_head(path)
+        header = parse(raw)
+        offset, stored = header.get_data_offset(), header.get_data_dtype()
+        shape = shape_of(header)
+        scaling, base_affine = (
+            scaling_of(header),
+            np.asarray(header.get_best_affine(), dtype=np.float64),
+        )
+        unscalable = "it has colours and a slope" if scaling is not None and stored.names else ""
+        scaling = None if unscalable else scaling
+        real = real_dtype(stored, scaling)
+    if stored.itemsize == 0 or min(shape, default=0) < 0:
+        raise FormatError(
+            f"{path}: data of type {header['datatype']} and shape {shape} cannot be read here;"
+            " convert it"
+        )
+    nbytes = math.prod(shape) * stored.itemsize
+    _check_complete(path, offset + nbytes, identity.file_size, compressed)
+    return ArraySource(
+        url=path,
+        name="",
+        format="nifti",
+        shape=shape,
+        dims=DIMS[: len(shape)],
+        axes=tuple(reversed(range(len(shape)))),
+        stored=stored,
+        real=real,
+        chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
+        reason=_reason(path, compressed, nbytes),
+        codecs=(Codec("gzip"),) if compressed else (),
+        scaling=scaling,
+        unscalable=unscalable,
+        header=Header(
+            base_affine=base_affine,
+            native=raw[:offset],
+            attributes=_attributes(header),
+            corner=corner(header, raw[header.sizeof_hdr : offset]),
+            whole_shape=whole_shape(raw[header.sizeof_hdr : offset]),
+        ),
+        nbytes_stored=identity.file_size if compressed else nbytes,
+        file_size=identity.file_size,
+        mtime_ns=identity.mtime_ns,
+        version=identity.version,
+    )
+
+
+def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:
+    """Stored values of a region through nibabel.fileslice; a .nii.gz is inflated from its start to
+    its end.
+
+    gzip's checksum covers the whole stream, header included, and is compared at its end only.
+    """
+    from nibabel import fileslice
+
+    if source.header.native is None:
+        raise FormatError(
+            f"{source.url}: the description of this image has lost its header; open it again"
+        )
+    offset = parse(source.header.native).get_data_offset()
+    try:
+        with _stream(source.url) as file:
+            block = fileslice.fileslice(  # type: ignore[no-untyped-call]
+                file, slab.slices(), source.shape, source.stored, offset, "F", _bridge_gaps
+            )
+            if source.codecs:
+                _finish(file)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise FormatError(
+            f"{source.url}: the data end too early or are corrupt ({error}); fetch or copy the file"
+            " again"
+        ) from error
+    return np.asarray(block).astype(source.dtype("stored"), copy=False)
+
+
+def _read_head(path: str) -> tuple[bytes, bool, Identity]:
+    """The bytes before the data (at least), whether the file is compressed, and its identity."""
+    with cast(BufferedReader, open_binary(path)) as file:
+        compressed = file.peek(2)[:2] == _GZIP_MAGIC
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
+        raw = stream.read(_HEAD_NBYTES)
+        header = parse(raw)
+        offset = header.get_data_offset()
+        if not header.sizeof_hdr <= offset <= _LARGEST_OFFSET:
+            where = "within the header" if 0 <= offset < header.sizeof_hdr else "where none can be"
+            raise ValueError(f"its data would begin at byte {offset}, {where}")
+        if offset > len(raw):
+            raw += stream.read(offset - len(raw))
+        raw = raw[:offset]
+        if isinstance(path, Remote):
+            return raw, compressed, identify_remote(path, raw)
+        return raw, compressed, identify(file.fileno(), raw, 0 if compressed else offset)
+
+
+def _stream(path: str) -> BinaryIO:
+    file = cast(BufferedReader, open_binary(path))  # the caller closes what is returned
+    if file.peek(2)[:2] != _GZIP_MAGIC:
+        return file
+    if isinstance(path, Remote):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    file.close()
+    return cast(BinaryIO, gzip.open(path, "rb"))
+
+
+def _finish(file: BinaryIO) -> None:
+    """Read up to the end of the file, where gzip compares its checksum."""
+    while file.read(_PIECE_NBYTES):
+        pass
+
+
+def _bridge_gaps(index: slice, _extent: int, step_nbytes: int) -> str | None:
+    """Whether nibabel reads through the gaps of a strided axis; never beyond the bounds of the
+    slab.
+    """
+    return "contiguous" if abs(index.step) * step_nbytes <= _GAP_NBYTES else None
+
+
+def _check_complete(path: str, expected: int, file_size: int, compressed: bool) -> None:
+    available = file_size * _LARGEST_DEFLATE_RATIO if compressed else file_size
+    if expected <= available:
+        return
+    if compressed:
+        raise FormatError(
+            f"{path}: truncated: its {file_size} bytes cannot hold {expected} bytes of image; fetch"
+            " or copy it again"
+        )
+    raise FormatError(
+        f"{path}: truncated: {expected - file_size} bytes missing; fetch or copy it again"
+    )
+
+
+def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> ChunkTable:
+    rows = 1 if nbytes else 0
+    return ChunkTable(
+        chunk_shape=stored_shape,
+        start=np.zeros((rows, len(stored_shape)), dtype=np.int64),
+        offset=np.full(rows, offset, dtype=np.int64),
+        nbytes=np.full(rows, nbytes, dtype=np.int64),
+        mask=np.zeros(rows, dtype=np.int64),
+    )
+
+
+def _reason(path: str, compressed: bool, nbytes: int) -> str:
+    if not compressed:
+        return "contiguous: a task reads its byte ranges directly"
+    if isinstance(path, Remote):
+        return (
+            "one gzip stream in a remote store: every task fetches and inflates all of it; a copy"
+            " here is indexed"
+        )
+    if nbytes < LEAST_INDEXED_NBYTES:
+        return "one gzip stream, small enough for every task to inflate all of it"
+    return (
+        "one gzip stream: indexed once by whoever reads several parts of it, each of which is then"
+        " entered directly"
+    )
+
+
+def _attributes(header: NiftiHeader) -> dict[str, Any]:
+    return {
+        "version": 1 if header["sizeof_hdr"] == 348 else 2,
+        "byte_order": "little" if header.endianness == "<" else "big",
+        "zooms": tuple(float(zoom) for zoom in header.get_zooms()),
+        "units": _units(int(header["xyzt_units"])),
+        "sform_code": int(header["sform_code"]),
+        "qform_code": int(header["qform_code"]),
+        "intent": header.get_intent()[0],
+        "description": bytes(header["descrip"].item()).partition(b"\0")[0].decode("latin-1"),
+    }
+
+
+def _units(code: int) -> tuple[str, str]:
+    """Names of the units of space and of time; a number that the standard does not give one is
+    shown as such.
+    """
+    from nibabel.nifti1 import unit_codes
+
+    space = code % _TIME_UNIT
+    known = unit_codes.value_set()
+    labels = [
+        str(unit_codes.label[one]) if one in known else f"unknown code {one}"
+        for one in (space, code - space)
+    ]
+    return labels[0], labels[1]

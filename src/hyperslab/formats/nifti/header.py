@@ -1,0 +1,303 @@
+"""NIfTI headers: parse one, and build the head of a file for a block that was cut from an image."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hyperslab.arrays.affines import apart, tolerance
+from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.errors import FormatError
+from hyperslab.formats.nifti import space
+from hyperslab.formats.nifti import whole as nifti_whole
+
+NiftiHeader: TypeAlias = Any
+"A nibabel Nifti1Header or Nifti2Header, whose methods carry no types."
+
+DIMS = ("x", "y", "z", "t", "u", "v", "w")
+LARGEST_NIFTI1_AXIS = 32767
+SAID_BESIDE = (
+    "dim_info",
+    "slice_start",
+    "slice_end",
+    "slice_code",
+    "slice_duration",
+    "toffset",
+    "cal_min",
+    "cal_max",
+    "intent_p1",
+    "intent_p2",
+    "intent_p3",
+    "intent_name",
+    "aux_file",
+)
+"""Fields by which two headers may differ that are alike in place, units, form codes, intent and
+description.
+"""
+_NIFTI1_MAGIC = b"n+1\0"
+_NIFTI2_MAGIC = b"n+2\0"
+_OWN_FIELDS = {
+    "sizeof_hdr",
+    "magic",
+    "eol_check",
+    "vox_offset",
+    "dim",
+    "datatype",
+    "bitpix",
+    "scl_slope",
+    "scl_inter",
+}
+_LARGEST_CARRIED_NBYTES = 40_000
+
+
+@contextmanager
+def header_errors(path: str) -> Iterator[None]:
+    """Turn what nibabel, gzip and the file system raise about a header into a FormatError."""
+    import zlib
+
+    from nibabel.spatialimages import HeaderDataError, HeaderTypeError
+    from nibabel.wrapstruct import WrapStructError
+
+    wrong = (
+        HeaderDataError,
+        HeaderTypeError,
+        WrapStructError,
+        ValueError,
+        TypeError,
+        OverflowError,
+        struct.error,
+    )
+    try:
+        yield
+    except (*wrong, EOFError, OSError, zlib.error) as error:
+        raise FormatError(
+            f"{path}: its NIfTI header cannot be used: {error}; fetch or copy the file again"
+        ) from error
+
+
+def parse(raw: bytes) -> NiftiHeader:
+    """The header at the start of a file's bytes, without its extensions. Raises nibabel's errors.
+
+    The mark of NIfTI-2 lies in a field of NIfTI-1 that means nothing, so that the mark of NIfTI-1
+    is looked for first.
+    """
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
+    is_second = raw[4:8] == _NIFTI2_MAGIC and raw[344:348] != _NIFTI1_MAGIC
+    kind: Any = Nifti2Header if is_second else Nifti1Header
+    return kind(raw[: kind.sizeof_hdr])
+
+
+def scaling_of(header: NiftiHeader) -> Scaling | None:
+    """What a header says of its values; None where they are the real ones, as by a slope of 0."""
+    slope, inter = header.get_slope_inter()
+    if slope is None or (slope, inter) == (1, 0):
+        return None
+    return Scaling(slope, inter)
+
+
+def real_dtype(stored: np.dtype[Any], scaling: Scaling | None) -> np.dtype[Any]:
+    """dtype of `img.dataobj`: nibabel.volumeutils.apply_read_scaling widens integers until nothing
+    overflows.
+    """
+    from nibabel.volumeutils import int_scinter_ftype
+
+    if scaling is None:
+        return stored.newbyteorder("=")
+    if stored.kind not in "iu":
+        return np.result_type(stored, np.float64)
+    wide = int_scinter_ftype(
+        stored, np.float64(scaling.slope), np.float64(scaling.inter), np.float64
+    )
+    return np.result_type(stored, wide)
+
+
+def shape_of(header: NiftiHeader) -> tuple[int, ...]:
+    """The shape of the image. Raises ValueError where the header gives it a number of axes that
+    cannot be.
+    """
+    with np.errstate(over="ignore"):  # nibabel adds 1 to the number of axes, in int16
+        shape = tuple(int(n) for n in header.get_data_shape())
+    if not shape:
+        raise ValueError(f"it gives its image {int(header['dim'][0])} axes")
+    return shape
+
+
+def build_head(
+    path: str, shape: Sequence[int], dtype: np.dtype[Any], header: Header, scaling: Scaling | None
+) -> bytes:
+    """The bytes before the data of a little-endian file: header, extensions, padding up to
+    vox_offset.
+
+    Keeps what the parent's header says of anything but the data, and moves its geometry to the
+    block. A block becomes the whole again where it has the whole's shape.
+    """
+    # What is not finite in a header stays so in that of a block, without NumPy's warnings.
+    with header_errors(path), np.errstate(all="ignore"):
+        parent = _with_extensions(header.native)
+        built = _built(shape, dtype, parent, header)
+        wholes = nifti_whole.headers_of_wholes(parent)
+        same = next(
+            (whole for whole in map(parse, wholes) if whole.get_data_shape() == tuple(shape)), None
+        )
+        if parent is not None and same is not None and nifti_whole.begins_with(header):
+            cut = _built(parent.get_data_shape(), dtype, same, _uncut(same))
+            nifti_whole.restore(built, parent, cut, same)
+            wholes.remove(same.binaryblock)
+        nifti_whole.say(built, parent, header, wholes)
+        _say_scaling(built, parent, scaling)
+        return _serialise(built)
+
+
+def _built(
+    shape: Sequence[int], dtype: np.dtype[Any], parent: NiftiHeader | None, header: Header
+) -> NiftiHeader:
+    """The header of a block, without what it says of its parent and of what its values mean."""
+    built = _blank(max(shape) > LARGEST_NIFTI1_AXIS, parent)
+    built.set_data_dtype(dtype)
+    built.set_data_shape(tuple(shape))
+    origin, step = _padded(header.origin, 0.0), _padded(header.step, 1.0)
+    _place_samples(built, parent, header, origin, step)
+    space.place(built, parent, header)
+    _forget_cut_slices(built, parent, origin, step)
+    return built
+
+
+def _uncut(parent: NiftiHeader) -> Header:
+    """The header of a block with the first voxel of an image."""
+    zeros = (0.0,) * len(parent.get_data_shape())
+    affine = np.asarray(parent.get_best_affine(), np.float64)
+    return Header(base_affine=affine, origin=zeros, step=tuple(1.0 for _ in zeros))
+
+
+def _say_scaling(built: NiftiHeader, parent: NiftiHeader | None, scaling: Scaling | None) -> None:
+    """Set slope and intercept; those that mean nothing, such as a slope of 0, stay as they are."""
+    built["scl_slope"], built["scl_inter"] = (
+        (1.0, 0.0) if scaling is None else (scaling.slope, scaling.inter)
+    )
+    if scaling is None and parent is not None and scaling_of(parent) is None:
+        built["scl_slope"], built["scl_inter"] = parent["scl_slope"], parent["scl_inter"]
+
+
+def said_beside(shape: Sequence[int], header: Header) -> dict[str, Any]:
+    """The fields beside geometry, units and values that the header of an array has, or would have
+    in one file.
+    """
+    if header.native is None:
+        return {}
+    built = parse(build_head("", shape, np.dtype(np.uint8), header, None))
+    return {name: built[name].item() for name in SAID_BESIDE}
+
+
+def carried(shape: Sequence[int], header: Header) -> str:
+    """The header of a block as text that files of other formats can keep; '' where the array is
+    none of NIfTI's.
+
+    Extensions are left out where they would make it larger than an attribute of HDF5 may be.
+    """
+    if header.native is None or not 1 <= len(shape) <= len(DIMS) or 0 in shape:
+        return ""
+    head = build_head("", shape, np.dtype(np.uint8), header, None)
+    if len(head) > _LARGEST_CARRIED_NBYTES:
+        fixed = replace(header, native=header.native[: parse(header.native).sizeof_hdr] + bytes(4))
+        head = build_head("", shape, np.dtype(np.uint8), fixed, None)
+    return base64.b64encode(head).decode("ascii")
+
+
+def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | None:
+    """The header that `carried` gave, if it is of an array of this shape and in this place; None
+    for anything else.
+    """
+    try:
+        head = base64.b64decode(text if isinstance(text, str | bytes) else "", validate=True)
+        with header_errors(""):
+            found: NiftiHeader = _with_extensions(head)
+            same = shape_of(found) == tuple(shape)
+            placed = apart(found.get_best_affine(), affine, shape) <= tolerance(affine, shape)
+    except (FormatError, ValueError):
+        return None
+    return head if same and placed else None
+
+
+def _with_extensions(native: bytes | None) -> NiftiHeader | None:
+    return None if native is None else type(parse(native)).from_fileobj(BytesIO(native))
+
+
+def _blank(long_axis: bool, parent: NiftiHeader | None) -> NiftiHeader:
+    """A little-endian header with the parent's fields and extensions, in NIfTI-2 if either side
+    needs it.
+    """
+    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti2 import Nifti2Header
+
+    kind: Any = Nifti2Header if long_axis or isinstance(parent, Nifti2Header) else Nifti1Header
+    built = kind(endianness="<")
+    if parent is not None:
+        for field in set(built.keys()) & set(parent.keys()) - _OWN_FIELDS:
+            built[field] = parent[field]
+        built.extensions = parent.extensions
+    return built
+
+
+def _place_samples(
+    built: NiftiHeader,
+    parent: NiftiHeader | None,
+    header: Header,
+    origin: Sequence[float],
+    step: Sequence[float],
+) -> None:
+    """Set voxel sizes and the time of the first volume; NIfTI has no way to say that time runs
+    backwards.
+    """
+    from nibabel.affines import voxel_sizes
+
+    ndim = int(built["dim"][0])
+    sizes = np.ones(8)
+    if parent is not None:
+        known = int(parent["dim"][0])
+        sizes[:] = parent["pixdim"]
+        sizes[known + 1 : ndim + 1] = 1
+        if known == ndim:
+            built["dim"][ndim + 1 :] = parent["dim"][ndim + 1 :]
+        built["toffset"] = float(parent["toffset"]) + (origin[3] * sizes[4] if ndim > 3 else 0.0)
+    else:
+        if header.base_affine is not None:
+            sizes[1:4] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
+        built["toffset"] = sum(header.corner[:1]) + origin[3] if ndim > 3 else 0.0
+    sizes[1 : ndim + 1] *= np.abs(step[:ndim])
+    built["pixdim"] = sizes
+
+
+def _forget_cut_slices(
+    built: NiftiHeader, parent: NiftiHeader | None, origin: Sequence[float], step: Sequence[float]
+) -> None:
+    """Clear the order and times of acquired slices where the block does not hold all of them (third
+    axis if unsaid).
+    """
+    if parent is None:
+        return
+    said = parent.get_dim_info()[2]
+    axis = 2 if said is None else said
+    whole = int(built["dim"][axis + 1]) == int(parent["dim"][axis + 1])
+    if not whole or origin[axis] != 0 or step[axis] != 1:
+        for field in ("slice_start", "slice_end", "slice_code", "slice_duration"):
+            built[field] = 0
+
+
+def _serialise(built: NiftiHeader) -> bytes:
+    built["vox_offset"] = built.single_vox_offset + built.extensions.get_sizeondisk()
+    file = BytesIO()
+    built.write_to(file)
+    return file.getvalue().ljust(built.get_data_offset(), b"\0")
+
+
+def _padded(values: Sequence[float], rest: float) -> tuple[float, ...]:
+    return (*values, *(rest,) * (8 - len(values)))

@@ -1,0 +1,176 @@
+"""New NIfTI files: uncompressed ones are written at their positions, .nii.gz in runs that make one
+gzip member.
+
+Writers compress the runs; joined as pigz joins its blocks they are one member, which every reader
+opens.
+
+- the same array cut into the same runs makes the same bytes at any time
+  (`tests/formats/test_nifti_sink.py`)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.array import Array, ArraySink, Codec, Encoded, Header, Scaling
+from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.slab import Hyperslab, dense_level
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats import deflating
+from hyperslab.formats.netcdf.agreement import agree, meaning
+from hyperslab.formats.netcdf.packing import Packing
+from hyperslab.formats.nifti.header import DIMS, build_head, parse, real_dtype, scaling_of
+
+_REMEDY = {"b": "uint8", "f": "float32 or float64", "c": "complex64 or complex128"}
+
+
+def sink(
+    path: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    header: Header,
+    scaling: Scaling | None = None,
+    encoding: Encoding = DEFAULT_ENCODING,
+) -> ArraySink:
+    """Describe a NIfTI file for an array of this shape and dtype that lies where `header` says;
+    little-endian.
+
+    `scaling` becomes scl_slope and scl_inter: give it when the values are stored ones of that
+    scaling. NIfTI-2 is chosen where the header came from NIfTI-2 or an axis is longer than NIfTI-1
+    can say. Raises UsageError for what NIfTI cannot hold.
+    """
+    _check_storable(path, shape, dtype)
+    _check_encoding(path, encoding)
+    _check_scaling(path, scaling)
+    axes = tuple(reversed(range(len(shape))))
+    little = np.dtype(dtype).newbyteorder("<")
+    head = build_head(path, shape, little, header, scaling)
+    _require_meant(path, head, meaning(scaling, dtype, header.real), dtype)
+    about = (path, "nifti", tuple(shape), axes, little)
+    if path.lower().endswith(".gz"):
+        level = deflating.FASTEST if encoding.level is None else encoding.level
+        codecs = (Codec("gzip", (level,)),)
+        return ArraySink(*about, None, header, scaling, "pieces", (), codecs, encoding)
+    return ArraySink(*about, head, header, scaling, encoding=encoding)
+
+
+def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
+    """The runs of the file that a region is, each an open deflate stream with the number of its
+    first element.
+    """
+    stored, shape = slab.permute(sink.axes), [sink.shape[axis] for axis in sink.axes]
+    level, values = dense_level(shape, stored), block.transpose(sink.axes)
+    for index in itertools.product(*map(range, stored.count[:level])):
+        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
+        planes = np.atleast_2d(values[index])
+        parts = (
+            np.ascontiguousarray(plane, sink.dtype).reshape(-1).view(np.uint8).data
+            for plane in planes
+        )
+        yield (
+            int(np.ravel_multi_index(corner, shape)),
+            deflating.open_stream(parts, sink.codecs[0].options[0]),
+        )
+
+
+def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
+    """Join the runs, in their order, into one gzip member; the first part is that of the header.
+
+    Raises FormatError when a run is missing.
+    """
+    head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
+    member, item = deflating.Member(), sink.dtype.itemsize
+    yield member.head + bytes(
+        member.add(deflating.open_stream([memoryview(head)], deflating.FASTEST))
+    )
+    for first, stream in pieces:
+        if len(head) + first * item != member.length:
+            break
+        yield member.add(stream)
+    missing = len(head) + math.prod(sink.shape) * item - member.length
+    if missing:
+        raise FormatError(
+            f"{sink.path}: {missing} bytes of it were not written; run again with --resume"
+        )
+    yield member.tail()
+
+
+def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    from nibabel.nifti1 import data_type_codes
+
+    if not 1 <= len(shape) <= len(DIMS) or 0 in shape:
+        raise UsageError(
+            f"{path}: NIfTI holds 1 to 7 axes of at least one element, not {shape}; write .h5"
+            " instead"
+        )
+    if np.dtype(dtype).newbyteorder("=") not in data_type_codes.dtype.values():
+        remedy = _REMEDY.get(np.dtype(dtype).kind, "a number type that it has")
+        raise UsageError(
+            f"{path}: NIfTI cannot hold {dtype}; convert the block to {remedy}, or write .h5"
+            " instead"
+        )
+
+
+def _check_encoding(path: str, encoding: Encoding) -> None:
+    if encoding.chunks or encoding.shards or encoding.version or encoding.name or encoding.virtual:
+        raise UsageError(
+            f"{path}: NIfTI has neither chunks nor shards, versions or names; write .h5 or .zarr"
+            " for that"
+        )
+    gzipped, level = (
+        path.lower().endswith(".gz"),
+        deflating.FASTEST if encoding.level is None else encoding.level,
+    )
+    fits = encoding.compression in (None, "gzip" if gzipped else "none")
+    if (
+        not fits
+        or not deflating.FASTEST <= level <= deflating.SMALLEST
+        or (encoding.level and not gzipped)
+    ):
+        given = (encoding.compression or "") + (
+            "" if encoding.level is None else f":{encoding.level}"
+        )
+        raise UsageError(
+            f"--compression {given}: a .nii is not compressed, a .nii.gz by gzip:1 to gzip:9;"
+            " choose one"
+        )
+
+
+def _check_scaling(path: str, scaling: Scaling | None) -> None:
+    if scaling is not None and not scaling.is_linear:
+        raise UsageError(
+            f"{path}: NIfTI cannot say what these stored values mean: some are missing, or scaled"
+            " by slices; use --values real"
+        )
+
+
+def _require_meant(path: str, head: bytes, meant: Packing, stored: np.dtype[Any]) -> None:
+    """Raise UsageError where the header gives stored values other real ones than those that are
+    meant.
+
+    NIfTI-1 has float32 for slope and intercept, which rounds those of other formats; a slope of 0
+    is none; and readers compute in float64, where netCDF's factors of float32 make values of
+    float32.
+    """
+    kept = parse(head)
+    said = Packing(scaling_of(kept), real_dtype(stored, scaling_of(kept)))
+    if agree(meant, said, stored):
+        return
+    scaling = meant.scaling or Scaling()
+    numbers = (
+        f"the slope {scaling.slope:.17g} and intercept {scaling.inter:.17g} of these stored values"
+    )
+    if (float(scaling.slope), float(scaling.inter)) != (
+        float(kept["scl_slope"]),
+        float(kept["scl_inter"]),
+    ):
+        raise UsageError(f"{path}: NIfTI-1 rounds {numbers}; use --values real")
+    raise UsageError(
+        f"{path}: NIfTI makes {said.real} by {numbers}, which mean other {meant.real}; use --values"
+        " real"
+    )

@@ -1,0 +1,1 @@
+"""What this process may use of its machine: processors, memory, clocks, load, Java."""

@@ -1,0 +1,136 @@
+"""Description: what a plan will do, in words for people, and as the checksums by which runs know
+each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hyperslab.arrays.partition import Partition, Rule
+from hyperslab.arrays.sets import SourceSet
+from hyperslab.markup import fragment, grid_svg
+from hyperslab.plan.function import digest_of
+from hyperslab.plan.pipeline import Pipeline, Reduce, Write
+from hyperslab.redaction import is_private
+from hyperslab.units import show_count
+
+
+def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -> dict[str, Any]:
+    """What was asked for, as plain values by name."""
+    end = pipeline.end
+    return {
+        "sources": {
+            name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()
+        },
+        "values": pipeline.values,
+        "boundary": pipeline.boundary,
+        "steps": [
+            _describe_function(s.ref) | {"dtype": s.dtype, "scale": s.scale, "halo": s.halo}
+            for s in pipeline.steps
+        ],
+        "end": (
+            _describe_function(end.ref)
+            if isinstance(end, Reduce)
+            else _describe_write(end)
+            if end
+            else {}
+        ),
+        "partition": {
+            "rule": str(rule),
+            "blocks": sum(map(len, partitions)),
+            "largest": _largest(partitions),
+        },
+    }
+
+
+def _describe_write(end: Write) -> dict[str, Any]:
+    """What is asked for beside the defaults, so that records of older runs are still the same."""
+    encoding = {name: value for name, value in asdict(end.encoding).items() if value}
+    more = {"encoding": encoding, "grid": str(end.grid) if end.grid else "", "name": end.name}
+    return {"format": end.format, "keep": end.keep} | {
+        name: value for name, value in more.items() if value
+    }
+
+
+def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
+    first = inputs.sources[0]
+    return {
+        "kind": inputs.kind,
+        "files": len(inputs.sources),
+        "first": str(first.url),
+        "shape": inputs.wholes[0].shape,
+    }
+
+
+def _shown(name: str, value: Any) -> str:
+    """A parameter as records show it; those whose name says that they are secret are left out."""
+    return "(not shown)" if is_private(name) else str(value)[:200]
+
+
+def _describe_function(ref: Any) -> dict[str, Any]:
+    return {
+        "function": ref.target,
+        "params": {name: _shown(name, value) for name, value in ref.params.items()},
+    }
+
+
+def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
+    return max((p.largest for p in partitions), key=math.prod)
+
+
+def fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
+    """SHA-256 over everything that decides the results, but the sources and the code."""
+    parts = {
+        "inputs": [(name, inputs.kind, inputs.ndim) for name, inputs in pipeline.inputs.items()],
+        "params": [digest_of(dict(ref.params)) for ref in pipeline.refs],
+        "rule": summary["partition"]["rule"],
+        "summary": {
+            key: value for key, value in summary.items() if key not in ("sources", "partition")
+        },
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def code_digest(pipeline: Pipeline) -> str:
+    """SHA-256 over the code of all functions."""
+    return hashlib.sha256(
+        json.dumps([(ref.target, ref.digest) for ref in pipeline.refs]).encode()
+    ).hexdigest()
+
+
+def to_html(
+    title: str,
+    summary: Mapping[str, Any],
+    partitions: Sequence[Partition],
+    inputs: Mapping[str, SourceSet],
+    numbers: Mapping[str, str],
+) -> str:
+    """A plan for notebooks: what is done, in which blocks, and a picture of the first array's."""
+    primary = next(iter(inputs.values()))
+    steps = [_call(step) for step in summary["steps"]]
+    end = summary["end"]
+    last = (
+        _call(end) if "function" in end else f"write {end.get('format', '')}, {end.get('keep', '')}"
+    )
+    partition = summary["partition"]
+    largest = " x ".join(map(str, partition["largest"]))
+    rows = {
+        "does": " → ".join(["read", *steps, last]),
+        "over": (
+            f"{show_count(len(primary.wholes), 'array')} in"
+            f" {show_count(len(primary.sources), 'file')}, {summary['values']} values"
+        ),
+        "blocks": f"{partition['blocks']:,} by {partition['rule']}, the largest {largest}",
+        **numbers,
+    }
+    return fragment(title, rows, grid_svg(partitions[0].cuts, primary.sources[0].dims))
+
+
+def _call(function: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{name}={value}" for name, value in function["params"].items())
+    return f"{function['function'].rpartition(':')[2]}({given})"

@@ -1,0 +1,319 @@
+"""FunctionRef: a user's function, or any object, by a name that another process can load it
+from.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import importlib.util
+import json
+import pickle
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from hyperslab.errors import HyperslabError, UsageError
+
+_loading = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionRef:
+    """Where a function comes from, what it was when the plan was made, and the parameters it
+    gets.
+    """
+
+    target: str
+    "module:name, /path/file.py:name, or the name of an object that travels as a pickle."
+    digest: str
+    "SHA-256 of the source files or of the pickle."
+    params: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+    "Its source file and those of its neighbours that it imports, with their SHA-256."
+    payload: bytes | None = None
+    """The pickle, for what has no importable name (lambdas, closures, functions of a script or
+    notebook).
+    """
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return self.target.rpartition(":")[2]
+
+    def load(self) -> Any:
+        """The object itself. Raises HyperslabError when its file changed after planning."""
+        with (
+            _loading
+        ):  # a module that another thread is about to import has not all of its names yet
+            return _load(self.target, self.files, self.payload)
+
+
+def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:
+    """Make a reference to `module:name`, `file.py:name` or an object; loads it once, so that
+    mistakes show early.
+
+    Raises UsageError when it cannot be found, imported or pickled.
+    """
+    if isinstance(what, FunctionRef):
+        return what
+    _pickled(params, "a parameter of the function")
+    if isinstance(what, str):
+        return _refer_by_name(what, params or {})
+    return _refer_to_object(what, params or {})
+
+
+def _pickled(what: Any, label: str) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(what))
+    except Exception as error:
+        raise UsageError(
+            f"{label} cannot be sent to a worker: {error}; "
+            "keep open files, locks and connections out of it, or open them inside the function"
+        ) from error
+
+
+def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
+    place, colon, name = text.rpartition(":")
+    if not colon or not place or not name:
+        raise UsageError(
+            f"FUNCTION '{text}': give a built-in's name, module:function or file.py:function"
+        )
+    if place.endswith(".py"):
+        path = Path(place).expanduser().resolve()
+        if not path.is_file():
+            raise UsageError(f"FUNCTION '{text}': there is no file {path}")
+        target = f"{path}:{name}"
+        files: tuple[tuple[str, str], ...] = ((str(path), _file_digest(path)),)
+    else:
+        target, files = text, _module_file(place, text)
+    try:
+        _load(target, files, None)
+    except HyperslabError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"FUNCTION '{text}' cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    return _with_neighbours(target, files, params)
+
+
+def _with_neighbours(
+    target: str, files: tuple[tuple[str, str], ...], params: Mapping[str, Any]
+) -> FunctionRef:
+    """The reference, resting on the function's file and on what that imports from beside it."""
+    if files:
+        place = target.rpartition(":")[0]
+        module = sys.modules[_user_module(files[0][1]) if place.endswith(".py") else place]
+        beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
+        files = (
+            files[0],
+            *sorted((name, digest) for name, digest in beside.items() if name != files[0][0]),
+        )
+    digest = hashlib.sha256(json.dumps([target, [d for _, d in files]]).encode()).hexdigest()
+    return FunctionRef(target, digest, params, files)
+
+
+def _imported_files(module: ModuleType) -> set[str]:
+    """Source files below the module's folder that it imports, anywhere in its text, and they in
+    turn.
+    """
+    folder = Path(str(module.__file__)).parent
+    found, waiting = set[str](), [(str(module.__file__), module.__package__ or "")]
+    while waiting:
+        place, package = waiting.pop()
+        if place in found or not _is_own(Path(place), folder):
+            continue
+        found.add(place)
+        waiting += [
+            (origin, name if origin.endswith("__init__.py") else name.rpartition(".")[0])
+            for name in _imported_names(Path(place), package)
+            if (origin := _origin(name, folder))
+        ]
+    return found
+
+
+def _imported_names(path: Path, package: str) -> Iterator[str]:
+    """Every module that a source file may mean by what it imports."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = (
+                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            )
+            base = ".".join([*above, node.module] if node.module else above)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _origin(name: str, folder: Path) -> str | None:
+    """The file of a module that lies beside, or that is loaded: nothing is imported to find out."""
+    base = folder.joinpath(*name.split("."))
+    beside = (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file())
+    return str(next(beside, None) or getattr(sys.modules.get(name), "__file__", None) or "") or None
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    return path.suffix == ".py" and folder in path.parents and not is_installed(path)
+
+
+def is_installed(path: Path) -> bool:
+    """True for a file of Python, of an installed package, or of hyperslab itself."""
+    places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")} | {
+        Path(__file__).parents[1]
+    }
+    return bool(places & set(path.parents))
+
+
+def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
+    module, name = getattr(what, "__module__", None), getattr(what, "__qualname__", "")
+    if module and module != "__main__" and getattr(sys.modules.get(module), name, None) is what:
+        return _with_neighbours(f"{module}:{name}", _module_file(module, name), params)
+    label = name or type(what).__name__
+    payload = _pickled(what, f"the function {label}")
+    return FunctionRef(label, hashlib.sha256(payload).hexdigest(), params, payload=payload)
+
+
+@functools.lru_cache(maxsize=64)
+def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None) -> Any:
+    if payload is not None:
+        return pickle.loads(payload)
+    for name, digest in files:
+        path = _here(
+            name, digest
+        )  # what is installed may lie elsewhere on a worker's host: see _require_from
+        if (path.exists() or (name == files[0][0] and ".py:" in target)) and _file_digest(
+            path
+        ) != digest:
+            raise HyperslabError(
+                f"{name} was edited after the run was planned: start the run again"
+            )
+    place, _, name = target.rpartition(":")
+    if place.endswith(".py"):
+        module = _module_from_file(str(_here(*files[0])), files[0][1])
+    else:
+        module = importlib.import_module(place)
+        _require_from(module, files)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"FUNCTION '{target}': {place} has no '{part}'")
+        found = getattr(found, part)
+    return found
+
+
+_copies: dict[tuple[str, str], str] = {}
+
+
+def use_copies(copies: Mapping[tuple[str, str], str]) -> None:
+    """Load source files from copies of theirs: (path on the driver's host, SHA-256) -> path
+    here.
+    """
+    _copies.update(copies)
+    importlib.invalidate_caches()
+
+
+def _require_from(module: ModuleType, files: tuple[tuple[str, str], ...]) -> None:
+    """Raise HyperslabError when the module was imported from another file than the one whose
+    content was compared.
+    """
+    place = getattr(module, "__file__", None)
+    if files and place and Path(place).is_file() and _file_digest(Path(place)) != files[0][1]:
+        raise HyperslabError(
+            f"{module.__name__} comes from {place}, which is not what was planned with:"
+            f" {files[0][0]}"
+        )
+
+
+def _here(path: str, digest: str) -> Path:
+    """Where a source file of this content is to be read."""
+    return Path(_copies.get((path, digest), path))
+
+
+def _user_module(digest: str) -> str:
+    return f"hyperslab_user_{digest[:16]}"
+
+
+def _module_from_file(path: str, digest: str) -> ModuleType:
+    name, folder = _user_module(digest), str(Path(path).parent)
+    if name in sys.modules:
+        return sys.modules[name]
+    if folder not in sys.path:
+        sys.path.append(folder)  # so that the file can import its neighbours
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return digest_of_bytes(path.read_bytes())
+    except OSError as error:
+        raise HyperslabError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def digest_of_bytes(content: bytes) -> str:
+    """SHA-256 of a source file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _module_file(module: str, text: str) -> tuple[tuple[str, str], ...]:
+    """The source file of an importable module with its digest; none for what is compiled in."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"FUNCTION '{text}': {error}") from error
+    if spec is None:
+        raise UsageError(f"FUNCTION '{text}': there is no module '{module}' on the Python path")
+    return (
+        ((spec.origin, _file_digest(Path(spec.origin))),)
+        if spec.has_location and spec.origin
+        else ()
+    )
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a parameter: equal values have equal ones in every process. Raises UsageError for
+    what has none.
+    """
+    return hashlib.sha256(_canonical(value)).hexdigest()
+
+
+def _canonical(value: Any) -> bytes:
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"{type(value).__name__} {value!r}".encode()
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return (
+            f"array {value.dtype.str} {value.shape}".encode()
+            + np.ascontiguousarray(value).tobytes()
+        )
+    if isinstance(value, Mapping):
+        return (
+            b"{"
+            + b",".join(sorted(_canonical(k) + b":" + _canonical(v) for k, v in value.items()))
+            + b"}"
+        )
+    if isinstance(value, (set, frozenset)):
+        return b"s(" + b",".join(sorted(map(_canonical, value))) + b")"
+    if isinstance(value, (list, tuple)):
+        return b"(" + b",".join(map(_canonical, value)) + b")"
+    return _pickled(value, f"the parameter {value!r:.60}")

@@ -1,0 +1,402 @@
+"""The journal: how results come home on every engine alike, and what a resumed run starts from.
+
+Every slot appends its outcomes to its own file; the driver tails them all. A reducing slot also
+keeps a running partial: the merged value of its tasks with their ids, saved by rename before the
+outcomes that rest on it are appended. What is not in the journal, or not in a saved partial, did
+not happen and is done again.
+
+Held by tests/properties/test_journal.py: whatever the moment of death, reading back gives every
+task's result once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from hyperslab.blocks.writing import Written
+from hyperslab.errors import RunStopped
+from hyperslab.machine.clock import Clock
+from hyperslab.machine.host import peak_rss_bytes
+from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.task import Failure, Outcome, StepFunction, Task
+from hyperslab.storage.recordfile import load_record
+from hyperslab.storage.sealing import seal, unseal
+from hyperslab.trace import Phase, recording, span
+
+FLUSH_INTERVAL_S = 1.0
+"An outcome is on disk at most this long after its task ended, or at once where flushing is cheap."
+FLUSH_SHARE = 0.02
+"Flushing earlier than that may cost this share of a slot's time."
+MOST_FLUSH_SHARE = 0.1
+"Flushing a large partial takes no more than this share, even if outcomes then wait longer."
+_MEND = "mend that, then use --resume"
+
+Merge = Callable[[Any, Any], Any]
+
+
+@dataclass(slots=True)
+class Partial:
+    """Merged value of some tasks of a reduction."""
+
+    tasks: list[int] = field(default_factory=list)
+    value: Any = None
+
+    def add(self, tasks: Iterable[int], value: Any, merge: Merge) -> None:
+        self.value = merge(self.value, value) if self.tasks else value
+        self.tasks.extend(tasks)
+
+
+class SlotJournal:
+    """Where one slot of one worker process records what became of its tasks. Used by one thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        slot: str,
+        incarnation: str,
+        merge: Merge | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`incarnation` tells apart the processes that serve a slot one after the other.
+
+        `clock` is this host's against the driver's, where they may differ.
+        """
+        self.slot = slot
+        self._name = f"{slot.replace('/', '.')}.{incarnation}"
+        self._lines = _open_to_append(folder / "journal" / f"{self._name}.jsonl")
+        self._partials = folder / "partials"
+        self._partial_path = self._partials / f"{self._name}.pickle"
+        self._merge = merge
+        self._partial = Partial()
+        self._parts = 0
+        self._is_of_worker = False
+        self._waiting: list[Outcome] = []
+        self._due_at = time.monotonic()
+        if clock is not None:
+            self._append(_line({"clock": asdict(clock)}))
+
+    def begin(self) -> None:
+        """Save what is held and start another partial."""
+        self.flush()
+        self._parts += 1
+        self._partial_path = self._partials / f"{self._name}.{self._parts}.pickle"
+        self._partial = Partial()
+
+    def saved(self) -> tuple[list[int], Path]:
+        """Flush; returns the tasks of the partial and its file, which exists if there are any.
+        Raises RunStopped.
+        """
+        self.flush()
+        return list(self._partial.tasks), self._partial_path
+
+    def note(self, phases: Sequence[Phase]) -> None:
+        """Record work of the slot that belongs to no task, such as merging. Raises RunStopped."""
+        self._append(_line({"phases": [list(phase) for phase in phases], "slot": self.slot}))
+
+    def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
+        """Apply the steps to a task and record the Outcome that the last one returns. Raises
+        RunStopped.
+        """
+        x: Any = task
+        for step in steps:
+            x = step(x)
+        self.take(x)
+
+    def take(self, outcome: Outcome) -> None:
+        """Record what became of a task of this process, whose peak memory is read at each flush.
+        Raises RunStopped.
+        """
+        self._is_of_worker = True
+        self.record(outcome)
+
+    def record(self, outcome: Outcome) -> None:
+        """Take an outcome; it reaches the disk within FLUSH_INTERVAL_S, or with `flush`. Raises
+        RunStopped.
+        """
+        if self._merge is not None and outcome.status == "done":
+            outcome = self._merged(outcome, self._merge)
+        self._waiting.append(replace(outcome, slot=outcome.slot or self.slot))
+        if time.monotonic() >= self._due_at:
+            self.flush()
+
+    def _merged(self, outcome: Outcome, merge: Merge) -> Outcome:
+        with recording() as phases, span("merge"):
+            try:
+                self._partial.add([outcome.task], outcome.value, merge)
+            # the user's merge: a failure of the task, as data
+            except Exception as error:  # noqa: BLE001
+                message = f"merging failed: {type(error).__name__}: {error}"
+                self._forget_unsaved(message)
+                reason = Failure(type(error).__name__, message, "", permanent=True)
+                return replace(outcome, status="failed", value=None, failure=reason)
+        return replace(outcome, value=None, phases=(*outcome.phases, *phases))
+
+    def _forget_unsaved(self, why: str) -> None:
+        """Go back to what is saved: a merge that failed may have changed half of its first
+        argument.
+        """
+        self._partial = (
+            self._partial_path.exists() and load_partial(self._partial_path)
+        ) or Partial()
+        lost = Failure("MergeFailed", f"its value was lost with that of another task: {why}", "")
+        self._waiting = [
+            replace(o, status="lost", failure=lost) if o.status == "done" else o
+            for o in self._waiting
+        ]
+
+    def flush(self) -> None:
+        """Save the partial, then append the waiting outcomes. Raises RunStopped when they cannot be
+        written.
+        """
+        began = time.monotonic()
+        if self._waiting:
+            if self._is_of_worker:
+                self._waiting[-1] = replace(self._waiting[-1], max_rss=peak_rss_bytes())
+            if self._partial.tasks:
+                self._attempt(lambda: save_partial(self._partial_path, self._partial))
+            self._append(b"".join(map(encode, self._waiting)))
+            self._waiting.clear()
+        now = time.monotonic()
+        cost = now - began
+        self._due_at = now + max(min(FLUSH_INTERVAL_S, cost / FLUSH_SHARE), cost / MOST_FLUSH_SHARE)
+
+    def _append(self, lines: bytes) -> None:
+        self._attempt(lambda: _write_all(self._lines, lines))
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            raise RunStopped(
+                f"the run directory cannot be written ({error.strerror}): {self._partials.parent};"
+                f" {_MEND}"
+            ) from error
+
+    def close(self) -> None:
+        """Flush and let go of the file."""
+        try:
+            self.flush()
+        finally:
+            os.close(self._lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What a slot did for an engine's own reduction tree."""
+
+    slot: str
+    phases: tuple[Phase, ...]
+
+
+def _open_to_append(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise RunStopped(
+            f"the run directory cannot be written ({error.strerror}): {path}; {_MEND}"
+        ) from error
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Append the data, or nothing: a torn line would hide the next one."""
+    size = os.fstat(fd).st_size
+    try:
+        written = os.write(fd, data)
+        while written < len(data):
+            written += os.write(fd, data[written:])
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def encode(outcome: Outcome) -> bytes:
+    """An outcome as one JSON line, without its value."""
+    record = asdict(replace(outcome, value=None, phases=()))
+    record["phases"] = [phase if phase.slot else phase[:-1] for phase in outcome.phases]
+    del record["value"]
+    return _line(record)
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return seal(json.dumps(record, separators=(",", ":")).encode()) + b"\n"
+
+
+def decode(line: bytes) -> Outcome | Clock | Merging | None:
+    """What a line says; None for a line that a crash or a disk has damaged."""
+    text = unseal(line.rstrip(b"\n"))
+    if text is None:
+        return None
+    try:
+        record = json.loads(text)
+        if "clock" in record:
+            return Clock(**record["clock"])
+        if "task" not in record:
+            return Merging(record["slot"], tuple(Phase(*phase) for phase in record["phases"]))
+        failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
+        outputs = tuple(Written(**output) for output in record.pop("outputs"))
+        phases = tuple(Phase(*phase) for phase in record.pop("phases"))
+        return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+class Tail:
+    """Follows all journal files of a run as they grow; what it returns is in the driver's time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "journal"
+        self.damaged = 0
+        "Lines that say nothing: what they recorded is done again."
+        self.clocks: dict[str, Clock] = {}
+        "Of the hosts whose slots have said how theirs goes."
+        self.merging: list[Merging] = []
+        self._places: dict[str, int] = {}
+        self._offsets_ns: dict[str, int] = {}
+
+    def poll(self) -> list[Outcome]:
+        """Outcomes recorded since the last call; a line still being written waits for the next one.
+
+        Raises RunStopped when the directory is gone.
+        """
+        try:
+            entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
+            return [outcome for entry in entries for outcome in self._new(entry)]
+        except FileNotFoundError:
+            raise RunStopped(
+                f"the run directory has vanished: {self._folder.parent}; run again, with another"
+                " output if this one is not yours alone"
+            ) from None
+
+    def _new(self, entry: os.DirEntry[str]) -> Iterator[Outcome]:
+        for line in self._new_lines(entry):
+            offset_ns = self._offsets_ns.get(entry.name, 0)
+            match decode(line):
+                case Outcome() as outcome:
+                    yield (
+                        replace(outcome, phases=_shifted(outcome.phases, offset_ns))
+                        if offset_ns
+                        else outcome
+                    )
+                case Clock() as clock:
+                    self._offsets_ns[entry.name] = clock.offset_ns
+                    self.clocks[clock.host] = clock
+                case Merging(slot, phases):
+                    self.merging.append(Merging(slot, _shifted(phases, offset_ns)))
+                case None:
+                    self.damaged += 1
+
+    def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
+        place = self._places.get(entry.name, 0)
+        if entry.stat().st_size <= place:
+            return []
+        with open(entry.path, "rb") as file:
+            file.seek(place)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._places[entry.name] = place + len(complete)
+        return complete.splitlines()
+
+
+def _shifted(phases: Sequence[Phase], offset_ns: int) -> tuple[Phase, ...]:
+    return tuple(phase.shifted(offset_ns) for phase in phases)
+
+
+def save_partial(path: Path, partial: Partial) -> None:
+    """Write a partial under its final name in one step, with a checksum that `load_partials`
+    compares.
+    """
+    save_pickled_partial(
+        path, pickle.dumps((partial.tasks, partial.value), protocol=pickle.HIGHEST_PROTOCOL)
+    )
+
+
+def save_pickled_partial(path: Path, body: bytes) -> None:
+    """The same, of a pickle of (tasks, value)."""
+    temporary = path.with_suffix(".part")
+    with open(temporary, "wb") as file:
+        file.write(xxhash.xxh3_128_digest(body) + body)
+    os.replace(temporary, path)
+
+
+def load_partials(
+    folders: Iterable[tuple[Path, Mapping[int, int] | None]], wanted: Iterable[int]
+) -> list[Partial]:
+    """Saved partials that hold only wanted tasks and no task twice, the largest first; damaged ones
+    are left out.
+
+    With each folder comes what its task ids are called here (None: the same); a partial with
+    another task is left out.
+    """
+    found = [
+        Partial([task if ids is None else ids.get(task, -1) for task in loaded.tasks], loaded.value)
+        for folder, ids in folders
+        for path in sorted((folder / "partials").glob("*.pickle"))
+        if (loaded := load_partial(path))
+    ]
+    left, chosen = set(wanted), []
+    for partial in sorted(found, key=lambda p: -len(p.tasks)):
+        if left.issuperset(partial.tasks):
+            chosen.append(partial)
+            left.difference_update(partial.tasks)
+    return chosen
+
+
+def saved_tasks(folder: Path) -> set[int]:
+    """Tasks that any saved partial of a submission holds."""
+    return {
+        i
+        for path in (folder / "partials").glob("*.pickle")
+        if (loaded := load_partial(path))
+        for i in loaded.tasks
+    }
+
+
+def load_partial(path: Path) -> Partial | None:
+    """A saved partial; None if it is damaged."""
+    data = path.read_bytes()
+    digest, body = data[:16], data[16:]
+    if xxhash.xxh3_128_digest(body) != digest:
+        return None  # cut short by a crash of the machine: its tasks are done again
+    tasks, value = pickle.loads(body)
+    return Partial(tasks, value)
+
+
+def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
+    """All partials as one."""
+    total = Partial()
+    for partial in partials:
+        total.add(partial.tasks, partial.value, merge)
+    return total
+
+
+def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
+    """The result of a fold, by the user's own functions. Raises RunStopped when one of them
+    fails.
+    """
+    try:
+        value = merge_partials(partials, fold.merge).value
+        return fold.finish(value) if fold.finish else value
+    except Exception as error:
+        raise RunStopped(
+            "all blocks are reduced, but the fold's merge or finish failed:"
+            f" {type(error).__name__}: {error}; correct it and run again with another output"
+        ) from error
+
+
+def moved_bytes(folder: Path) -> int:
+    """What the tasks of a reduction handed over to be merged: through the engine's tree, or as
+    their saved partials.
+    """
+    remedy = "its tasks are done, and the same command with --resume writes the records of the run"
+    if trees := [load_record(path, remedy)["moved_nbytes"] for path in folder.glob("tree.*.json")]:
+        return sum(trees)
+    return sum(path.stat().st_size for path in (folder / "partials").glob("*.pickle"))

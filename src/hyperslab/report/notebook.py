@@ -1,0 +1,89 @@
+"""A run as notebooks show it: state, numbers, verdict and a bar of where the slots' time went,
+without scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from hyperslab.markup import FONT, fragment
+from hyperslab.report.html import PART_COLOURS
+from hyperslab.report.measures import Part, split
+from hyperslab.report.summary import Summary
+from hyperslab.report.verdict import judge
+from hyperslab.trace import Trace
+from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
+
+WIDTH, BAR, LINE = 300, 16, 18
+FAILURES_SHOWN = 3
+
+
+def run_html(
+    title: str,
+    trace: Trace,
+    summary: Summary,
+    failures: Sequence[tuple[str, str]],
+    more: Mapping[str, str],
+) -> str:
+    """A run as a fragment of HTML; `failures` are label and reason, `more` further rows of its
+    table.
+    """
+    peak = max(summary.max_rss_nbytes.values(), default=0)
+    busy = f"{summary.average_parallelism:.2f} of {summary.slots:,} slots busy on average"
+    rows = {
+        "makespan": (
+            f"{show_seconds(summary.makespan_s)}, start-up {show_seconds(summary.startup_s)} of it"
+        ),
+        "tasks": show_count(summary.tasks, "task") + _lost(summary),
+        "slots": busy,
+        "throughput": (
+            f"{show_rate(summary.total_nbytes_per_s)} read and written"
+            if summary.total_nbytes_per_s
+            else ""
+        ),
+        "peak memory": f"{show_bytes(peak)} in one worker" if peak else "",
+        "failed": (
+            "\n".join(f"{label}: {why}" for label, why in failures[:FAILURES_SHOWN])
+            + _further(len(failures))
+        ),
+        **more,
+    }
+    return fragment(title, rows, time_bar(split(summary)), judge(trace, summary).paragraph)
+
+
+def _lost(summary: Summary) -> str:
+    return f", {show_count(summary.lost_attempts, 'attempt')} lost" if summary.lost_attempts else ""
+
+
+def _further(failures: int) -> str:
+    return f"\nand {failures - FAILURES_SHOWN} more" if failures > FAILURES_SHOWN else ""
+
+
+def time_bar(parts: Sequence[Part]) -> str:
+    """The slots' time as one bar divided into its parts, each with its name and share, as SVG
+    text.
+    """
+    used = [part for part in parts if part.seconds > 0]
+    total = sum(part.seconds for part in used)
+    if not used:
+        return ""
+    left, pieces, key = 0.0, [], []
+    for n, part in enumerate(used):
+        width, colour, y = (
+            part.seconds / total * WIDTH,
+            PART_COLOURS[part.label],
+            BAR + 8 + n * LINE,
+        )
+        pieces.append(
+            f'<rect x="{left:.1f}" y="0" width="{width:.1f}" height="{BAR}" fill="{colour}"/>'
+        )
+        told = f"{part.label} {show_share(part.seconds / total)}, {show_seconds(part.seconds)}"
+        key.append(f'<rect x="0" y="{y}" width="10" height="10" rx="2" fill="{colour}"/>')
+        key.append(f'<text x="17" y="{y + 9}" fill="currentColor">{escape(told)}</text>')
+        left += width
+    height = BAR + 8 + len(used) * LINE
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" role="img" '
+        f'style="font:12px {FONT};color:inherit;flex:none">{"".join(pieces)}{"".join(key)}</svg>'
+    )

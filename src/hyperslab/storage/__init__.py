@@ -1,0 +1,1 @@
+"""Where files are, and how they get their names."""

@@ -1,0 +1,1 @@
+"""Objects elsewhere, through fsspec."""

@@ -1,0 +1,119 @@
+"""Renaming: a finished file or directory gets its name in one step, and takes it from another only
+where that may go.
+
+The kernel does both at once (renameat2(2): RENAME_NOREPLACE, RENAME_EXCHANGE). File systems that
+refuse it, as some of FUSE and of networks do, get the nearest that they have:
+
+- a name that is taken is refused by link(2) for a file; a directory cannot take the name of
+  anything but an empty one
+- a directory that is replaced is put aside under a hidden name first; ended in between, `put_back`
+  restores it
+
+Held by tests/unit/test_renaming.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+_AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
+"""Of renameat2(2): paths are relative to the working directory; the new name is free; the two names
+change places.
+"""
+_UNABLE = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
+_LINKLESS = frozenset((errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK))
+_ASIDE = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{12}\.part")
+
+
+def rename(ready: Path, final: Path, overwrite: bool) -> None:
+    """Give a file or directory its name; what has it goes if `overwrite`. Raises FileExistsError,
+    and other OSError.
+    """
+    if not overwrite:
+        _to_free_name(ready, final)
+    elif not (ready.is_dir() or final.is_dir()) or not os.path.lexists(final):
+        ready.replace(final)
+    else:
+        _exchange(ready, final)
+
+
+def put_back(aside: Path) -> bool:
+    """Whether a hidden name was that of a directory put aside for one that never came; it has its
+    own again then.
+    """
+    match = _ASIDE.fullmatch(aside.name)
+    final = aside.with_name(match["name"]) if match else aside
+    if match is None or os.path.lexists(final):
+        return False
+    aside.rename(final)
+    return True
+
+
+def synchronise(path: Path, only_names: bool = False) -> None:
+    """Wait until a file, the names in a directory, or the whole file system of a directory of
+    chunks is on storage.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if path.is_dir() and not only_names:
+            _require(ctypes.CDLL(None, use_errno=True).syncfs(fd), path)
+        else:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or directory, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _to_free_name(ready: Path, final: Path) -> None:
+    if _by_kernel(ready, final, _NOREPLACE):
+        return
+    try:
+        if ready.is_dir():
+            ready.rename(final)
+        else:
+            os.link(ready, final)
+            ready.unlink()
+    except OSError as error:
+        if os.path.lexists(final):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from error
+        if error.errno not in _LINKLESS:
+            raise
+        ready.rename(final)  # nothing better is left: what appears in this moment is replaced
+
+
+def _exchange(ready: Path, final: Path) -> None:
+    if not _by_kernel(ready, final, _EXCHANGE):
+        aside = final.with_name(f".{final.name}.old-{secrets.token_hex(6)}.part")
+        final.rename(aside)
+        ready.rename(final)
+        ready = aside
+    remove(ready)
+
+
+def _by_kernel(ready: Path, final: Path, flag: int) -> bool:
+    """Whether the file system could do it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = libc.renameat2(_AT_CWD, os.fsencode(ready), _AT_CWD, os.fsencode(final), flag)
+    if failed and ctypes.get_errno() in _UNABLE:
+        return False
+    _require(failed, final)
+    return True
+
+
+def _require(failed: int, path: Path) -> None:
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))

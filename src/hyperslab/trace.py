@@ -1,0 +1,239 @@
+"""Span and Trace: where the time of a run went, recorded by the code that spends it.
+
+A task opens a recording with `recording()`; code anywhere below it marks its phases with
+`span("read")`. Outside a recording a span costs one attribute look-up and leaves nothing. Times are
+the host's monotonic clock, which all its processes share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TRACE_VERSION = 1
+
+LOST = "lost"
+"Kind of the one phase of an attempt that could not record its own: its worker died or was stopped."
+
+
+NO_TASK = -1
+"Task of a span that belongs to none: an engine's own reduction tree merging what tasks have made."
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slot:
+    """One place where a task can run: a thread of a worker process. Never a pid, so that lanes
+    survive restarts.
+    """
+
+    host: str
+    worker: int
+    thread: int
+
+    def __str__(self) -> str:
+        return f"{self.host}/w{self.worker}/t{self.thread}"
+
+    @classmethod
+    def parse(cls, text: str) -> Slot | None:
+        """Read a slot's text back; None for a text that names no thread of a worker of a host."""
+        host, _, rest = text.partition("/w")
+        worker, _, thread = rest.partition("/t")
+        if not (worker.isdigit() and thread.isdigit()):
+            return None
+        return cls(host, int(worker), int(thread))
+
+
+class Phase(NamedTuple):
+    """One phase of a task as its own thread measured it."""
+
+    kind: str
+    "open, read, compute, write, ..."
+    start_ns: int
+    end_ns: int
+    nbytes: int
+    "Bytes that the phase moved; 0 for compute."
+    cpu_ns: int
+    "CPU time of the thread during the phase, and of threads of the native core that worked for it."
+    runq_ns: int
+    "Time the thread was runnable but waited for a processor; -1 where the kernel does not tell."
+    slot: str = ""
+    """Where it ran, if not where the task's outcome is recorded: an engine may run each step of a
+    task elsewhere.
+    """
+
+    def shifted(self, offset_ns: int) -> Phase:
+        """The same on a clock that is so much ahead."""
+        return self._replace(start_ns=self.start_ns + offset_ns, end_ns=self.end_ns + offset_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A phase with the task, attempt and slot it belongs to: one row of a trace."""
+
+    task: int
+    attempt: int
+    slot: str
+    kind: str
+    start_ns: int
+    end_ns: int
+    nbytes: int
+    cpu_ns: int
+    runq_ns: int
+    lost: bool = False
+    "True when the attempt did not become the task's result."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTime:
+    """When an engine's own records say that it ran something, on the driver's monotonic clock."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(slots=True)
+class Trace:
+    """All spans of a run, the slots it had (used or not), and what a reader needs to interpret
+    them.
+    """
+
+    spans: list[Span]
+    slots: list[str]
+    origin: str = "measured"
+    "measured or predicted."
+    meta: dict[str, Any] = field(default_factory=dict)
+    "start_ns, ready_ns, end_ns of the run; wall-clock anchor; versions; plan fingerprint; host."
+
+    def save(self, path: Path) -> None:
+        """Write the spans as Parquet (zstd), everything else as JSON in the file's metadata."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {f.name: [getattr(s, f.name) for s in self.spans] for f in fields(Span)}
+        table = pa.table(columns, schema=_parquet_schema())
+        about = {
+            "version": TRACE_VERSION,
+            "slots": self.slots,
+            "origin": self.origin,
+            "meta": self.meta,
+        }
+        with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
+            pq.write_table(
+                table.replace_schema_metadata({"hyperslab": json.dumps(about)}),
+                file,
+                compression="zstd",
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Trace:
+        """Read back what `save` wrote. Raises ValueError for a trace of a newer version."""
+        import pyarrow.parquet as pq
+
+        with path.open("rb") as file:
+            table = pq.read_table(file)
+        about = json.loads(table.schema.metadata[b"hyperslab"])
+        if about["version"] > TRACE_VERSION:
+            raise ValueError(
+                f"{path} was written by a newer hyperslab (trace version {about['version']})"
+            )
+        return cls(
+            [Span(**row) for row in table.to_pylist()],
+            about["slots"],
+            about["origin"],
+            about["meta"],
+        )
+
+
+def _parquet_schema() -> Any:
+    import pyarrow as pa
+
+    kinds = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+    return pa.schema([(f.name, kinds[str(f.type)]) for f in fields(Span)])
+
+
+class _Recording(threading.local):
+    phases: list[Phase] | None = None
+    schedstat: int | None = None
+
+
+_current = _Recording()
+
+
+class Mark:
+    """What a running span lets its code say: how many bytes it moved, and what other threads spent
+    on it.
+    """
+
+    __slots__ = ("helped_ns", "nbytes")
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self.helped_ns = 0
+
+
+@contextmanager
+def recording() -> Iterator[list[Phase]]:
+    """Collect the phases that this thread marks until the end of the block."""
+    outer, _current.phases = _current.phases, []
+    try:
+        yield _current.phases
+    finally:
+        _current.phases = outer
+
+
+@contextmanager
+def span(kind: str) -> Iterator[Mark]:
+    """Mark a phase of the current task; also when it raises."""
+    mark = Mark()
+    phases = _current.phases
+    if phases is None:
+        yield mark
+        return
+    start, cpu, runq = time.monotonic_ns(), time.thread_time_ns(), _run_queue_ns()
+    try:
+        yield mark
+    finally:
+        waited = _run_queue_ns() - runq if runq >= 0 else -1
+        cpu = time.thread_time_ns() - cpu + mark.helped_ns
+        phases.append(
+            Phase(kind, start, time.monotonic_ns(), mark.nbytes, cpu, waited)
+        )  # the wall time holds both
+
+
+def _run_queue_ns() -> int:
+    """Time this thread has waited on the run queue so far (Linux
+    Documentation/scheduler/sched-stats), or -1.
+    """
+    try:
+        if _current.schedstat is None:
+            _current.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return int(os.pread(_current.schedstat, 64, 0).split()[1])
+    except (OSError, IndexError):
+        return -1
+
+
+def measure_span_cost_ns(repeats: int = 2000) -> float:
+    """CPU nanoseconds that one span costs on this machine, measured now."""
+    with recording():
+        start = time.thread_time_ns()
+        for _ in range(repeats):
+            with span("cost"):
+                pass
+        return (time.thread_time_ns() - start) / repeats
+
+
+def union_ns(intervals: Sequence[tuple[int, int]]) -> int:
+    """Total length covered by intervals that may overlap or nest."""
+    covered, reach = 0, -(2**63)
+    for start, end in sorted(intervals):
+        if end > reach:
+            covered += end - max(start, reach)
+            reach = end
+    return covered
