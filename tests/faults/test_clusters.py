@@ -37,12 +37,21 @@ from tests.faults.command import (
 
 WORDS = {"spark": "pyspark.daemon"}
 IMPATIENT = """
+import signal
+
 import hyperslab.engines.dask.watch as watch
 import hyperslab.engines.spark.engine as engine
 
-engine.ALONE_LIMIT_S = watch.ALONE_LIMIT_S = 4.0
+
+def lose_patience(*_):
+    engine.ALONE_LIMIT_S = watch.ALONE_LIMIT_S = 4.0
+
+
+signal.signal(signal.SIGUSR1, lose_patience)
 """
-"What Python runs at its start, in a driver that waits for other workers no half a minute."
+"""What Python runs at its start, in a driver that waits for other workers no half a minute once it
+has the signal; a cluster may take its time to begin.
+"""
 BY_DEED = {
     "die": "died in the middle of the task",
     "exit": "the function called sys.exit(3)",
@@ -198,7 +207,7 @@ def stopped_and_resumed(
 
 
 def impatient(tmp_path: Path) -> dict[str, str]:
-    """The environment of a driver that gives a cluster without workers up soon."""
+    """The environment of a driver that soon gives up a cluster without workers, once told."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(IMPATIENT)
     return {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
@@ -255,7 +264,8 @@ def test_killed_executors_of_spark(tmp_path: Path, spark_cluster: spark.SparkClu
 def test_a_spark_cluster_without_workers_stops_the_run(
     tmp_path: Path, spark_cluster: spark.SparkCluster
 ) -> None:
-    def kill(_: Running) -> None:
+    def kill(run: Running) -> None:
+        run.process.send_signal(signal.SIGUSR1)
         spark_cluster.kill_worker(0)
         spark_cluster.kill_worker(1)
 
@@ -299,7 +309,8 @@ def test_ctrl_c_ends_a_run_and_everything_it_started(tmp_path: Path, engine: str
 def test_a_dask_cluster_without_workers_stops_the_run(tmp_path: Path) -> None:
     with dask.dask_cluster(tmp_path / "cluster") as cluster:
 
-        def kill(_: Running) -> None:
+        def kill(run: Running) -> None:
+            run.process.send_signal(signal.SIGUSR1)
             cluster.kill_nanny(0)
             cluster.kill_nanny(1)
 
