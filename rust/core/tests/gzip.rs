@@ -4,13 +4,13 @@ use std::io::Write;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
 use hyperslab_core::error::Fault;
-use hyperslab_core::gzip::{Point, points};
-use hyperslab_core::gzip_build::{Built, Order, build};
-use hyperslab_core::gzip_read::{Block, Plain, Source, Windows, read, rows};
-use hyperslab_core::pool::Width;
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::gzip::build::{Built, Order, build};
+use hyperslab_core::gzip::points::{Point, points};
+use hyperslab_core::gzip::read::{Block, Plain, Source, Windows, read, rows};
+use hyperslab_core::io::pool::Width;
 use libdeflater::{CompressionLvl, Compressor};
 use libz_rs_sys::{
     Z_FINISH, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE, Z_STREAM_END, deflate, deflateEnd, deflateInit2_, z_stream, zlibVersion,

@@ -1,11 +1,11 @@
 //! Any chunk table and region over any buffers: nothing outside the block is written, whatever the table says.
 #![no_main]
 use arbitrary::Arbitrary;
-use hyperslab_core::codec::Codec;
-use hyperslab_core::pool::Width;
-use hyperslab_core::read::{Bytes, Chunks, read};
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::codec::chain::Codec;
+use hyperslab_core::io::pool::Width;
+use hyperslab_core::chunks::read::{Bytes, Chunks, read};
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
 use libfuzzer_sys::fuzz_target;
 
 const GUARD: usize = 64;

@@ -7,12 +7,12 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use arbitrary::Arbitrary;
-use hyperslab_core::gzip::{COLUMNS, Point, points};
-use hyperslab_core::gzip_build::{Built, Order, build};
-use hyperslab_core::gzip_read::{Block, Plain, Source, Windows, read};
-use hyperslab_core::pool::Width;
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::gzip::points::{COLUMNS, Point, points};
+use hyperslab_core::gzip::build::{Built, Order, build};
+use hyperslab_core::gzip::read::{Block, Plain, Source, Windows, read};
+use hyperslab_core::io::pool::Width;
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
 use libfuzzer_sys::fuzz_target;
 use libz_sys::{
     Z_FINISH, Z_OK, Z_STREAM_END, crc32, deflate, deflateEnd, deflateInit2_, deflateParams, inflate, inflateEnd,

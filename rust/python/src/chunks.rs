@@ -1,10 +1,10 @@
 //! Chunks and runs of bytes into arrays.
 use std::os::fd::RawFd;
 
+use hyperslab_core::chunks::read::{Bytes, Chunks, read};
 use hyperslab_core::error::ChunkFault;
-use hyperslab_core::pool::Width;
-use hyperslab_core::positioned::pread_wide;
-use hyperslab_core::read::{Bytes, Chunks, read};
+use hyperslab_core::io::pool::Width;
+use hyperslab_core::io::positioned::pread_wide;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -65,7 +65,7 @@ pub fn read_bytes(py: Python<'_>, fd: RawFd, offset: u64, out: &Bound<'_, PyAny>
 /// Processor time that other threads have spent on this thread's calls since it last asked, in nanoseconds.
 #[pyfunction]
 pub fn helped_ns() -> u64 {
-    hyperslab_core::pool::helped_ns()
+    hyperslab_core::io::pool::helped_ns()
 }
 
 fn fill(

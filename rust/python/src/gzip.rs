@@ -2,13 +2,13 @@
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
 use hyperslab_core::error::{ChunkFault, Fault};
-use hyperslab_core::gzip::{Point, points};
-use hyperslab_core::gzip_build::{Built, Order, build};
-use hyperslab_core::gzip_read::{Block, Plain, Source, Windows, read, rows};
-use hyperslab_core::pool::Width;
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::gzip::build::{Built, Order, build};
+use hyperslab_core::gzip::points::{Point, points};
+use hyperslab_core::gzip::read::{Block, Plain, Source, Windows, read, rows};
+use hyperslab_core::io::pool::Width;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

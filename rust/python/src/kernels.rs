@@ -1,10 +1,10 @@
 //! Histograms of arrays, and their bytes in another order.
-use hyperslab_core::batch::{Element, Kind, Refusal};
-use hyperslab_core::binned_counts::binned_counts as count_between;
+use hyperslab_core::boxes::view::View;
+use hyperslab_core::codec::shuffle::shuffle as put_apart;
+use hyperslab_core::count::batch::{Element, Kind, Refusal};
+use hyperslab_core::count::bins::binned_counts as count_between;
+use hyperslab_core::count::values::value_counts as count_values;
 use hyperslab_core::error::{ChunkFault, Fault};
-use hyperslab_core::shuffle::shuffle as put_apart;
-use hyperslab_core::value_counts::value_counts as count_values;
-use hyperslab_core::view::View;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,9 +1,9 @@
 //! A chunk table that is asked again and again.
 use std::os::fd::RawFd;
 
+use hyperslab_core::chunks::table::Table;
 use hyperslab_core::error::ChunkFault;
-use hyperslab_core::pool::Width;
-use hyperslab_core::table::Table;
+use hyperslab_core::io::pool::Width;
 use pyo3::prelude::*;
 
 use crate::arguments::{Box3, Columns, Filter, Many, Signals, codecs, columns, region, target};

@@ -4,8 +4,8 @@
 //! cache; only 16-bit values are counted where they lie.
 use std::time::{Duration, Instant};
 
-use crate::counter::{Counter, PIECE};
-use crate::view::Axis;
+use crate::boxes::view::Axis;
+use crate::count::counter::{Counter, PIECE};
 
 /// Numbers of bins that are prepared at a time: they stay in the processor's first cache.
 pub(crate) const BATCH: usize = 1 << 11;

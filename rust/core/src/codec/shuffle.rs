@@ -1,4 +1,4 @@
-//! HDF5's shuffle filter (H5Zshuffle.c): the first byte of every element, then the second of every, and so on.
+//! Bytes put apart: the first byte of every element, then the second of every, and so on (`H5Zshuffle.c`).
 
 /// Elements that are put together at a time: as many as a vector register has bytes.
 pub(crate) const BLOCK: usize = 16;

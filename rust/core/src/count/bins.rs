@@ -1,7 +1,7 @@
 //! How many values of a block lie between edges.
-use crate::batch::{Batch, Element, Kind, Refusal, Stored};
-use crate::counter::Counter;
-use crate::view::View;
+use crate::boxes::view::View;
+use crate::count::batch::{Batch, Element, Kind, Refusal, Stored};
+use crate::count::counter::Counter;
 
 /// The last bin that a guess can be; what lies in later ones is searched for.
 const LAST_GUESS: usize = i32::MAX as usize;

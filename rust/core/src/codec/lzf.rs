@@ -1,6 +1,6 @@
 //! LZF (liblzf's format): runs of literals and copies of what was written before.
+use crate::codec::repeat::{literals, repeat};
 use crate::error::{Fault, corrupt};
-use crate::repeat::{literals, repeat};
 
 /// Decode into `plain`, of which the bytes written are returned as a count.
 pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {

@@ -1,8 +1,8 @@
 //! Gzip files (RFC 1952) entered in the middle: points from which a deflate stream (RFC 1951) can be decoded on, each
 //! with the window of plain bytes before it. The idea is zlib's example zran.c.
 //!
-//! `gzip_build` makes the points in one pass, `gzip_read` decodes the intervals between them, each for itself.
-use crate::error::{Fault, corrupt};
+//! `build` makes the points in one pass, `read` decodes the intervals between them, each for itself.
+use crate::error::{Fault, corrupt, misplaced};
 
 /// Plain bytes that a deflate stream may refer back to (RFC 1951, section 2).
 pub const WINDOW: usize = 32 * 1024;
@@ -10,6 +10,8 @@ pub const WINDOW: usize = 32 * 1024;
 pub const LARGEST_PLAIN: u64 = 64 << 20;
 /// No interval takes more stored bytes.
 pub const LARGEST_STORED: u64 = 64 << 20;
+/// What is said of an index that is not the one that was stored, or of its windows.
+pub(crate) const DAMAGED: &str = "has a damaged gzip index";
 /// Numbers of a point in the columns of an index.
 pub const COLUMNS: usize = 8;
 
@@ -95,7 +97,7 @@ pub fn points(rows: &[i64]) -> Result<Vec<Point>, Fault> {
     let points: Option<Vec<Point>> = rows.chunks(COLUMNS).map(Point::from_row).collect();
     match points {
         Some(points) if !points.is_empty() && points.windows(2).all(follows) => Ok(points),
-        _ => corrupt("has a damaged gzip index"),
+        _ => misplaced(DAMAGED),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Undoing the filters of a chunk, in reverse order, within a known size.
-use std::alloc::{Layout, alloc_zeroed};
-use std::cell::RefCell;
+use zstd::zstd_safe::get_frame_content_size;
 
-use zstd::zstd_safe::{DCtx, get_error_name, get_frame_content_size};
-
+use crate::codec::streams::{inflate, unzstd};
+use crate::codec::{bitshuffle, blosc, fletcher, lz4, lzf, shuffle};
 use crate::error::{Fault, corrupt};
-use crate::{bitshuffle, blosc, fletcher, lz4, lzf, shuffle};
+use crate::memory::reserve;
 
-/// One filter, as HDF5 numbers and parametrises it.
+/// One filter, and what undoing it needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// zlib stream (RFC 1950).
@@ -18,13 +17,13 @@ pub enum Codec {
     Fletcher32,
     /// Zstandard frame (RFC 8878).
     Zstd,
-    /// LZ4 blocks in the frame of HDF5's registered filter 32004.
+    /// LZ4 blocks in a frame.
     Lz4,
-    /// LZF as `PyTables` and h5py write it, registered filter 32000.
+    /// LZF as `PyTables` and h5py write it.
     Lzf,
-    /// Blosc 1 with any codec inside but Snappy, registered filter 32001.
+    /// Blosc 1 with any codec inside but Snappy.
     Blosc,
-    /// The first bit of every element, then the second of every ..., registered filter 32008; bytes of an element.
+    /// The first bit of every element, then the second of every ...; bytes of an element, and what packs them.
     Bitshuffle(usize, bitshuffle::Inner),
 }
 
@@ -33,35 +32,9 @@ const OVERHEAD: usize = 1024;
 /// zlib's format cannot shrink further than this (zlib technical details: 1032:1).
 const LARGEST_DEFLATE_RATIO: usize = 1032;
 
-thread_local! {
-    static INFLATE: RefCell<libdeflater::Decompressor> = RefCell::new(libdeflater::Decompressor::new());
-    static UNZSTD: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
-}
-
 /// The buffers that a chunk is decoded in, kept from chunk to chunk. They only grow.
 #[derive(Default)]
 pub struct Scratch([Vec<u8>; 2]);
-
-/// Make a buffer at least `nbytes` long, or say that there is no memory for it; what it held may be lost. The system
-/// gives the pages of a large one as they are written, so that a stream which lies about its length takes little.
-pub fn reserve(buffer: &mut Vec<u8>, nbytes: usize) -> Result<&mut [u8], Fault> {
-    if buffer.len() < nbytes {
-        *buffer = Vec::new();
-        *buffer = zeroed(nbytes)?;
-    }
-    Ok(&mut buffer[..nbytes])
-}
-
-fn zeroed(nbytes: usize) -> Result<Vec<u8>, Fault> {
-    let layout = Layout::array::<u8>(nbytes).map_err(|_| Fault::Memory(nbytes as u64))?;
-    // SAFETY: only a buffer that was too short is made anew, so that its new length is not 0.
-    let memory = unsafe { alloc_zeroed(layout) };
-    if memory.is_null() {
-        return Err(Fault::Memory(nbytes as u64));
-    }
-    // SAFETY: the memory has this layout, all of it is initialised, and nobody else has it.
-    Ok(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, nbytes)) }.into_vec())
-}
 
 /// Decode a chunk to exactly `nbytes`; filters whose bit is set in `mask` were skipped in writing.
 /// No more than a little over `nbytes` is ever written, whatever the stream claims.
@@ -121,26 +94,6 @@ fn unpack_zstd(stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usiz
         return corrupt(format!("its zstd data claim {} bytes", claimed.unwrap_or(0)));
     }
     unzstd(stored, reserve(buffer, claimed.map_or(limit, |size| size as usize))?)
-}
-
-/// Decode Zstandard frames; how many bytes came out.
-pub(crate) fn unzstd(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
-    UNZSTD.with_borrow_mut(|kept| {
-        let Some(context) = kept.take().or_else(DCtx::try_create) else { return Err(Fault::Memory(0)) };
-        kept.insert(context)
-            .decompress(plain, stored)
-            .or_else(|code| corrupt(format!("its zstd data are corrupt ({})", get_error_name(code))))
-    })
-}
-
-/// Decode a zlib stream; how many bytes came out.
-pub(crate) fn inflate(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
-    use libdeflater::DecompressionError::{BadData, InsufficientSpace};
-    INFLATE.with_borrow_mut(|inflate| match inflate.zlib_decompress(stored, plain) {
-        Ok(count) => Ok(count),
-        Err(BadData) => corrupt("its deflate data are corrupt or end too early"),
-        Err(InsufficientSpace) => corrupt("its deflate data are too long"),
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Blosc's own stream: runs of literals and copies of what was written before (`blosclz.c`, after `FastLZ`).
+use crate::codec::repeat::{literals, repeat};
 use crate::error::{Fault, corrupt};
-use crate::repeat::{literals, repeat};
 
 /// Distances that 13 bits hold; greater ones follow in 16 bits of their own.
 const NEAR: usize = 8191;

@@ -2,13 +2,13 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::cache::Cache;
-use crate::codec::{Codec, Scratch};
-use crate::error::{ChunkFault, Fault, corrupt};
-use crate::pool::{Permits, Width};
-use crate::read::{Chunks, Piece, sparse_level};
-use crate::region::Region;
-use crate::target::Target;
+use crate::boxes::region::Region;
+use crate::boxes::target::Target;
+use crate::chunks::cache::Cache;
+use crate::chunks::read::{Chunks, Piece, sparse_level};
+use crate::codec::chain::{Codec, Scratch};
+use crate::error::{ChunkFault, Fault, misplaced};
+use crate::io::pool::{Permits, Width};
 
 /// Reads of an unfiltered array that are done one by one; a region that needs more is for a plan of longer ones.
 const MOST_READS: usize = 1024;
@@ -41,7 +41,7 @@ impl Table {
     ) -> Result<Self, Fault> {
         let ndim = shape.len();
         if extent.len() != ndim || start.len() != offset.len() * ndim || shape.iter().any(|&n| n < 1) {
-            return corrupt("has another number of axes than its array");
+            return misplaced("has another number of axes than its array");
         }
         let grid: Vec<i64> = extent.iter().zip(&shape).map(|(n, c)| n / c + i64::from(n % c != 0)).collect();
         let cell = |row: usize| number((0..ndim).map(|axis| start[row * ndim + axis] / shape[axis]), &grid);
@@ -50,7 +50,7 @@ impl Table {
             Some(cells) if cells.is_sorted_by(|a, b| a < b) => {
                 Ok(Self { offset, nbytes, mask, start, shape, codecs, cells, grid, cache: Cache::new(cache) })
             }
-            _ => corrupt("is not where the table's order says"),
+            _ => misplaced("is not where the table's order says"),
         }
     }
 

@@ -1,12 +1,9 @@
-//! The frame of HDF5's registered LZ4 filter (32004): a total size, a block size, and blocks that each say their own.
-use std::ffi::c_int;
-
-use lz4_sys::LZ4_decompress_safe;
-
+//! LZ4 blocks in a frame (`H5Zlz4.c`): a total size, a block size, and blocks that each say their own.
+use crate::codec::streams::unlz4;
 use crate::error::{Fault, corrupt};
 
 /// Decode into `plain`, of which the bytes written are returned as a count. All numbers of the frame are big-endian;
-/// a block that compression would not have shrunk is stored as it is (H5Zlz4.c).
+/// a block that compression would not have shrunk is stored as it is.
 pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
     let Some((total, rest)) = stored.split_first_chunk::<8>() else { return short() };
     let Some((block, mut rest)) = rest.split_first_chunk::<4>() else { return short() };
@@ -21,7 +18,7 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         if size == target.len() {
             target.copy_from_slice(data);
         } else {
-            let count = unpack(data, target)?;
+            let count = unlz4(data, target)?;
             if count != target.len() {
                 return corrupt(format!("an lz4 block decodes to {count} bytes instead of {}", target.len()));
             }
@@ -29,16 +26,6 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         rest = after;
     }
     Ok(total as usize)
-}
-
-/// Decode one LZ4 block; how many bytes came out.
-pub(crate) fn unpack(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
-    let (Ok(from), Ok(to)) = (c_int::try_from(stored.len()), c_int::try_from(plain.len())) else {
-        return corrupt("an lz4 block is longer than any can be");
-    };
-    // SAFETY: both slices have these lengths; the function reads and writes within them, whatever they hold (lz4.h).
-    let count = unsafe { LZ4_decompress_safe(stored.as_ptr().cast(), plain.as_mut_ptr().cast(), from, to) };
-    usize::try_from(count).or_else(|_| corrupt("its lz4 data are corrupt"))
 }
 
 fn short<T>() -> Result<T, Fault> {

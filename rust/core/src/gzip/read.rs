@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libdeflater::crc32;
 
-use crate::codec::reserve;
-use crate::error::{ChunkFault, Fault, corrupt};
-use crate::gzip::{Point, stored_span};
-use crate::gzip_decode::{AFTER, BEFORE, Inflater};
-use crate::pool::{Permits, Width, for_each};
-use crate::positioned::pread;
-use crate::region::Region;
-use crate::target::Target;
+use crate::boxes::region::Region;
+use crate::boxes::target::Target;
+use crate::error::{ChunkFault, Fault, misplaced};
+use crate::gzip::interval::{AFTER, BEFORE, Inflater};
+use crate::gzip::points::{DAMAGED, Point, stored_span};
+use crate::io::pool::{Permits, Width, for_each};
+use crate::io::positioned::pread;
+use crate::memory::reserve;
 
 /// Where the windows of an index are.
 #[derive(Clone, Copy)]
@@ -184,7 +184,7 @@ pub fn read(
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<u64, ChunkFault> {
     if !source.has(region) {
-        return Err(ChunkFault { row: 0, fault: Fault::Corrupt(DAMAGED.into()) });
+        return Err(ChunkFault { row: 0, fault: Fault::Misplaced(DAMAGED.into()) });
     }
     let rows = rows(source.points, source.plain, region);
     let (taken, wide) = (AtomicU64::new(0), widened(region, source.plain.itemsize));
@@ -225,14 +225,14 @@ impl Source<'_> {
             Windows::Memory(all) => {
                 let at = usize::try_from(first.window_at).unwrap_or(usize::MAX);
                 let found = at.checked_add(nbytes).and_then(|end| all.get(at..end));
-                window.copy_from_slice(found.map_or_else(|| corrupt(DAMAGED), Ok)?);
+                window.copy_from_slice(found.map_or_else(|| misplaced(DAMAGED), Ok)?);
                 Ok(length as u64)
             }
             Windows::File(fd, begin) => {
                 let at = begin.saturating_add(first.window_at);
                 // SAFETY: as above.
                 let result = unsafe { pread(fd, at, window.as_mut_ptr(), nbytes, stop) };
-                result.or_else(|fault| if fault == Fault::Cancelled { Err(fault) } else { corrupt(DAMAGED) })?;
+                result.or_else(|fault| if fault == Fault::Cancelled { Err(fault) } else { misplaced(DAMAGED) })?;
                 Ok((length + nbytes) as u64)
             }
         }
@@ -265,15 +265,12 @@ fn unpack<'a>(
 ) -> Result<&'a [u8], Fault> {
     let window = reserve(window, point.window_plain)?;
     if crc32(packed) != point.window_crc {
-        return corrupt(DAMAGED);
+        return misplaced(DAMAGED);
     }
     if packed.len() == window.len() {
         window.copy_from_slice(packed);
     } else if inflater.inflate(packed, window) != Ok((packed.len(), window.len())) {
-        return corrupt(DAMAGED);
+        return misplaced(DAMAGED);
     }
     Ok(window)
 }
-
-/// Of windows that are not the ones that were stored.
-const DAMAGED: &str = "has a damaged gzip index";

@@ -1,4 +1,4 @@
-//! The checksum that HDF5's fletcher32 filter appends to a chunk.
+//! Fletcher's checksum at the end of a chunk.
 use crate::error::{Fault, corrupt};
 
 /// 16-bit words after which the sums have to be folded, or they would overflow.

@@ -1,11 +1,10 @@
 //! Bits put together: the first bit of every element, then the second of every, and so on, least significant first.
 //!
-//! That is what Blosc and HDF5's registered filter 32008 mean by bit shuffling (`bitshuffle_core.c` of the latter's
-//! project). Eight rows of bits are eight bytes of a byte-shuffled array, but for a transposition of 8 x 8 bits.
-use crate::codec::{reserve, unzstd};
+//! That is what Blosc and the bitshuffle filter mean by bit shuffling (`bitshuffle_core.c` of the latter's project). Eight rows of bits are eight bytes of a byte-shuffled array, but for a transposition of 8 x 8 bits.
+use crate::codec::shuffle::{BLOCK, weave};
+use crate::codec::streams::{unlz4, unzstd};
 use crate::error::{Fault, corrupt};
-use crate::lz4;
-use crate::shuffle::{BLOCK, weave};
+use crate::memory::reserve;
 
 /// Elements of which one register holds a bit each.
 const TILE: usize = 8 * BLOCK;
@@ -25,7 +24,7 @@ pub enum Inner {
     Zstd,
 }
 
-/// Decode a chunk of filter 32008 to at most `limit` bytes of `buffer`; how many came out.
+/// Decode a chunk of the bitshuffle filter to at most `limit` bytes of `buffer`; how many came out.
 ///
 /// Compressed data begin with their plain size in 8 bytes and that of a block in 4; every block with its stored size in
 /// 4, all big-endian (`bshuf_h5filter.c`). The last block is cut to a multiple of 8 elements, and what is left is stored
@@ -80,7 +79,7 @@ fn unpack<'a>(
     }
     let Some((size, rest)) = data.split_first_chunk::<4>() else { return Ok(None) };
     let Some((packed, after)) = rest.split_at_checked(u32::from_be_bytes(*size) as usize) else { return Ok(None) };
-    let count = if inner == Inner::Lz4 { lz4::unpack(packed, spare)? } else { unzstd(packed, spare)? };
+    let count = if inner == Inner::Lz4 { unlz4(packed, spare)? } else { unzstd(packed, spare)? };
     if count != block.len() {
         return corrupt(format!("a bitshuffle block decodes to {count} bytes instead of {}", block.len()));
     }

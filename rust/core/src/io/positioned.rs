@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Fault;
-use crate::pool::{Permits, Width, for_each};
+use crate::io::pool::{Permits, Width, for_each};
 
 /// Up to here bytes are asked for at once: a system call for a stored chunk of usual size.
 pub const USUAL: usize = 64 << 20;

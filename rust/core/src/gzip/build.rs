@@ -10,9 +10,9 @@ use libdeflater::{CompressionLvl, Compressor, Crc, crc32};
 use libz_rs_sys::crc32_combine;
 
 use crate::error::{Fault, corrupt};
-use crate::gzip::{Kind, LARGEST_PLAIN, LARGEST_STORED, Point, TRAILER, WINDOW, header_nbytes};
-use crate::gzip_stream::{Place, Step, Stream};
-use crate::positioned::pread;
+use crate::gzip::points::{Kind, LARGEST_PLAIN, LARGEST_STORED, Point, TRAILER, WINDOW, header_nbytes};
+use crate::gzip::stream::{Place, Step, Stream};
+use crate::io::positioned::pread;
 
 /// Stored bytes read at a time.
 const INPUT: usize = 256 * 1024;

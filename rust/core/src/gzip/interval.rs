@@ -11,9 +11,9 @@ use libdeflate_sys::{
 };
 use libdeflater::crc32;
 
-use crate::codec::reserve;
 use crate::error::{Fault, corrupt};
-use crate::gzip::{Kind, MAGIC, Point, TRAILER, WINDOW, header_nbytes, stored_span};
+use crate::gzip::points::{Kind, MAGIC, Point, TRAILER, WINDOW, header_nbytes, stored_span};
+use crate::memory::reserve;
 
 /// Bytes of a stored block before its content: 3 bits of block header, rounded up, then the length twice.
 const STORED_HEAD: usize = 5;

@@ -2,13 +2,14 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::cache::Cache;
-use crate::codec::{Codec, Scratch, decode, reserve};
+use crate::boxes::region::{Region, Share};
+use crate::boxes::target::{Target, covering};
+use crate::chunks::cache::Cache;
+use crate::codec::chain::{Codec, Scratch, decode};
 use crate::error::{ChunkFault, Fault, corrupt};
-use crate::pool::{Permits, Width, Work, for_each, for_each_watched};
-use crate::positioned::{USUAL, pread};
-use crate::region::{Region, Share};
-use crate::target::{Target, covering};
+use crate::io::pool::{Permits, Width, Work, for_each, for_each_watched};
+use crate::io::positioned::{USUAL, pread};
+use crate::memory::reserve;
 
 /// Stored chunks, one row each: columns of equal length.
 pub struct Chunks<'a> {
@@ -233,7 +234,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::pool::helped_ns;
+    use crate::io::pool::helped_ns;
 
     const SHAPE: [i64; 2] = [50, 37];
     const CHUNK: [i64; 2] = [16, 10];

@@ -1,7 +1,7 @@
 //! How often each integer occurs in a block.
-use crate::batch::{BATCH, Batch, Element, Kind, Refusal, Stored};
-use crate::counter::Counter;
-use crate::view::{Axis, View};
+use crate::boxes::view::{Axis, View};
+use crate::count::batch::{BATCH, Batch, Element, Kind, Refusal, Stored};
+use crate::count::counter::Counter;
 
 /// An integer by its bits.
 trait Word: Stored + Ord {
@@ -129,7 +129,7 @@ unsafe fn slice<'a, T: Copy>(pointer: *const u8, line: Axis) -> Option<&'a [T]> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counter::PIECE;
+    use crate::count::counter::PIECE;
 
     fn native(kind: Kind) -> Element {
         Element { kind, swapped: false }

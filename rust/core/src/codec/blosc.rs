@@ -1,12 +1,13 @@
-//! Blosc's container (the chunk format of c-blosc 1.x), as HDF5's registered filter 32001 stores it.
+//! Blosc's container: the chunk format of c-blosc 1.x.
 //!
 //! A header of 16 bytes: version of the format and of the inner stream, flags, bytes of an element, and, as 32-bit
 //! little-endian numbers, plain bytes, bytes of a block, and stored bytes with the header. Then where each block begins,
 //! and the blocks: one stream, or one for each byte of an element, that says its stored size in 4 bytes. A stream that
 //! would be as long as what it holds is stored as it is. Blocks are shuffled by themselves.
-use crate::codec::{inflate, reserve, unzstd};
+use crate::codec::streams::{inflate, unlz4, unzstd};
+use crate::codec::{bitshuffle, blosclz, shuffle};
 use crate::error::{Fault, corrupt};
-use crate::{bitshuffle, blosclz, lz4, shuffle};
+use crate::memory::reserve;
 
 const HEAD: usize = 16;
 const VERSION: u8 = 2;
@@ -158,7 +159,7 @@ impl Frame<'_> {
         }
         let count = match self.inner {
             Inner::BloscLz => blosclz::decode(stored, plain),
-            Inner::Lz4 => lz4::unpack(stored, plain),
+            Inner::Lz4 => unlz4(stored, plain),
             Inner::Zlib => inflate(stored, plain),
             Inner::Zstd => unzstd(stored, plain),
         }?;
@@ -182,7 +183,7 @@ fn short<T>() -> Result<T, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bitshuffle::tests::{noise, shuffled};
+    use crate::codec::bitshuffle::tests::{noise, shuffled};
 
     const ITEM: usize = 4;
     const BLOCK: usize = 4 * 600;

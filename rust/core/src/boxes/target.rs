@@ -1,5 +1,5 @@
 //! The caller's block: elements in memory with any strides, and copies of boxes into it.
-use crate::region::Share;
+use crate::boxes::region::Share;
 
 /// Memory of a block, whose element `index` lies at `pointer` plus the sum of index times stride, in bytes.
 #[derive(Clone, Debug)]
@@ -189,7 +189,7 @@ fn row_nbytes(shape: &[i64], itemsize: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::Region;
+    use crate::boxes::region::Region;
 
     /// Copies the region of an array that is one chunk, against counting by hand.
     fn check(shape: &[i64], region: &Region, itemsize: usize, fortran: bool) {
