@@ -35,12 +35,16 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(at, why) => write!(f, "cannot be read: reading at byte {at} failed: {why}"),
+            Self::Unreadable(at, why) => {
+                write!(f, "cannot be read: reading at byte {at} failed: {why}")
+            }
             Self::Short(at, missing) => {
                 write!(f, "is cut off: the file ends at byte {at}, {missing} bytes too early")
             }
             Self::Corrupt(why) | Self::Misplaced(why) => f.write_str(why),
-            Self::Memory(nbytes) => write!(f, "does not fit in memory: {nbytes} bytes are not to be had"),
+            Self::Memory(nbytes) => {
+                write!(f, "does not fit in memory: {nbytes} bytes are not to be had")
+            }
             Self::Cancelled => f.write_str("was not read: stopped"),
         }
     }

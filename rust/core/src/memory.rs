@@ -3,8 +3,9 @@ use std::alloc::{Layout, alloc_zeroed};
 
 use crate::error::Fault;
 
-/// Make a buffer at least `nbytes` long, or say that there is no memory for it; what it held may be lost. The system
-/// gives the pages of a large one as they are written, so that a stream which lies about its length takes little.
+/// Make a buffer at least `nbytes` long, or say that there is no memory for it; what it held may be
+/// lost. The system gives the pages of a large one as they are written, so that a stream which lies
+/// about its length takes little.
 pub fn reserve(buffer: &mut Vec<u8>, nbytes: usize) -> Result<&mut [u8], Fault> {
     if buffer.len() < nbytes {
         *buffer = Vec::new();

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms from top to bottom; those on one line do not meet.
-const ROOMS: [&[&str]; 4] = [&["chunks", "gzip", "count"], &["codec", "boxes", "io"], &["memory"], &["error"]];
+const ROOMS: [&[&str]; 4] =
+    [&["chunks", "gzip", "count"], &["codec", "boxes", "io"], &["memory"], &["error"]];
 
 /// Modules by their paths, such as `codec::chain`, and those that each of them uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -33,11 +34,14 @@ fn what_is_wrong_is_seen() {
         }
         uses
     };
-    let ring = made(&[("codec::a", "codec::b"), ("codec::b", "codec::c"), ("codec::c", "codec::b")]);
+    let ring =
+        made(&[("codec::a", "codec::b"), ("codec::b", "codec::c"), ("codec::c", "codec::b")]);
     assert_eq!(circle(&ring), Some("codec::b".to_string()));
-    let wrong = made(&[("io::pool", "chunks::read"), ("io::pool", "codec::chain"), ("io::pool", "error")]);
+    let wrong =
+        made(&[("io::pool", "chunks::read"), ("io::pool", "codec::chain"), ("io::pool", "error")]);
     assert_eq!(upward(&wrong), ["io::pool uses chunks::read", "io::pool uses codec::chain"]);
-    let text = "use crate::codec::{blosc, lz4};\nuse crate::error::Fault;\nlet it = crate::io::pool::helped_ns();";
+    let text =
+        "use crate::codec::{blosc, lz4};\nuse crate::error::Fault;\ncrate::io::pool::take();";
     let seen = paths(text);
     assert_eq!(seen, ["codec::blosc", "codec::lz4", "error", "io::pool"].map(String::from).into());
 }
@@ -48,7 +52,10 @@ fn room(module: &str) -> &str {
 
 fn floor(module: &str) -> usize {
     let is_there = |rooms: &&[&str]| rooms.contains(&room(module));
-    ROOMS.iter().position(is_there).unwrap_or_else(|| panic!("{module} is in no room of this test's table"))
+    ROOMS
+        .iter()
+        .position(is_there)
+        .unwrap_or_else(|| panic!("{module} is in no room of this test's table"))
 }
 
 /// Uses of another room that is not below.
@@ -64,7 +71,8 @@ fn upward(uses: &Uses) -> Vec<String> {
     wrong
 }
 
-/// A module of a circle; those that use none but such as are in none are taken away until nothing is left.
+/// A module of a circle; those that use none but such as are in none are taken away until nothing
+/// is left.
 fn circle(uses: &Uses) -> Option<String> {
     let mut left = uses.clone();
     loop {
@@ -93,7 +101,10 @@ fn uses() -> Uses {
         }
         let text = fs::read_to_string(&path).expect("a file of text");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        assert!(!code.contains("super::"), "{module}: other modules are named from the crate's root");
+        assert!(
+            !code.contains("super::"),
+            "{module}: other modules are named from the crate's root"
+        );
         let mut used = paths(code);
         used.remove(&module);
         uses.insert(module, used);
@@ -128,7 +139,10 @@ fn paths(code: &str) -> BTreeSet<String> {
         } else if let Some(list) = inner.strip_prefix('{') {
             let list = list.split('}').next().unwrap_or_default();
             found.extend(
-                list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(|name| format!("{room}::{name}")),
+                list.split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty())
+                    .map(|name| format!("{room}::{name}")),
             );
         } else {
             found.insert(format!("{room}::{}", word(inner).0));
@@ -139,6 +153,7 @@ fn paths(code: &str) -> BTreeSet<String> {
 
 /// The name at the front, and what follows it.
 fn word(text: &str) -> (&str, &str) {
-    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
+    let end =
+        text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
     text.split_at(end)
 }

@@ -11,7 +11,8 @@ use pyo3::prelude::*;
 use crate::failure::raised;
 
 /// The columns of a chunk table: offset, nbytes, mask and start.
-pub type Columns<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub type Columns<'py> =
+    (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 /// Start, count and stride of a region in stored order; strides are at least 1.
 pub type Box3 = (Vec<i64>, Vec<i64>, Vec<i64>);
 
@@ -50,11 +51,16 @@ fn codec(name: &str, numbers: &[usize]) -> PyResult<Codec> {
         ("bitshuffle", &[itemsize, block]) => Codec::Bitshuffle(itemsize, Inner::Nothing(block)),
         ("bitshuffle lz4", &[itemsize]) => Codec::Bitshuffle(itemsize, Inner::Lz4),
         ("bitshuffle zstd", &[itemsize]) => Codec::Bitshuffle(itemsize, Inner::Zstd),
-        _ => return Err(PyValueError::new_err(format!("the filter {name} with {numbers:?} is not known here"))),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "the filter {name} with {numbers:?} is not known here"
+            )));
+        }
     })
 }
 
-/// How many threads, or reads in flight: from 1 on, and not so many that there could only be a mistake.
+/// How many threads, or reads in flight: from 1 on, and not so many that there could only be a
+/// mistake.
 #[derive(Clone, Copy)]
 pub struct Many(pub usize);
 
@@ -65,7 +71,11 @@ impl FromPyObject<'_, '_> for Many {
 
     fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let many = number.extract::<usize>().ok().filter(|many| (1..=MOST).contains(many));
-        let wrong = || PyValueError::new_err(format!("threads and reads in flight are 1 to {MOST}, not {number:?}"));
+        let wrong = || {
+            PyValueError::new_err(format!(
+                "threads and reads in flight are 1 to {MOST}, not {number:?}"
+            ))
+        };
         many.map(Self).ok_or_else(wrong)
     }
 }
@@ -74,7 +84,10 @@ impl FromPyObject<'_, '_> for Many {
 pub fn region((start, count, stride): Box3, ndim: usize) -> PyResult<Region> {
     let axes = start.iter().zip(&count).zip(&stride);
     let sound = axes.clone().all(|((&a, &n), &s)| {
-        a >= 0 && n >= 1 && s >= 1 && (n - 1).checked_mul(s).and_then(|reach| reach.checked_add(a)).is_some()
+        a >= 0
+            && n >= 1
+            && s >= 1
+            && (n - 1).checked_mul(s).and_then(|reach| reach.checked_add(a)).is_some()
     });
     if [start.len(), count.len(), stride.len()] != [ndim; 3] || !sound {
         return Err(PyValueError::new_err("the region does not fit the chunks' axes"));
@@ -89,14 +102,18 @@ pub fn target(out: &Bound<'_, PyAny>, region: &Region) -> PyResult<(PyUntypedBuf
     if buffer.readonly() || !fits || buffer.suboffsets().is_some() || buffer.item_size() == 0 {
         return Err(PyValueError::new_err("out has to be a writable array of the region's shape"));
     }
-    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and keeps them while the
-    // buffer is held; that elements of one array do not overlap, and that nobody else writes them during the call, is
-    // what the caller of the Python function vouches for, as with any function that fills an array without the GIL.
-    let target = unsafe { Target::new(buffer.buf_ptr().cast(), buffer.strides().to_vec(), buffer.item_size()) };
+    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and
+    // keeps them while the buffer is held; that elements of one array do not overlap, and that
+    // nobody else writes them during the call, is what the caller of the Python function vouches
+    // for, as with any function that fills an array without the GIL.
+    let target = unsafe {
+        Target::new(buffer.buf_ptr().cast(), buffer.strides().to_vec(), buffer.item_size())
+    };
     Ok((buffer, target))
 }
 
-/// Asks Python, now and then, whether a signal has come in; remembers the exception that its handler raised.
+/// Asks Python, now and then, whether a signal has come in; remembers the exception that its
+/// handler raised.
 #[derive(Default)]
 pub struct Signals(Option<PyErr>);
 

@@ -10,7 +10,8 @@ pyo3::create_exception!(
     "What is wrong with a chunk: row, kind, text."
 );
 
-/// A fault as the exception that is raised for it: `MemoryError`, or `ChunkError` with its row, its kind and its text.
+/// A fault as the exception that is raised for it: `MemoryError`, or `ChunkError` with its row, its
+/// kind and its text.
 pub fn raised(failed: &ChunkFault) -> PyErr {
     let text = failed.fault.to_string();
     if let Fault::Memory(_) = failed.fault {

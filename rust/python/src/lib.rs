@@ -1,4 +1,5 @@
-//! The door between Python and `hyperslab-core`: whole batches into the caller's buffers, without the GIL.
+//! The door between Python and `hyperslab-core`: whole batches into the caller's buffers, without
+//! the GIL.
 #![allow(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over by value")]
 mod arguments;
 mod chunks;

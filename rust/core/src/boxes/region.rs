@@ -1,6 +1,8 @@
-//! Which elements of a chunk belong to a region: integer geometry of rectangular boxes with strides.
+//! Which elements of a chunk belong to a region: integer geometry of rectangular boxes with
+//! strides.
 
-/// A rectangular selection in stored order: `count` elements per axis from `start`, each `stride` (at least 1) apart.
+/// A rectangular selection in stored order: `count` elements per axis from `start`, each `stride`
+/// (at least 1) apart.
 #[derive(Clone, Debug)]
 pub struct Region {
     /// First element per axis.
@@ -33,7 +35,15 @@ impl Region {
     /// What it shares with the chunk of shape `extent` at `origin`, per axis; None if nothing.
     pub fn share(&self, origin: &[i64], extent: &[i64]) -> Option<Vec<Share>> {
         (0..self.start.len())
-            .map(|axis| share(self.start[axis], self.count[axis], self.stride[axis], origin[axis], extent[axis]))
+            .map(|axis| {
+                share(
+                    self.start[axis],
+                    self.count[axis],
+                    self.stride[axis],
+                    origin[axis],
+                    extent[axis],
+                )
+            })
             .collect()
     }
 }
@@ -76,8 +86,9 @@ mod tests {
     fn shares_are_those_of_a_slow_count() {
         for (start, count, stride) in [(0, 10, 1), (3, 4, 2), (5, 3, 7), (2, 1, 1), (0, 3, 100)] {
             for (origin, extent) in [(0, 4), (4, 4), (8, 20), (200, 5), (5, 1)] {
-                let inside: Vec<i64> =
-                    (0..count).filter(|i| (origin..origin + extent).contains(&(start + i * stride))).collect();
+                let inside: Vec<i64> = (0..count)
+                    .filter(|i| (origin..origin + extent).contains(&(start + i * stride)))
+                    .collect();
                 let found = share(start, count, stride, origin, extent);
                 let expected = inside.first().map(|&i| Share {
                     first: (start + i * stride - origin) as usize,

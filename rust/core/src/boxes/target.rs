@@ -1,7 +1,8 @@
 //! The caller's block: elements in memory with any strides, and copies of boxes into it.
 use crate::boxes::region::Share;
 
-/// Memory of a block, whose element `index` lies at `pointer` plus the sum of index times stride, in bytes.
+/// Memory of a block, whose element `index` lies at `pointer` plus the sum of index times stride,
+/// in bytes.
 #[derive(Clone, Debug)]
 pub struct Target {
     pointer: *mut u8,
@@ -9,8 +10,9 @@ pub struct Target {
     itemsize: usize,
 }
 
-// SAFETY: whoever makes a Target vouches that its memory lives and is written by nobody else while it is in use;
-// threads that share one write different elements, because the chunks of a table are disjoint.
+// SAFETY: whoever makes a Target vouches that its memory lives and is written by nobody else while
+// it is in use; threads that share one write different elements, because the chunks of a table are
+// disjoint.
 unsafe impl Send for Target {}
 // SAFETY: as above.
 unsafe impl Sync for Target {}
@@ -25,8 +27,8 @@ struct Axis {
 
 impl Target {
     /// # Safety
-    /// Every element of the block that strides and the region's counts reach is writable memory of `itemsize` bytes,
-    /// that overlaps no other element, and stays so until the target is dropped.
+    /// Every element of the block that strides and the region's counts reach is writable memory of
+    /// `itemsize` bytes, that overlaps no other element, and stays so until the target is dropped.
     pub unsafe fn new(pointer: *mut u8, strides: Vec<isize>, itemsize: usize) -> Self {
         Self { pointer, strides, itemsize }
     }
@@ -36,8 +38,8 @@ impl Target {
         self.itemsize
     }
 
-    /// The memory that a share fills, if it is one run of bytes without gaps and in order in both places:
-    /// its first byte and its length.
+    /// The memory that a share fills, if it is one run of bytes without gaps and in order in both
+    /// places: its first byte and its length.
     pub fn run(&self, shares: &[Share], shape: &[i64]) -> Option<(*mut u8, usize)> {
         let axes = self.axes(shares, shape);
         match axes[..] {
@@ -47,28 +49,35 @@ impl Target {
         }
     }
 
-    /// Copy what a region takes of a chunk. `chunk` holds the elements from the `skip`th byte of a C-ordered chunk of
-    /// `shape`; it has to reach to the last shared element.
+    /// Copy what a region takes of a chunk. `chunk` holds the elements from the `skip`th byte of a
+    /// C-ordered chunk of `shape`; it has to reach to the last shared element.
     ///
     /// # Panics
     /// When the chunk's bytes end before its last shared element.
     pub fn scatter(&self, chunk: &[u8], skip: usize, shares: &[Share], shape: &[i64]) {
         let (first, last) = covering(shares, shape, self.itemsize);
-        assert!(first >= skip && last - skip <= chunk.len(), "the chunk's bytes end before its last element");
+        assert!(
+            first >= skip && last - skip <= chunk.len(),
+            "the chunk's bytes end before its last element"
+        );
         let axes = self.axes(shares, shape);
-        // SAFETY: the assertion keeps every source element within `chunk`; `new` vouches for the target's elements,
-        // of which `shares` name only such that lie in the region's block.
+        // SAFETY: the assertion keeps every source element within `chunk`; `new` vouches for the
+        // target's elements, of which `shares` name only such that lie in the region's block.
         unsafe { self.copy(chunk.as_ptr().add(first - skip), self.place(shares), &axes) }
     }
 
     fn place(&self, shares: &[Share]) -> *mut u8 {
-        let offset: isize = shares.iter().zip(&self.strides).map(|(share, stride)| share.place as isize * stride).sum();
+        let offset: isize = shares
+            .iter()
+            .zip(&self.strides)
+            .map(|(share, stride)| share.place as isize * stride)
+            .sum();
         // SAFETY: the first shared element is one of the block's, which `new` vouches for.
         unsafe { self.pointer.offset(offset) }
     }
 
-    /// The axes of the copy, slowest first, without those of one element, and with neighbours joined where they are
-    /// one run in both places.
+    /// The axes of the copy, slowest first, without those of one element, and with neighbours
+    /// joined where they are one run in both places.
     fn axes(&self, shares: &[Share], shape: &[i64]) -> Vec<Axis> {
         let rows = row_nbytes(shape, self.itemsize);
         let mut axes: Vec<Axis> = Vec::with_capacity(shares.len());
@@ -79,7 +88,8 @@ impl Target {
             let axis = Axis { count: share.count, from: (share.step * row) as isize, to: *stride };
             match axes.last_mut() {
                 Some(outer)
-                    if outer.from == axis.from * axis.count as isize && outer.to == axis.to * axis.count as isize =>
+                    if outer.from == axis.from * axis.count as isize
+                        && outer.to == axis.to * axis.count as isize =>
                 {
                     *outer = Axis { count: outer.count * axis.count, ..axis };
                 }
@@ -113,25 +123,36 @@ impl Target {
                     16 => line::<16>(from, to, *axis),
                     itemsize => {
                         for index in 0..axis.count as isize {
-                            let (from, to) = (from.offset(index * axis.from), to.offset(index * axis.to));
+                            let (from, to) =
+                                (from.offset(index * axis.from), to.offset(index * axis.to));
                             std::ptr::copy_nonoverlapping(from, to, itemsize);
                         }
                     }
                 }
             },
             // SAFETY: rows of elements without gaps, which the caller vouches for.
-            [axis, row] if self.is_dense(*row) => unsafe { rows(from, to, *axis, row.count * self.itemsize) },
+            [axis, row] if self.is_dense(*row) => unsafe {
+                rows(from, to, *axis, row.count * self.itemsize);
+            },
             [axis, inner @ ..] => {
                 for index in 0..axis.count as isize {
-                    // SAFETY: the elements of one step along an axis are some of those that the caller vouches for.
-                    unsafe { self.copy(from.offset(index * axis.from), to.offset(index * axis.to), inner) }
+                    // SAFETY: the elements of one step along an axis are some of those that the
+                    // caller vouches for.
+                    unsafe {
+                        self.copy(
+                            from.offset(index * axis.from),
+                            to.offset(index * axis.to),
+                            inner,
+                        );
+                    }
                 }
             }
         }
     }
 }
 
-/// Bytes that are copied at once where rows are short: a call for each would take as long as the copy.
+/// Bytes that are copied at once where rows are short: a call for each would take as long as the
+/// copy.
 const WORD: usize = 32;
 /// Rows up to here are short.
 const SHORT: usize = 1024;
@@ -146,7 +167,9 @@ unsafe fn rows(from: *const u8, to: *mut u8, axis: Axis, nbytes: usize) {
             let (from, to) = (from.offset(index * axis.from), to.offset(index * axis.to));
             if in_words {
                 for word in (0..nbytes).step_by(WORD) {
-                    to.add(word).cast::<[u8; WORD]>().write(from.add(word).cast::<[u8; WORD]>().read());
+                    to.add(word)
+                        .cast::<[u8; WORD]>()
+                        .write(from.add(word).cast::<[u8; WORD]>().read());
                 }
             } else {
                 std::ptr::copy_nonoverlapping(from, to, nbytes);
@@ -156,7 +179,8 @@ unsafe fn rows(from: *const u8, to: *mut u8, axis: Axis, nbytes: usize) {
 }
 
 /// # Safety
-/// All elements of N bytes along the axis are readable from one pointer and writable from the other.
+/// All elements of N bytes along the axis are readable from one pointer and writable from the
+/// other.
 unsafe fn line<const N: usize>(from: *const u8, to: *mut u8, axis: Axis) {
     for index in 0..axis.count as isize {
         // SAFETY: the caller vouches for it; arrays of bytes have no alignment.
@@ -198,7 +222,8 @@ mod tests {
         let counts: Vec<usize> = region.count.iter().map(|&n| n as usize).collect();
         let total: usize = counts.iter().product();
         let mut strides = vec![itemsize as isize; counts.len()];
-        let order: Vec<usize> = if fortran { (0..counts.len()).collect() } else { (0..counts.len()).rev().collect() };
+        let order: Vec<usize> =
+            if fortran { (0..counts.len()).collect() } else { (0..counts.len()).rev().collect() };
         for pair in order.windows(2) {
             strides[pair[1]] = strides[pair[0]] * counts[pair[0]] as isize;
         }

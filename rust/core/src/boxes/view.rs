@@ -18,22 +18,26 @@ pub struct Axis {
     pub stride: isize,
 }
 
-// SAFETY: a View only reads, and whoever makes one vouches that its memory lives while it is in use.
+// SAFETY: a View only reads, and whoever makes one vouches that its memory lives while it is in
+// use.
 unsafe impl Send for View {}
 // SAFETY: as above.
 unsafe impl Sync for View {}
 
 impl View {
     /// # Safety
-    /// Every element that shape and strides (in bytes) reach from the pointer is readable while the view lives.
+    /// Every element that shape and strides (in bytes) reach from the pointer is readable while the
+    /// view lives.
     pub unsafe fn new(pointer: *const u8, shape: &[usize], strides: &[isize]) -> Self {
         let size = shape.iter().product();
-        let mut axes: Vec<Axis> = shape.iter().zip(strides).map(|(&count, &stride)| Axis { count, stride }).collect();
+        let mut axes: Vec<Axis> =
+            shape.iter().zip(strides).map(|(&count, &stride)| Axis { count, stride }).collect();
         axes.retain(|axis| axis.count > 1);
         if size == 0 {
             return Self { pointer, axes: Vec::new(), size };
         }
-        let back: isize = axes.iter().map(|axis| axis.stride.min(0) * (axis.count as isize - 1)).sum();
+        let back: isize =
+            axes.iter().map(|axis| axis.stride.min(0) * (axis.count as isize - 1)).sum();
         for axis in &mut axes {
             axis.stride = axis.stride.abs();
         }
@@ -43,7 +47,10 @@ impl View {
     }
 
     /// Call `line(first element, count, stride)` for every line along the fastest axis.
-    pub fn lines<E>(&self, line: &mut impl FnMut(*const u8, Axis) -> Result<(), E>) -> Result<(), E> {
+    pub fn lines<E>(
+        &self,
+        line: &mut impl FnMut(*const u8, Axis) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.size == 0 { Ok(()) } else { walk(self.pointer, &self.axes, line) }
     }
 }
@@ -90,7 +97,10 @@ mod tests {
         assert_eq!(axes(&[3, 4, 5], &[40, 10, 2]), [Axis { count: 60, stride: 2 }]);
         assert_eq!(axes(&[5, 4, 3], &[2, 10, 40]), [Axis { count: 60, stride: 2 }]);
         assert_eq!(axes(&[1, 1], &[7, 7]), []);
-        assert_eq!(axes(&[3, 4], &[20, 2]), [Axis { count: 3, stride: 20 }, Axis { count: 4, stride: 2 }]);
+        assert_eq!(
+            axes(&[3, 4], &[20, 2]),
+            [Axis { count: 3, stride: 20 }, Axis { count: 4, stride: 2 }]
+        );
     }
 
     #[test]

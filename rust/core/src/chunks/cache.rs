@@ -1,7 +1,7 @@
 //! Decoded chunks that may be asked for again, within a limit.
 //!
-//! Nobody waits for the lock: in a child of fork it may be held by a thread that is not there, for ever, and what it
-//! guards be half changed. A chunk that cannot be had now is decoded anew.
+//! Nobody waits for the lock: in a child of fork it may be held by a thread that is not there, for
+//! ever, and what it guards be half changed. A chunk that cannot be had now is decoded anew.
 use std::collections::{BTreeMap, HashMap};
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, take};
@@ -51,7 +51,8 @@ impl Cache {
     /// The chunk of a row, if it is still there.
     pub fn get(&self, row: usize) -> Option<Arc<[u8]>> {
         let mut kept = self.lock()?;
-        let (chunk, before) = kept.chunks.get(&row).map(|(chunk, when)| (Arc::clone(chunk), *when))?;
+        let (chunk, before) =
+            kept.chunks.get(&row).map(|(chunk, when)| (Arc::clone(chunk), *when))?;
         kept.used.remove(&before);
         let now = kept.touch(row);
         kept.chunks.insert(row, (Arc::clone(&chunk), now));

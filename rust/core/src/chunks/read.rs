@@ -40,8 +40,8 @@ impl Chunks<'_> {
         &self.start[row * self.shape.len()..(row + 1) * self.shape.len()]
     }
 
-    /// Do the work for some rows, so that a caller can stop it also while one large chunk is read; `wanted` is how many
-    /// bytes the region takes of them.
+    /// Do the work for some rows, so that a caller can stop it also while one large chunk is read;
+    /// `wanted` is how many bytes the region takes of them.
     pub(crate) fn for_each(
         &self,
         rows: impl ExactSizeIterator<Item = usize>,
@@ -53,13 +53,20 @@ impl Chunks<'_> {
         let count = rows.len();
         let stored = rows.map(|row| self.nbytes[row] as usize).max().unwrap_or(0);
         let longest = if self.codecs.is_empty() { stored.min(passed(wanted)) } else { stored };
-        if longest > USUAL { for_each_watched(count, width, go_on, work) } else { for_each(count, width, go_on, work) }
+        if longest > USUAL {
+            for_each_watched(count, width, go_on, work)
+        } else {
+            for_each(count, width, go_on, work)
+        }
     }
 
     /// Bytes of a decoded chunk. A shape that has no size is a corrupt one.
     pub(crate) fn plain_nbytes(&self, itemsize: usize) -> Result<usize, Fault> {
         let size = self.shape.iter().try_fold(itemsize, |size, &extent| {
-            usize::try_from(extent).ok().filter(|&extent| extent > 0).and_then(|extent| size.checked_mul(extent))
+            usize::try_from(extent)
+                .ok()
+                .filter(|&extent| extent > 0)
+                .and_then(|extent| size.checked_mul(extent))
         });
         size.filter(|&size| isize::try_from(size).is_ok())
             .map_or_else(|| corrupt(format!("has an impossible shape, {:?}", self.shape)), Ok)
@@ -76,7 +83,8 @@ pub fn read(
     width: Width,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<u64, ChunkFault> {
-    let plain = chunks.plain_nbytes(target.itemsize()).map_err(|fault| ChunkFault { row: 0, fault })?;
+    let plain =
+        chunks.plain_nbytes(target.itemsize()).map_err(|fault| ChunkFault { row: 0, fault })?;
     let taken = AtomicU64::new(0);
     let one = |row: usize, raw: &mut Vec<u8>, permits: &Permits<Scratch>, stop: &AtomicBool| {
         let Some(shares) = region.share(chunks.origin(row), chunks.shape) else { return Ok(()) };
@@ -84,7 +92,13 @@ pub fn read(
         taken.fetch_add(piece.read(bytes, raw)?, Ordering::Relaxed);
         Ok(())
     };
-    chunks.for_each(0..chunks.offset.len(), region.nbytes(target.itemsize()), width, go_on, &one)?;
+    chunks.for_each(
+        0..chunks.offset.len(),
+        region.nbytes(target.itemsize()),
+        width,
+        go_on,
+        &one,
+    )?;
     Ok(taken.into_inner())
 }
 
@@ -137,16 +151,25 @@ impl Piece<'_> {
         }
     }
 
-    /// Only the bytes from the first to the last shared element: straight into the block if they are a run of it.
+    /// Only the bytes from the first to the last shared element: straight into the block if they
+    /// are a run of it.
     fn read_plain(&self, fd: RawFd, offset: u64, raw: &mut Vec<u8>) -> Result<u64, Fault> {
         self.read_cover(fd, offset, self.shares, raw)
     }
 
-    fn read_cover(&self, fd: RawFd, offset: u64, shares: &[Share], raw: &mut Vec<u8>) -> Result<u64, Fault> {
+    fn read_cover(
+        &self,
+        fd: RawFd,
+        offset: u64,
+        shares: &[Share],
+        raw: &mut Vec<u8>,
+    ) -> Result<u64, Fault> {
         let (first, end) = covering(shares, self.chunks.shape, self.target.itemsize());
         if let Some((memory, nbytes)) = self.target.run(shares, self.chunks.shape) {
-            // SAFETY: `run` says that these bytes are elements of the block, which this piece alone writes.
-            self.permits.read(|| unsafe { pread(fd, offset + first as u64, memory, nbytes, self.stop) })?;
+            // SAFETY: `run` says that these bytes are elements of the block, which this piece alone
+            // writes.
+            let read = || unsafe { pread(fd, offset + first as u64, memory, nbytes, self.stop) };
+            self.permits.read(read)?;
             return Ok(nbytes as u64);
         }
         self.fetch(fd, offset + first as u64, end - first, raw)?;
@@ -167,10 +190,12 @@ impl Piece<'_> {
         loop {
             for (axis, &index) in at.iter().enumerate() {
                 let Share { first, step, place, .. } = self.shares[axis];
-                shares[axis] = Share { first: first + index * step, step, count: 1, place: place + index };
+                shares[axis] =
+                    Share { first: first + index * step, step, count: 1, place: place + index };
             }
             taken += self.read_cover(fd, offset, &shares, raw)?;
-            let Some(axis) = (0..level).rev().find(|&axis| at[axis] + 1 < self.shares[axis].count) else {
+            let Some(axis) = (0..level).rev().find(|&axis| at[axis] + 1 < self.shares[axis].count)
+            else {
                 return Ok(taken);
             };
             at[axis] += 1;
@@ -191,8 +216,8 @@ impl Piece<'_> {
         self.decode(buffer, |_| ())
     }
 
-    /// As `read` from a file, but a chunk that is there already is not read again. A chunk of which only a part is
-    /// wanted is kept; one that is taken whole is not likely to be asked for soon.
+    /// As `read` from a file, but a chunk that is there already is not read again. A chunk of which
+    /// only a part is wanted is kept; one that is taken whole is not likely to be asked for soon.
     pub fn read_cached(&self, fd: RawFd, raw: &mut Vec<u8>, cache: &Cache) -> Result<u64, Fault> {
         if self.chunks.codecs.is_empty() {
             return self.read_sparsely(fd, raw);
@@ -203,7 +228,11 @@ impl Piece<'_> {
         }
         let (offset, stored) = self.place()?;
         self.fetch(fd, offset, stored, raw)?;
-        let is_whole = self.shares.iter().zip(self.chunks.shape).all(|(share, &extent)| share.count == extent as usize);
+        let is_whole = self
+            .shares
+            .iter()
+            .zip(self.chunks.shape)
+            .all(|(share, &extent)| share.count == extent as usize);
         self.decode(&raw[..stored], |plain| {
             if !is_whole {
                 cache.put(self.row, plain);
@@ -212,8 +241,10 @@ impl Piece<'_> {
     }
 
     fn place(&self) -> Result<(u64, usize), Fault> {
-        let stored = usize::try_from(self.chunks.nbytes[self.row]).or_else(|_| corrupt("has a negative size"))?;
-        let offset = u64::try_from(self.chunks.offset[self.row]).or_else(|_| corrupt("has a negative position"))?;
+        let stored = usize::try_from(self.chunks.nbytes[self.row])
+            .or_else(|_| corrupt("has a negative size"))?;
+        let offset = u64::try_from(self.chunks.offset[self.row])
+            .or_else(|_| corrupt("has a negative position"))?;
         Ok((offset, stored))
     }
 
@@ -239,7 +270,8 @@ mod tests {
     const SHAPE: [i64; 2] = [50, 37];
     const CHUNK: [i64; 2] = [16, 10];
 
-    /// An array of u32 in chunks: its table's columns, the stored bytes of each row, and its values.
+    /// An array of u32 in chunks: its table's columns, the stored bytes of each row, and its
+    /// values.
     struct Made {
         offset: Vec<i64>,
         nbytes: Vec<i64>,
@@ -257,7 +289,13 @@ mod tests {
                 let cell = |i: i64| (row + i / CHUNK[1], column + i % CHUNK[1]);
                 let plain: Vec<u8> = (0..CHUNK[0] * CHUNK[1])
                     .map(cell)
-                    .map(|(r, c)| if r < SHAPE[0] && c < SHAPE[1] { values[(r * SHAPE[1] + c) as usize] } else { 9 })
+                    .map(|(r, c)| {
+                        if r < SHAPE[0] && c < SHAPE[1] {
+                            values[(r * SHAPE[1] + c) as usize]
+                        } else {
+                            9
+                        }
+                    })
                     .flat_map(u32::to_ne_bytes)
                     .collect();
                 start.extend([row, column]);
@@ -265,7 +303,8 @@ mod tests {
             }
         }
         let nbytes: Vec<i64> = stored.iter().map(|s| s.len() as i64).collect();
-        let offset = nbytes.iter().scan(100, |at, n| Some(std::mem::replace(at, *at + n + 3))).collect();
+        let offset =
+            nbytes.iter().scan(100, |at, n| Some(std::mem::replace(at, *at + n + 3))).collect();
         Made { offset, mask: vec![0; nbytes.len()], nbytes, start, stored, values }
     }
 
@@ -293,35 +332,58 @@ mod tests {
         }
 
         fn expected(&self, region: &Region) -> Vec<u32> {
-            let axis = |a: usize| (0..region.count[a]).map(move |i| region.start[a] + i * region.stride[a]);
-            axis(0).flat_map(|r| axis(1).map(move |c| r * SHAPE[1] + c)).map(|i| self.values[i as usize]).collect()
+            let axis = |a: usize| {
+                (0..region.count[a]).map(move |i| region.start[a] + i * region.stride[a])
+            };
+            axis(0)
+                .flat_map(|r| axis(1).map(move |c| r * SHAPE[1] + c))
+                .map(|i| self.values[i as usize])
+                .collect()
         }
     }
 
-    fn run(table: &Chunks, bytes: &Bytes, region: &Region, width: Width) -> Result<(Vec<u32>, u64), ChunkFault> {
+    fn run(
+        table: &Chunks,
+        bytes: &Bytes,
+        region: &Region,
+        width: Width,
+    ) -> Result<(Vec<u32>, u64), ChunkFault> {
         let mut block = vec![0u32; (region.count[0] * region.count[1]) as usize];
         // SAFETY: the strides are those of a C-ordered array in `block`.
-        let target = unsafe { Target::new(block.as_mut_ptr().cast(), vec![4 * region.count[1] as isize, 4], 4) };
+        let target = unsafe {
+            Target::new(block.as_mut_ptr().cast(), vec![4 * region.count[1] as isize, 4], 4)
+        };
         let taken = read(table, bytes, region, &target, width, &mut || true)?;
         Ok((block, taken))
     }
 
     fn regions() -> Vec<Region> {
-        [([0, 0], [50, 37], [1, 1]), ([3, 5], [40, 9], [1, 1]), ([1, 2], [5, 4], [11, 9]), ([49, 36], [1, 1], [1, 1])]
-            .map(|(start, count, stride)| Region { start: start.into(), count: count.into(), stride: stride.into() })
-            .into()
+        [
+            ([0, 0], [50, 37], [1, 1]),
+            ([3, 5], [40, 9], [1, 1]),
+            ([1, 2], [5, 4], [11, 9]),
+            ([49, 36], [1, 1], [1, 1]),
+        ]
+        .map(|(start, count, stride)| Region {
+            start: start.into(),
+            count: count.into(),
+            stride: stride.into(),
+        })
+        .into()
     }
 
     #[test]
     fn regions_of_files_and_buffers() {
         for codecs in [&[][..], &[Codec::Deflate]] {
             let made = make(codecs);
-            let (file, slices): (File, Vec<&[u8]>) = (made.file(), made.stored.iter().map(Vec::as_slice).collect());
+            let (file, slices): (File, Vec<&[u8]>) =
+                (made.file(), made.stored.iter().map(Vec::as_slice).collect());
             for region in regions() {
                 for (threads, depth) in [(1, 1), (1, 4), (2, 8)] {
                     for bytes in [Bytes::File(file.as_raw_fd()), Bytes::Buffers(&slices)] {
                         let (block, taken) =
-                            run(&made.table(codecs), &bytes, &region, Width { threads, depth }).unwrap();
+                            run(&made.table(codecs), &bytes, &region, Width { threads, depth })
+                                .unwrap();
                         assert_eq!(block, made.expected(&region));
                         assert!(taken > 0 && taken <= made.nbytes.iter().sum::<i64>() as u64);
                     }
@@ -335,8 +397,13 @@ mod tests {
         let made = make(&[]);
         let file = made.file();
         let region = Region { start: vec![17, 12], count: vec![2, 3], stride: vec![2, 2] };
-        let (_, taken) =
-            run(&made.table(&[]), &Bytes::File(file.as_raw_fd()), &region, Width { threads: 1, depth: 1 }).unwrap();
+        let (_, taken) = run(
+            &made.table(&[]),
+            &Bytes::File(file.as_raw_fd()),
+            &region,
+            Width { threads: 1, depth: 1 },
+        )
+        .unwrap();
         assert_eq!(taken, 4 * (2 * 10 + 4 + 1), "from element (17, 12) to (19, 16) of one chunk");
     }
 
@@ -355,7 +422,9 @@ mod tests {
             };
             helped_ns();
             let width = Width { threads: 1, depth: 1 };
-            let fault = run(&table, &Bytes::File(file.as_raw_fd()), &regions()[0], width).unwrap_err().fault;
+            let fault = run(&table, &Bytes::File(file.as_raw_fd()), &regions()[0], width)
+                .unwrap_err()
+                .fault;
             assert!(matches!(fault, Fault::Corrupt(why) if why.contains("deflate")));
             assert_eq!(helped_ns() > 0, is_watched);
         }
@@ -367,11 +436,17 @@ mod tests {
         let made = make(&codecs);
         let (file, whole) = (made.file(), &regions()[0]);
         let width = Width { threads: 2, depth: 4 };
-        let fault = |table: Chunks, file: &File| run(&table, &Bytes::File(file.as_raw_fd()), whole, width).unwrap_err();
+        let fault = |table: Chunks, file: &File| {
+            run(&table, &Bytes::File(file.as_raw_fd()), whole, width).unwrap_err()
+        };
         let rows = made.offset.len();
-        for (column, value) in
-            [("nbytes", -1), ("nbytes", 5), ("offset", -7), ("offset", 1 << 40), ("offset", i64::MAX)]
-        {
+        for (column, value) in [
+            ("nbytes", -1),
+            ("nbytes", 5),
+            ("offset", -7),
+            ("offset", 1 << 40),
+            ("offset", i64::MAX),
+        ] {
             let mut wrong = make(&codecs);
             (if column == "nbytes" { &mut wrong.nbytes } else { &mut wrong.offset })[3] = value;
             assert_eq!(fault(wrong.table(&codecs), &file).row, 3, "{column} {value}");
@@ -383,6 +458,9 @@ mod tests {
         let huge = Chunks { shape: &[i64::MAX, 4], ..made.table(&codecs) };
         assert!(matches!(fault(huge, &file).fault, Fault::Corrupt(_)));
         let other = Chunks { codecs: &[], ..made.table(&codecs) };
-        assert!(matches!(fault(other, &file).fault, Fault::Corrupt(_)), "an unfiltered chunk of another size");
+        assert!(
+            matches!(fault(other, &file).fault, Fault::Corrupt(_)),
+            "an unfiltered chunk of another size"
+        );
     }
 }

@@ -1,6 +1,9 @@
-//! Bits put together: the first bit of every element, then the second of every, and so on, least significant first.
+//! Bits put together: the first bit of every element, then the second of every, and so on, least
+//! significant first.
 //!
-//! That is what Blosc and the bitshuffle filter mean by bit shuffling (`bitshuffle_core.c` of the latter's project). Eight rows of bits are eight bytes of a byte-shuffled array, but for a transposition of 8 x 8 bits.
+//! That is what Blosc and the bitshuffle filter mean by bit shuffling (`bitshuffle_core.c` of the
+//! latter's project). Eight rows of bits are eight bytes of a byte-shuffled array, but for a
+//! transposition of 8 x 8 bits.
 use crate::codec::shuffle::{BLOCK, weave};
 use crate::codec::streams::{unlz4, unzstd};
 use crate::error::{Fault, corrupt};
@@ -10,7 +13,8 @@ use crate::memory::reserve;
 const TILE: usize = 8 * BLOCK;
 /// Elements of a block are a multiple of this.
 const MULTIPLE: usize = 8;
-/// Bytes and, at least, elements of a block whose size is left to the filter (`bshuf_default_block_size`).
+/// Bytes and, at least, elements of a block whose size is left to the filter
+/// (`bshuf_default_block_size`).
 const DEFAULT_BLOCK: (usize, usize) = (8192, 128);
 
 /// What compresses the shuffled blocks.
@@ -26,9 +30,9 @@ pub enum Inner {
 
 /// Decode a chunk of the bitshuffle filter to at most `limit` bytes of `buffer`; how many came out.
 ///
-/// Compressed data begin with their plain size in 8 bytes and that of a block in 4; every block with its stored size in
-/// 4, all big-endian (`bshuf_h5filter.c`). The last block is cut to a multiple of 8 elements, and what is left is stored
-/// as it is.
+/// Compressed data begin with their plain size in 8 bytes and that of a block in 4; every block
+/// with its stored size in 4, all big-endian (`bshuf_h5filter.c`). The last block is cut to a
+/// multiple of 8 elements, and what is left is stored as it is.
 pub fn decode(
     stored: &[u8],
     itemsize: usize,
@@ -46,9 +50,15 @@ pub fn decode(
         }
     };
     let multiple = itemsize * MULTIPLE;
-    if nbytes > limit || itemsize == 0 || block == 0 || block % multiple != 0 || nbytes % itemsize != 0 {
+    if nbytes > limit
+        || itemsize == 0
+        || block == 0
+        || block % multiple != 0
+        || nbytes % itemsize != 0
+    {
         return corrupt(format!(
-            "its bitshuffle data claim {nbytes} bytes in blocks of {block}, in elements of {itemsize}"
+            "its bitshuffle data claim {nbytes} bytes in blocks of {block}, in elements of \
+             {itemsize}"
         ));
     }
     let spare = block.min(nbytes);
@@ -56,7 +66,9 @@ pub fn decode(
     let (shuffled, left) = plain.split_at_mut(nbytes / multiple * multiple);
     let mut data = data;
     for block in shuffled.chunks_mut(block) {
-        let Some(after) = unpack(data, itemsize, inner, block, &mut spare[..block.len()])? else { return short() };
+        let Some(after) = unpack(data, itemsize, inner, block, &mut spare[..block.len()])? else {
+            return short();
+        };
         data = after;
     }
     let Some(rest) = data.get(..left.len()) else { return short() };
@@ -78,10 +90,15 @@ fn unpack<'a>(
         return Ok(Some(after));
     }
     let Some((size, rest)) = data.split_first_chunk::<4>() else { return Ok(None) };
-    let Some((packed, after)) = rest.split_at_checked(u32::from_be_bytes(*size) as usize) else { return Ok(None) };
+    let Some((packed, after)) = rest.split_at_checked(u32::from_be_bytes(*size) as usize) else {
+        return Ok(None);
+    };
     let count = if inner == Inner::Lz4 { unlz4(packed, spare)? } else { unzstd(packed, spare)? };
     if count != block.len() {
-        return corrupt(format!("a bitshuffle block decodes to {count} bytes instead of {}", block.len()));
+        return corrupt(format!(
+            "a bitshuffle block decodes to {count} bytes instead of {}",
+            block.len()
+        ));
     }
     unshuffle(spare, itemsize, block);
     Ok(Some(after))
@@ -97,8 +114,8 @@ fn short<T>() -> Result<T, Fault> {
     corrupt("its bitshuffle data end too early")
 }
 
-/// Put the bits of each element together again; of the elements as many as are a multiple of 8, while the bytes of what
-/// is left lie at the end as they were. `plain` has the length of `stored`.
+/// Put the bits of each element together again; of the elements as many as are a multiple of 8,
+/// while the bytes of what is left lie at the end as they were. `plain` has the length of `stored`.
 pub fn unshuffle(stored: &[u8], itemsize: usize, plain: &mut [u8]) {
     let row = stored.len().checked_div(itemsize).unwrap_or(0) / MULTIPLE;
     let (whole, rest) = plain.split_at_mut(row * MULTIPLE * itemsize);
@@ -141,7 +158,8 @@ fn groups(stored: &[u8], itemsize: usize, row: usize, first: usize, plain: &mut 
     for index in first..row {
         let elements = &mut plain[index * 8 * itemsize..(index + 1) * 8 * itemsize];
         for byte in 0..itemsize {
-            let group = transposed(std::array::from_fn(|bit| stored[(8 * byte + bit) * row + index]));
+            let group =
+                transposed(std::array::from_fn(|bit| stored[(8 * byte + bit) * row + index]));
             for (element, value) in elements.chunks_exact_mut(itemsize).zip(group) {
                 element[byte] = value;
             }
@@ -152,7 +170,9 @@ fn groups(stored: &[u8], itemsize: usize, row: usize, first: usize, plain: &mut 
 /// Bit i of byte j becomes bit j of byte i, in three exchanges (Warren, Hacker's Delight, 7-3).
 fn transposed(bytes: [u8; 8]) -> [u8; 8] {
     let mut bits = u64::from_le_bytes(bytes);
-    for (shift, mask) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+    for (shift, mask) in
+        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)]
+    {
         let exchanged = (bits ^ (bits >> shift)) & mask;
         bits ^= exchanged ^ (exchanged << shift);
     }
@@ -200,7 +220,8 @@ pub(crate) mod tests {
         let (itemsize, block) = (4, 64 * 4);
         let plain = noise(block * 3 + 21 * itemsize);
         let mut plainly = Vec::new();
-        let mut packed = [(plain.len() as u64).to_be_bytes().as_slice(), &(block as u32).to_be_bytes()].concat();
+        let mut packed =
+            [(plain.len() as u64).to_be_bytes().as_slice(), &(block as u32).to_be_bytes()].concat();
         let whole = plain.len() / (8 * itemsize) * 8 * itemsize;
         for piece in plain[..whole].chunks(block) {
             let bits = shuffled(piece, itemsize);

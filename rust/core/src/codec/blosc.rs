@@ -1,9 +1,10 @@
 //! Blosc's container: the chunk format of c-blosc 1.x.
 //!
-//! A header of 16 bytes: version of the format and of the inner stream, flags, bytes of an element, and, as 32-bit
-//! little-endian numbers, plain bytes, bytes of a block, and stored bytes with the header. Then where each block begins,
-//! and the blocks: one stream, or one for each byte of an element, that says its stored size in 4 bytes. A stream that
-//! would be as long as what it holds is stored as it is. Blocks are shuffled by themselves.
+//! A header of 16 bytes: version of the format and of the inner stream, flags, bytes of an element,
+//! and, as 32-bit little-endian numbers, plain bytes, bytes of a block, and stored bytes with the
+//! header. Then where each block begins, and the blocks: one stream, or one for each byte of an
+//! element, that says its stored size in 4 bytes. A stream that would be as long as what it holds
+//! is stored as it is. Blocks are shuffled by themselves.
 use crate::codec::streams::{inflate, unlz4, unzstd};
 use crate::codec::{bitshuffle, blosclz, shuffle};
 use crate::error::{Fault, corrupt};
@@ -49,24 +50,36 @@ struct Frame<'a> {
     is_split: bool,
 }
 
-/// Decode into the front of `buffer`, no more than `limit` bytes; how many they are. The bytes of a block more are taken
-/// to work in. A chunk is decoded as it says itself: what a dataset says of Blosc's settings need not hold for all.
+/// Decode into the front of `buffer`, no more than `limit` bytes; how many they are. The bytes of a
+/// block more are taken to work in. A chunk is decoded as it says itself: what a dataset says of
+/// Blosc's settings need not hold for all.
 pub fn decode(stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usize, Fault> {
     let Some((head, _)) = stored.split_first_chunk::<HEAD>() else { return short() };
     let [version, stream_version, flags, itemsize, ..] = *head;
     let [nbytes, block, whole] = [4, 8, 12].map(|at| number(head, at).unwrap_or(usize::MAX));
     if version != VERSION {
-        return corrupt(format!("its blosc data are of version {version} of the format; {VERSION} is known here"));
+        return corrupt(format!(
+            "its blosc data are of version {version} of the format; {VERSION} is known here"
+        ));
     }
     let Some(stored) = stored.get(..whole) else { return short() };
-    if nbytes > limit || whole < HEAD || block > nbytes || (block == 0) != (nbytes == 0) || itemsize == 0 {
+    if nbytes > limit
+        || whole < HEAD
+        || block > nbytes
+        || (block == 0) != (nbytes == 0)
+        || itemsize == 0
+    {
         return corrupt(format!(
-            "its blosc data claim {nbytes} bytes in blocks of {block}, in elements of {itemsize}, stored in {whole}"
+            "its blosc data claim {nbytes} bytes in blocks of {block}, in elements of {itemsize}, \
+             stored in {whole}"
         ));
     }
     if flags & COPIED != 0 {
         if whole - HEAD != nbytes {
-            return corrupt(format!("its blosc data are {} bytes instead of {nbytes}", whole - HEAD));
+            return corrupt(format!(
+                "its blosc data are {} bytes instead of {nbytes}",
+                whole - HEAD
+            ));
         }
         reserve(buffer, nbytes)?.copy_from_slice(&stored[HEAD..]);
         return Ok(nbytes);
@@ -89,13 +102,21 @@ fn inner(flags: u8, version: u8) -> Result<Inner, Fault> {
     let inner = match flags >> 5 {
         0 => Inner::BloscLz,
         1 => Inner::Lz4,
-        2 => return corrupt("its blosc data are compressed with snappy, which is not decoded here"),
+        2 => {
+            return corrupt("its blosc data are compressed with snappy, which is not decoded here");
+        }
         3 => Inner::Zlib,
         4 => Inner::Zstd,
-        other => return corrupt(format!("its blosc data are compressed with codec {other}, which is not known here")),
+        other => {
+            return corrupt(format!(
+                "its blosc data are compressed with codec {other}, which is not known here"
+            ));
+        }
     };
     if version != STREAM_VERSION || flags & RESERVED != 0 {
-        return corrupt(format!("its blosc data are of a kind not known here (flags {flags:#04x}, version {version})"));
+        return corrupt(format!(
+            "its blosc data are of a kind not known here (flags {flags:#04x}, version {version})"
+        ));
     }
     Ok(inner)
 }
@@ -111,14 +132,22 @@ fn order(flags: u8, itemsize: u8) -> Result<Order, Fault> {
 
 impl Frame<'_> {
     fn unpack(&self, buffer: &mut Vec<u8>, nbytes: usize) -> Result<(), Fault> {
-        // Where blocks begin is known before memory is taken: a header that lies needs as many bytes as it claims blocks.
-        let starts = HEAD..HEAD + nbytes.checked_div(self.block).map_or(0, |_| nbytes.div_ceil(self.block)) * 4;
+        // Where blocks begin is known before memory is taken: a header that lies needs as many
+        // bytes as it claims blocks.
+        let starts = HEAD..HEAD
+            + nbytes.checked_div(self.block).map_or(0, |_| nbytes.div_ceil(self.block)) * 4;
         let Some(starts) = self.stored.get(starts) else { return short() };
         let spare = if self.order == Order::AsTheyAre { 0 } else { self.block };
         let (plain, spare) = reserve(buffer, nbytes + spare)?.split_at_mut(nbytes);
-        for (start, block) in starts.as_chunks::<4>().0.iter().zip(plain.chunks_mut(self.block.max(1))) {
-            let data = usize::try_from(i32::from_le_bytes(*start)).ok().and_then(|start| self.stored.get(start..));
-            let Some(data) = data else { return corrupt("its blosc data name a block that is not there") };
+        for (start, block) in
+            starts.as_chunks::<4>().0.iter().zip(plain.chunks_mut(self.block.max(1)))
+        {
+            let data = usize::try_from(i32::from_le_bytes(*start))
+                .ok()
+                .and_then(|start| self.stored.get(start..));
+            let Some(data) = data else {
+                return corrupt("its blosc data name a block that is not there");
+            };
             if self.order == Order::AsTheyAre {
                 self.streams(data, block)?;
                 continue;
@@ -127,7 +156,9 @@ impl Frame<'_> {
             self.streams(data, shuffled)?;
             let elements = block.len() / self.itemsize;
             match self.order {
-                Order::ByBit if elements.is_multiple_of(8) => bitshuffle::unshuffle(shuffled, self.itemsize, block),
+                Order::ByBit if elements.is_multiple_of(8) => {
+                    bitshuffle::unshuffle(shuffled, self.itemsize, block);
+                }
                 // Blosc leaves other numbers of elements as they are.
                 Order::ByBit | Order::AsTheyAre => block.copy_from_slice(shuffled),
                 Order::ByByte => shuffle::unshuffle(shuffled, self.itemsize, block),
@@ -136,11 +167,15 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// The streams of one block, from the front of `data`. The last block is one stream if it is a shorter one.
+    /// The streams of one block, from the front of `data`. The last block is one stream if it is a
+    /// shorter one.
     fn streams(&self, mut data: &[u8], block: &mut [u8]) -> Result<(), Fault> {
         let count = if self.is_split && block.len() == self.block { self.itemsize } else { 1 };
         if !block.len().is_multiple_of(count) {
-            return corrupt(format!("its blosc data split {} bytes into {count} streams", block.len()));
+            return corrupt(format!(
+                "its blosc data split {} bytes into {count} streams",
+                block.len()
+            ));
         }
         for plain in block.chunks_mut(block.len() / count) {
             let Some((size, rest)) = data.split_first_chunk::<4>() else { return short() };
@@ -166,7 +201,10 @@ impl Frame<'_> {
         if count == plain.len() {
             return Ok(());
         }
-        corrupt(format!("a stream of its blosc data decodes to {count} bytes instead of {}", plain.len()))
+        corrupt(format!(
+            "a stream of its blosc data decodes to {count} bytes instead of {}",
+            plain.len()
+        ))
     }
 }
 
@@ -188,7 +226,8 @@ mod tests {
     const ITEM: usize = 4;
     const BLOCK: usize = 4 * 600;
 
-    /// Blocks as Blosc writes them: split if they are whole, each stream packed if that makes it shorter.
+    /// Blocks as Blosc writes them: split if they are whole, each stream packed if that makes it
+    /// shorter.
     fn packed(plain: &[u8], flags: u8, pack: &dyn Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
         let (mut starts, mut data) = (Vec::new(), Vec::new());
         let first = HEAD + plain.len().div_ceil(BLOCK) * 4;
@@ -198,7 +237,8 @@ mod tests {
             let turned = if is_turned { shuffled(block, ITEM) } else { block.to_vec() };
             let count = if block.len() == BLOCK && flags & WHOLE == 0 { ITEM } else { 1 };
             for piece in turned.chunks(turned.len() / count) {
-                let stream = Some(pack(piece)).filter(|s| s.len() < piece.len()).unwrap_or(piece.to_vec());
+                let stream =
+                    Some(pack(piece)).filter(|s| s.len() < piece.len()).unwrap_or(piece.to_vec());
                 data.extend((stream.len() as i32).to_le_bytes());
                 data.extend(stream);
             }
@@ -275,7 +315,10 @@ mod tests {
             let mut wrong = good.clone();
             wrong[at] = value;
             let found = decoded(&wrong, plain.len());
-            assert!(matches!(&found, Err(Fault::Corrupt(why)) if why.contains(words)), "{at} {value} {found:?}");
+            assert!(
+                matches!(&found, Err(Fault::Corrupt(why)) if why.contains(words)),
+                "{at} {value} {found:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Blosc's own stream: runs of literals and copies of what was written before (`blosclz.c`, after `FastLZ`).
+//! Blosc's own stream: runs of literals and copies of what was written before (`blosclz.c`, after
+//! `FastLZ`).
 use crate::codec::repeat::{literals, repeat};
 use crate::error::{Fault, corrupt};
 
@@ -35,9 +36,12 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         if (high, low) == (31, 255) {
             back = NEAR + 1 + (byte(stored, &mut from)? << 8) + byte(stored, &mut from)?;
         }
-        // Blosc's own decoder leaves a copy out with which a stream ends: none does that it has written.
+        // Blosc's own decoder leaves a copy out with which a stream ends: none does that it has
+        // written.
         if from == stored.len() || !repeat(plain, to, back, count) {
-            return corrupt("its blosclz data are corrupt (a copy from before the start or beyond the end)");
+            return corrupt(
+                "its blosclz data are corrupt (a copy from before the start or beyond the end)",
+            );
         }
         to += count;
     }
@@ -57,7 +61,8 @@ mod tests {
     #[test]
     fn literals_copies_and_far_copies() {
         let mut plain = vec![0; 20_000];
-        // "abc" marked as Blosc marks it, 3 bytes from 3 back, 9 + 255 + 1 from 1 back, then a literal.
+        // "abc" marked as Blosc marks it, 3 bytes from 3 back, 9 + 255 + 1 from 1 back, then a
+        // literal.
         let stored = [32 | 2, b'a', b'b', b'c', 1 << 5, 2, 7 << 5, 255, 1, 0, 0, b'z'];
         let count = decode(&stored, &mut plain).unwrap();
         assert_eq!(&plain[..count], [b"abcabc".as_slice(), &[b'c'; 265], b"z"].concat());
@@ -77,9 +82,14 @@ mod tests {
     #[test]
     fn nonsense_is_corrupt() {
         let mut plain = [0; 8];
-        for stored in
-            [&[5, 1, 2][..], &[0, 1, 32], &[0, 1, 32, 9, 0, 0], &[0, 1, 7 << 5, 255], &[9; 40], &[0, 1, 32, 0]]
-        {
+        for stored in [
+            &[5, 1, 2][..],
+            &[0, 1, 32],
+            &[0, 1, 32, 9, 0, 0],
+            &[0, 1, 7 << 5, 255],
+            &[9; 40],
+            &[0, 1, 32, 0],
+        ] {
             assert!(decode(stored, &mut plain).is_err(), "{stored:?}");
         }
     }

@@ -23,7 +23,8 @@ pub enum Codec {
     Lzf,
     /// Blosc 1 with any codec inside but Snappy.
     Blosc,
-    /// The first bit of every element, then the second of every ...; bytes of an element, and what packs them.
+    /// The first bit of every element, then the second of every ...; bytes of an element, and what
+    /// packs them.
     Bitshuffle(usize, bitshuffle::Inner),
 }
 
@@ -47,7 +48,8 @@ pub fn decode<'a>(
 ) -> Result<&'a [u8], Fault> {
     let Scratch([one, two]) = scratch;
     let limit = nbytes.saturating_add(nbytes / 1000 + OVERHEAD);
-    // What is decoded next: the stored bytes at first, then so many of buffer `one`, with `two` free to decode into.
+    // What is decoded next: the stored bytes at first, then so many of buffer `one`, with `two`
+    // free to decode into.
     let (mut source, mut target, mut length) = (one, two, None);
     for (index, codec) in codecs.iter().enumerate().rev() {
         if index < 32 && mask & (1 << index) != 0 {
@@ -68,9 +70,10 @@ pub fn decode<'a>(
 /// Undo one filter into a buffer; how many bytes came out.
 fn undo(codec: Codec, stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usize, Fault> {
     match codec {
-        Codec::Deflate => {
-            inflate(stored, reserve(buffer, limit.min(stored.len().saturating_mul(LARGEST_DEFLATE_RATIO)))?)
-        }
+        Codec::Deflate => inflate(
+            stored,
+            reserve(buffer, limit.min(stored.len().saturating_mul(LARGEST_DEFLATE_RATIO)))?,
+        ),
         Codec::Shuffle(itemsize) => {
             shuffle::unshuffle(stored, itemsize, reserve(buffer, stored.len())?);
             Ok(stored.len())
@@ -79,7 +82,9 @@ fn undo(codec: Codec, stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Resu
         Codec::Lz4 => lz4::decode(stored, reserve(buffer, limit)?),
         Codec::Lzf => lzf::decode(stored, reserve(buffer, limit)?),
         Codec::Blosc => blosc::decode(stored, buffer, limit),
-        Codec::Bitshuffle(itemsize, inner) => bitshuffle::decode(stored, itemsize, inner, buffer, limit),
+        Codec::Bitshuffle(itemsize, inner) => {
+            bitshuffle::decode(stored, itemsize, inner, buffer, limit)
+        }
         Codec::Fletcher32 => {
             let data = fletcher::verified(stored)?;
             reserve(buffer, data.len())?.copy_from_slice(data);
@@ -100,7 +105,12 @@ fn unpack_zstd(stored: &[u8], buffer: &mut Vec<u8>, limit: usize) -> Result<usiz
 mod tests {
     use super::*;
 
-    fn decoded(stored: &[u8], codecs: &[Codec], mask: u32, nbytes: usize) -> Result<Vec<u8>, Fault> {
+    fn decoded(
+        stored: &[u8],
+        codecs: &[Codec],
+        mask: u32,
+        nbytes: usize,
+    ) -> Result<Vec<u8>, Fault> {
         decode(&mut Scratch::default(), stored, codecs, mask, nbytes).map(<[u8]>::to_vec)
     }
 
@@ -122,21 +132,39 @@ mod tests {
         stored.extend(fletcher::checksum(&stored).to_le_bytes());
         let codecs = [Codec::Shuffle(1), Codec::Deflate, Codec::Fletcher32];
         assert_eq!(decoded(&stored, &codecs, 0, 3000).unwrap(), plain);
-        assert!(decoded(&stored, &codecs, 4, 3000).is_ok(), "what follows a zlib stream is not looked at");
+        assert!(
+            decoded(&stored, &codecs, 4, 3000).is_ok(),
+            "what follows a zlib stream is not looked at"
+        );
     }
 
     #[test]
     fn bombs_and_lies_are_bounded() {
         let bomb = deflated(&vec![0; 10_000_000]);
-        assert!(
-            matches!(decoded(&bomb, &[Codec::Deflate], 0, 1000), Err(Fault::Corrupt(why)) if why.contains("too long"))
-        );
-        assert!(matches!(decoded(&[1, 2, 3], &[Codec::Deflate], 0, usize::MAX / 2), Err(Fault::Corrupt(_))));
-        assert!(matches!(decoded(&[1, 2, 3], &[Codec::Zstd], 0, usize::MAX / 2), Err(Fault::Memory(_))));
+        let refused = decoded(&bomb, &[Codec::Deflate], 0, 1000);
+        assert!(matches!(refused, Err(Fault::Corrupt(why)) if why.contains("too long")));
+        assert!(matches!(
+            decoded(&[1, 2, 3], &[Codec::Deflate], 0, usize::MAX / 2),
+            Err(Fault::Corrupt(_))
+        ));
+        assert!(matches!(
+            decoded(&[1, 2, 3], &[Codec::Zstd], 0, usize::MAX / 2),
+            Err(Fault::Memory(_))
+        ));
         assert!(matches!(decoded(&bomb, &[], 0, 1000), Err(Fault::Corrupt(_))));
         let packed = Codec::Bitshuffle(4, bitshuffle::Inner::Zstd);
-        for codec in [Codec::Deflate, Codec::Zstd, Codec::Lz4, Codec::Lzf, Codec::Fletcher32, Codec::Blosc, packed] {
-            for stored in [&b""[..], b"x", b"nonsense that is no stream of anything", &[0xff; 100], &[0; 100]] {
+        for codec in [
+            Codec::Deflate,
+            Codec::Zstd,
+            Codec::Lz4,
+            Codec::Lzf,
+            Codec::Fletcher32,
+            Codec::Blosc,
+            packed,
+        ] {
+            for stored in
+                [&b""[..], b"x", b"nonsense that is no stream of anything", &[0xff; 100], &[0; 100]]
+            {
                 assert!(decoded(stored, &[codec], 0, 1000).is_err(), "{codec:?} {stored:?}");
             }
         }

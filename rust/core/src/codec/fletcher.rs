@@ -4,7 +4,8 @@ use crate::error::{Fault, corrupt};
 /// 16-bit words after which the sums have to be folded, or they would overflow.
 const WORDS: usize = 360;
 
-/// Fletcher's checksum over big-endian 16-bit words, as `H5_checksum_fletcher32` of libhdf5 defines it.
+/// Fletcher's checksum over big-endian 16-bit words, as `H5_checksum_fletcher32` of libhdf5 defines
+/// it.
 pub fn checksum(data: &[u8]) -> u32 {
     let (mut first, mut second) = (0u32, 0u32);
     let (even, last) = data.split_at(data.len() & !1);
@@ -29,12 +30,16 @@ pub fn verified(stored: &[u8]) -> Result<&[u8], Fault> {
         return corrupt("is too short for its fletcher32 checksum");
     };
     let (expected, found) = (checksum(data), u32::from_le_bytes(*tail));
-    // HDF5 before 1.6.3 wrote, on little-endian machines, the bytes of both halves in reverse (H5Zfletcher32.c).
+    // HDF5 before 1.6.3 wrote, on little-endian machines, the bytes of both halves in reverse
+    // (H5Zfletcher32.c).
     let reversed = ((expected & 0x00ff_00ff) << 8) | ((expected & 0xff00_ff00) >> 8);
     if found == expected || found == reversed {
         return Ok(data);
     }
-    corrupt(format!("does not match its fletcher32 checksum ({found:#010x} is stored, {expected:#010x} computed)"))
+    corrupt(format!(
+        "does not match its fletcher32 checksum ({found:#010x} is stored, {expected:#010x} \
+         computed)"
+    ))
 }
 
 fn fold(sum: u32) -> u32 {
@@ -50,7 +55,8 @@ mod tests {
         assert_eq!(checksum(b""), 0);
         // Words 0x6162, 0x6364 and 0x6500.
         let words = [0x6162u32, 0x6364, 0x6500];
-        let (a, b) = words.iter().fold((0u32, 0u32), |(a, b), w| ((a + w) % 65535, (b + a + w) % 65535));
+        let (a, b) =
+            words.iter().fold((0u32, 0u32), |(a, b), w| ((a + w) % 65535, (b + a + w) % 65535));
         assert_eq!(checksum(b"abcde"), (b << 16) | a);
     }
 

@@ -1,9 +1,10 @@
-//! LZ4 blocks in a frame (`H5Zlz4.c`): a total size, a block size, and blocks that each say their own.
+//! LZ4 blocks in a frame (`H5Zlz4.c`): a total size, a block size, and blocks that each say their
+//! own.
 use crate::codec::streams::unlz4;
 use crate::error::{Fault, corrupt};
 
-/// Decode into `plain`, of which the bytes written are returned as a count. All numbers of the frame are big-endian;
-/// a block that compression would not have shrunk is stored as it is.
+/// Decode into `plain`, of which the bytes written are returned as a count. All numbers of the
+/// frame are big-endian; a block that compression would not have shrunk is stored as it is.
 pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
     let Some((total, rest)) = stored.split_first_chunk::<8>() else { return short() };
     let Some((block, mut rest)) = rest.split_first_chunk::<4>() else { return short() };
@@ -20,7 +21,10 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         } else {
             let count = unlz4(data, target)?;
             if count != target.len() {
-                return corrupt(format!("an lz4 block decodes to {count} bytes instead of {}", target.len()));
+                return corrupt(format!(
+                    "an lz4 block decodes to {count} bytes instead of {}",
+                    target.len()
+                ));
             }
         }
         rest = after;
@@ -50,7 +54,8 @@ mod tests {
 
     #[test]
     fn blocks_packed_and_plain() {
-        let data: Vec<u8> = (0..10_000u32).map(|i| if i < 5000 { 7 } else { (i * i / 7) as u8 }).collect();
+        let data: Vec<u8> =
+            (0..10_000u32).map(|i| if i < 5000 { 7 } else { (i * i / 7) as u8 }).collect();
         let stored = frame(&data, 777);
         let mut plain = vec![0; data.len()];
         assert_eq!(decode(&stored, &mut plain), Ok(data.len()));

@@ -23,7 +23,9 @@ pub fn decode(stored: &[u8], plain: &mut [u8]) -> Result<usize, Fault> {
         count += 2;
         let back = ((control & 31) << 8 | usize::from(byte(stored, &mut from)?)) + 1;
         if !repeat(plain, to, back, count) {
-            return corrupt("its lzf data are corrupt (a copy from before the start or beyond the end)");
+            return corrupt(
+                "its lzf data are corrupt (a copy from before the start or beyond the end)",
+            );
         }
         to += count;
     }
@@ -52,7 +54,9 @@ mod tests {
     #[test]
     fn nonsense_is_corrupt() {
         let mut plain = [0; 8];
-        for stored in [&[5, 1, 2][..], &[32], &[32, 9], &[7 << 5], &[2, 1, 1, 1, 7 << 5, 200, 0], &[8; 10]] {
+        for stored in
+            [&[5, 1, 2][..], &[32], &[32, 9], &[7 << 5], &[2, 1, 1, 1, 7 << 5, 200, 0], &[8; 10]]
+        {
             assert!(decode(stored, &mut plain).is_err(), "{stored:?}");
         }
     }

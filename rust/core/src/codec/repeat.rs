@@ -1,27 +1,33 @@
 //! The two moves of LZ77's descendants: literals, and copies of what was written before.
 
-/// Bytes that are copied at once, if there is room for them: what is written too much is written over later.
+/// Bytes that are copied at once, if there is room for them: what is written too much is written
+/// over later.
 const WIDE: usize = 32;
 /// As above, of a copy from so many bytes back or more.
 const NARROW: usize = 16;
 
-/// Copy literals from one place to another; false, with nothing done, where either has not so many bytes.
+/// Copy literals from one place to another; false, with nothing done, where either has not so many
+/// bytes.
 #[inline]
 pub fn literals(stored: &[u8], from: usize, plain: &mut [u8], to: usize, count: usize) -> bool {
-    let (Some(source), Some(target)) = (stored.get(from..), plain.get_mut(to..)) else { return false };
+    let (Some(source), Some(target)) = (stored.get(from..), plain.get_mut(to..)) else {
+        return false;
+    };
     if let (Some(source), Some(target), true) =
         (source.first_chunk::<WIDE>(), target.first_chunk_mut::<WIDE>(), count <= WIDE)
     {
         *target = *source;
         return true;
     }
-    let (Some(source), Some(target)) = (source.get(..count), target.get_mut(..count)) else { return false };
+    let (Some(source), Some(target)) = (source.get(..count), target.get_mut(..count)) else {
+        return false;
+    };
     target.copy_from_slice(source);
     true
 }
 
-/// Write `count` bytes at `to`, each the one `back` (at least 1) before it; false, with nothing done, where that is
-/// before the start or there is no room.
+/// Write `count` bytes at `to`, each the one `back` (at least 1) before it; false, with nothing
+/// done, where that is before the start or there is no room.
 #[inline]
 pub fn repeat(plain: &mut [u8], to: usize, back: usize, count: usize) -> bool {
     if back > to || plain.len() < to || count > plain.len() - to {
@@ -29,7 +35,8 @@ pub fn repeat(plain: &mut [u8], to: usize, back: usize, count: usize) -> bool {
     }
     let from = to - back;
     if back >= NARROW && count <= NARROW && plain.len() - to >= NARROW {
-        let source: [u8; NARROW] = *plain[from..].first_chunk().expect("it ends before what is written");
+        let source: [u8; NARROW] =
+            *plain[from..].first_chunk().expect("it ends before what is written");
         *plain[to..].first_chunk_mut().expect("there is room") = source;
     } else if back == 1 {
         let value = plain[from];

@@ -1,10 +1,11 @@
-//! Bytes put apart: the first byte of every element, then the second of every, and so on (`H5Zshuffle.c`).
+//! Bytes put apart: the first byte of every element, then the second of every, and so on
+//! (`H5Zshuffle.c`).
 
 /// Elements that are put together at a time: as many as a vector register has bytes.
 pub(crate) const BLOCK: usize = 16;
 
-/// Put the bytes of each element together again; bytes beyond the last whole element lie at the end as they were.
-/// `plain` has the length of `stored`.
+/// Put the bytes of each element together again; bytes beyond the last whole element lie at the end
+/// as they were. `plain` has the length of `stored`.
 pub fn unshuffle(stored: &[u8], itemsize: usize, plain: &mut [u8]) {
     let elements = stored.len().checked_div(itemsize).unwrap_or(0);
     if itemsize <= 1 || elements <= 1 {
@@ -22,8 +23,8 @@ pub fn unshuffle(stored: &[u8], itemsize: usize, plain: &mut [u8]) {
     }
 }
 
-/// Put the first bytes of all elements first, then the second ones; bytes beyond the last whole element stay at the end.
-/// `stored` has the length of `plain`.
+/// Put the first bytes of all elements first, then the second ones; bytes beyond the last whole
+/// element stay at the end. `stored` has the length of `plain`.
 pub fn shuffle(plain: &[u8], itemsize: usize, stored: &mut [u8]) {
     let elements = plain.len().checked_div(itemsize).unwrap_or(0);
     if itemsize <= 1 || elements <= 1 {
@@ -55,7 +56,9 @@ fn apart<const N: usize>(plain: &[u8], elements: usize, whole: &mut [u8]) {
 /// The bytes of the elements from one on, put into their lanes.
 fn lanes_from(plain: &[u8], itemsize: usize, elements: usize, first: usize, whole: &mut [u8]) {
     for (byte, lane) in whole.chunks_exact_mut(elements).enumerate() {
-        for (value, element) in lane[first..].iter_mut().zip(plain[first * itemsize..].chunks_exact(itemsize)) {
+        for (value, element) in
+            lane[first..].iter_mut().zip(plain[first * itemsize..].chunks_exact(itemsize))
+        {
             *value = element[byte];
         }
     }
@@ -65,13 +68,15 @@ fn lanes_from(plain: &[u8], itemsize: usize, elements: usize, first: usize, whol
 #[cfg(target_arch = "x86_64")]
 fn unweave<const N: usize>(block: &[u8]) -> [[u8; BLOCK]; N] {
     use std::arch::x86_64::{
-        _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_srli_epi16,
-        _mm_storeu_si128,
+        _mm_and_si128, _mm_loadu_si128, _mm_packus_epi16, _mm_set1_epi16, _mm_setzero_si128,
+        _mm_srli_epi16, _mm_storeu_si128,
     };
     assert_eq!(block.len(), BLOCK * N);
     let mut lanes = [[0; BLOCK]; N];
-    // Each step takes what `weave` put together apart again: the even bytes of two neighbours, and their odd bytes.
-    // SAFETY: every x86-64 processor has SSE2; the block has N times 16 readable bytes, and a lane 16 to be written.
+    // Each step takes what `weave` put together apart again: the even bytes of two neighbours, and
+    // their odd bytes.
+    // SAFETY: every x86-64 processor has SSE2; the block has N times 16 readable bytes, and a lane
+    // 16 to be written.
     unsafe {
         let mut held = [_mm_setzero_si128(); N];
         for (piece, vector) in held.iter_mut().enumerate() {
@@ -83,7 +88,8 @@ fn unweave<const N: usize>(block: &[u8]) -> [[u8; BLOCK]; N] {
             for lane in 0..N / 2 {
                 let (low, high) = (woven[2 * lane], woven[2 * lane + 1]);
                 held[lane] = _mm_packus_epi16(_mm_and_si128(low, even), _mm_and_si128(high, even));
-                held[lane + N / 2] = _mm_packus_epi16(_mm_srli_epi16::<8>(low), _mm_srli_epi16::<8>(high));
+                held[lane + N / 2] =
+                    _mm_packus_epi16(_mm_srli_epi16::<8>(low), _mm_srli_epi16::<8>(high));
             }
         }
         for (lane, vector) in lanes.iter_mut().zip(held) {
@@ -100,7 +106,8 @@ fn unweave<const N: usize>(block: &[u8]) -> [[u8; BLOCK]; N] {
 }
 
 fn fixed<const N: usize>(stored: &[u8], elements: usize, plain: &mut [u8]) {
-    let lanes: [&[u8]; N] = std::array::from_fn(|byte| &stored[byte * elements..(byte + 1) * elements]);
+    let lanes: [&[u8]; N] =
+        std::array::from_fn(|byte| &stored[byte * elements..(byte + 1) * elements]);
     let (blocks, rest) = plain.split_at_mut(elements / BLOCK * BLOCK * N);
     for (number, block) in blocks.chunks_exact_mut(BLOCK * N).enumerate() {
         let first = number * BLOCK;
@@ -116,10 +123,14 @@ fn fixed<const N: usize>(stored: &[u8], elements: usize, plain: &mut [u8]) {
 /// One block: the bytes of 16 elements, lane by lane, put together.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn weave<const N: usize>(lanes: [&[u8; BLOCK]; N], block: &mut [u8]) {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8};
+    use std::arch::x86_64::{
+        _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi8, _mm_unpacklo_epi8,
+    };
     assert_eq!(block.len(), BLOCK * N);
-    // Interleaving the first half of the lanes with the second, byte by byte, log2(N) times, makes elements of them.
-    // SAFETY: every x86-64 processor has SSE2; a lane is 16 readable bytes, and the block has N times 16.
+    // Interleaving the first half of the lanes with the second, byte by byte, log2(N) times, makes
+    // elements of them.
+    // SAFETY: every x86-64 processor has SSE2; a lane is 16 readable bytes, and the block has N
+    // times 16.
     unsafe {
         let mut woven = lanes.map(|lane| _mm_loadu_si128(lane.as_ptr().cast()));
         for _ in 0..N.ilog2() {

@@ -1,7 +1,8 @@
-//! Elements of a view on their way to being counted: some thousands at a time become numbers of bins.
+//! Elements of a view on their way to being counted: some thousands at a time become numbers of
+//! bins.
 //!
-//! Memory is walked in storage order, whatever the strides. The numbers are counted in tables that fit a processor's
-//! cache; only 16-bit values are counted where they lie.
+//! Memory is walked in storage order, whatever the strides. The numbers are counted in tables that
+//! fit a processor's cache; only 16-bit values are counted where they lie.
 use std::time::{Duration, Instant};
 
 use crate::boxes::view::Axis;
@@ -73,7 +74,8 @@ macro_rules! integers {
 
 integers!(u8, u16, u32, u64, i8, i16, i32);
 
-/// Values on their way to becoming numbers of bins, by `number(values, numbers)`, and to being counted.
+/// Values on their way to becoming numbers of bins, by `number(values, numbers)`, and to being
+/// counted.
 pub(crate) struct Batch<'a, T, F> {
     values: Vec<T>,
     swapped: bool,
@@ -85,7 +87,12 @@ pub(crate) struct Batch<'a, T, F> {
 }
 
 impl<'a, T: Stored, F: FnMut(&[T], &mut [u32])> Batch<'a, T, F> {
-    pub(crate) fn new(counter: Counter<'a>, swapped: bool, number: F, go_on: &'a mut dyn FnMut() -> bool) -> Self {
+    pub(crate) fn new(
+        counter: Counter<'a>,
+        swapped: bool,
+        number: F,
+        go_on: &'a mut dyn FnMut() -> bool,
+    ) -> Self {
         let (values, numbers) = (Vec::with_capacity(BATCH), vec![0; BATCH]);
         Self { values, swapped, number, numbers, counter, go_on, asked: Instant::now() }
     }
@@ -97,7 +104,10 @@ impl<'a, T: Stored, F: FnMut(&[T], &mut [u32])> Batch<'a, T, F> {
         while done < line.count {
             let count = (BATCH - self.values.len()).min(line.count - done);
             // SAFETY: a part of the line, which the caller vouches for.
-            unsafe { extend(&mut self.values, pointer.offset(done as isize * line.stride), count, line.stride) };
+            unsafe {
+                let first = pointer.offset(done as isize * line.stride);
+                extend(&mut self.values, first, count, line.stride);
+            }
             done += count;
             if self.values.len() == BATCH {
                 self.flush()?;
@@ -147,8 +157,9 @@ impl<'a, T: Stored, F: FnMut(&[T], &mut [u32])> Batch<'a, T, F> {
 /// So many elements, so many bytes apart, are readable; they may lie at any address.
 unsafe fn extend<T: Copy>(values: &mut Vec<T>, pointer: *const u8, count: usize, stride: isize) {
     // SAFETY: elements that the caller vouches for.
-    let read =
-        |index: usize, stride: isize| unsafe { pointer.offset(index as isize * stride).cast::<T>().read_unaligned() };
+    let read = |index: usize, stride: isize| unsafe {
+        pointer.offset(index as isize * stride).cast::<T>().read_unaligned()
+    };
     if stride == size_of::<T>() as isize {
         values.extend((0..count).map(|index| read(index, size_of::<T>() as isize)));
     } else {

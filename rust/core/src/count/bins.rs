@@ -17,8 +17,8 @@ pub struct Apart {
     pub nan: u64,
 }
 
-/// Count numbers between edges, which increase; a bin holds its lower edge, the last one its upper edge too. Numbers
-/// that a 64-bit one cannot hold are refused.
+/// Count numbers between edges, which increase; a bin holds its lower edge, the last one its upper
+/// edge too. Numbers that a 64-bit one cannot hold are refused.
 ///
 /// # Panics
 /// Unless there is one more edge than counts, and at least one of these.
@@ -83,7 +83,13 @@ impl<'a> Bins<'a> {
     #[allow(clippy::cast_precision_loss, reason = "a guess needs no more")]
     fn new(edges: &'a [f64]) -> Self {
         let (first, last, bins) = (edges[0], edges[edges.len() - 1], edges.len() - 1);
-        Self { edges, first, last, per_unit: bins as f64 / (last - first), top: (bins - 1).min(LAST_GUESS) as f64 }
+        Self {
+            edges,
+            first,
+            last,
+            per_unit: bins as f64 / (last - first),
+            top: (bins - 1).min(LAST_GUESS) as f64,
+        }
     }
 
     /// Guesses, from 0 to the last bin, that are right for bins of equal width but for rounding.
@@ -91,12 +97,14 @@ impl<'a> Bins<'a> {
         let (first, per_unit, top) = (self.first, self.per_unit, self.top);
         for (&value, guess) in values.iter().zip(guesses) {
             let place = ((value.into() - first) * per_unit).max(0.0).min(top);
-            // SAFETY: from 0 to `top`, which an i32 holds; max() has made 0 of what is not a number.
+            // SAFETY: from 0 to `top`, which an i32 holds; max() has made 0 of what is not a
+            // number.
             *guess = unsafe { place.to_int_unchecked::<i32>() } as u32;
         }
     }
 
-    /// The number of a value's bin, from 1; 0 for what lies below, and one more than there are bins for all else.
+    /// The number of a value's bin, from 1; 0 for what lies below, and one more than there are bins
+    /// for all else.
     fn number(&self, value: f64, guess: usize) -> u32 {
         if self.edges[guess] <= value && value < self.edges[guess + 1] {
             return guess as u32 + 1;
@@ -110,7 +118,9 @@ impl<'a> Bins<'a> {
         let bins = self.edges.len() - 1;
         match value {
             _ if value < self.first => 0,
-            _ if value <= self.last => self.edges.partition_point(|edge| *edge <= value).min(bins) as u32,
+            _ if value <= self.last => {
+                self.edges.partition_point(|edge| *edge <= value).min(bins) as u32
+            }
             _ => bins as u32 + 1,
         }
     }
@@ -122,17 +132,28 @@ mod tests {
 
     #[test]
     fn bins_hold_their_lower_edges_and_the_last_one_both() {
-        let values = [-1.0, 0.0, 0.1, 0.5, 0.7, 1.0, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
-        for edges in [vec![0.0, 0.5, 1.0], vec![0.0, 1e-300, 1.0], vec![0.0, 0.999, 1.0], vec![0.0, 5e-324, 1e-323]] {
+        let values =
+            [-1.0, 0.0, 0.1, 0.5, 0.7, 1.0, 1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
+        for edges in [
+            vec![0.0, 0.5, 1.0],
+            vec![0.0, 1e-300, 1.0],
+            vec![0.0, 0.999, 1.0],
+            vec![0.0, 5e-324, 1e-323],
+        ] {
             let mut counts = vec![0; 2];
             // SAFETY: the eleven values, one after the other.
             let all = unsafe { View::new(values.as_ptr().cast(), &[11], &[8]) };
-            let apart =
-                binned_counts(&all, Element { kind: Kind::Float(8), swapped: false }, &edges, &mut counts, &mut || {
-                    true
-                })
-                .unwrap();
-            let between = |low: f64, high: f64| values.iter().filter(|&&v| v >= low && v < high).count() as i64;
+            let apart = binned_counts(
+                &all,
+                Element { kind: Kind::Float(8), swapped: false },
+                &edges,
+                &mut counts,
+                &mut || true,
+            )
+            .unwrap();
+            let between = |low: f64, high: f64| {
+                values.iter().filter(|&&v| v >= low && v < high).count() as i64
+            };
             let top = values.iter().filter(|v| edges[2..].contains(v)).count() as i64;
             assert_eq!(counts, [between(edges[0], edges[1]), between(edges[1], edges[2]) + top]);
             let above = values.iter().filter(|&&v| v > edges[2]).count() as u64;

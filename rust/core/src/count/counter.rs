@@ -15,15 +15,15 @@ const FEW_CARRIES: usize = 128 * TABLE;
 const TURNS: usize = 4;
 /// Elements that memory is asked for at a time: 64 bytes of 16-bit values.
 const LINE: usize = 32;
-/// How far ahead of the counting memory is asked for, in elements: a processor that follows the tables' addresses
-/// loses sight of the values' own.
+/// How far ahead of the counting memory is asked for, in elements: a processor that follows the
+/// tables' addresses loses sight of the values' own.
 const AHEAD: usize = 512;
 
 /// Counts, and tables that spare them most of the additions.
 ///
-/// To add to one number over and over, a processor waits for the addition before; to add to numbers all over a large
-/// table, it waits for its cache. Values that repeat are therefore counted in four numbers by turns, others in a
-/// single byte; what these cannot hold is carried to the counts.
+/// To add to one number over and over, a processor waits for the addition before; to add to numbers
+/// all over a large table, it waits for its cache. Values that repeat are therefore counted in four
+/// numbers by turns, others in a single byte; what these cannot hold is carried to the counts.
 pub struct Counter<'a> {
     counts: &'a mut [i64],
     tables: Tables,
@@ -34,8 +34,8 @@ pub struct Counter<'a> {
     way: Way,
 }
 
-/// Tables, all zero while nobody counts. A thread keeps its own, 576 KiB at most: to get such memory from the system
-/// takes as long as to count a million values.
+/// Tables, all zero while nobody counts. A thread keeps its own, 576 KiB at most: to get such
+/// memory from the system takes as long as to count a million values.
 #[derive(Default)]
 struct Tables {
     bytes: Vec<u8>,
@@ -76,7 +76,11 @@ impl<'a> Counter<'a> {
         }
         self.unseen += numbers.len();
         match self.way {
-            Way::OneByOne => numbers.iter().for_each(|&number| self.counts[number.into() as usize] += 1),
+            Way::OneByOne => {
+                for &number in numbers {
+                    self.counts[number.into() as usize] += 1;
+                }
+            }
             Way::Small => self.by_turns::<SMALL_TABLE, N>(numbers),
             Way::ByTurns => self.by_turns::<TABLE, N>(numbers),
             Way::Bytes => self.bytes(numbers),
@@ -157,7 +161,9 @@ fn in_lines<N: Copy>(numbers: &[N], mut add: impl FnMut(usize, N)) {
 
 /// By how many values, of some hundreds in few places of memory, are one of the two before them.
 fn way<N: Copy + Into<u32>>(numbers: &[N]) -> Way {
-    let places = numbers.chunks((numbers.len() / PLACES).max(LINE)).map(|part| &part[..part.len().min(LINE)]);
+    let places = numbers
+        .chunks((numbers.len() / PLACES).max(LINE))
+        .map(|part| &part[..part.len().min(LINE)]);
     let near = places.flat_map(|place| place.windows(3));
     let (mut all, mut repeated) = (0, 0);
     for values in near {

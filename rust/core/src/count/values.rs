@@ -21,7 +21,7 @@ macro_rules! word {
             fn distance(self, first: Self) -> Self {
                 self.wrapping_sub(first)
             }
-            #[allow(clippy::cast_lossless, reason = "lossless for some of the words, the others are small here")]
+            #[allow(clippy::cast_lossless, reason = "lossless for some, others are small here")]
             fn number(self) -> u32 {
                 self as u32
             }
@@ -34,8 +34,8 @@ macro_rules! word {
 
 word!(u8: _values => None, u16: values => Some(values), u32: _values => None, u64: _values => None);
 
-/// Count integers: those from `low` on, one bin each, are added to `counts`. Whatever is refused, counts are then
-/// those of some of the values. `go_on` is asked about every 50 ms.
+/// Count integers: those from `low` on, one bin each, are added to `counts`. Whatever is refused,
+/// counts are then those of some of the values. `go_on` is asked about every 50 ms.
 pub fn value_counts(
     view: &View,
     element: Element,
@@ -59,15 +59,28 @@ pub fn value_counts(
     let counts = &mut counts[(first - low) as usize..=(last - low) as usize];
     let (first, span) = (first as u64, (last - first) as u64);
     match element.kind {
-        Kind::Unsigned(1) | Kind::Signed(1) => words::<u8>(view, element.swapped, first, span, counts, go_on),
-        Kind::Unsigned(2) | Kind::Signed(2) => words::<u16>(view, element.swapped, first, span, counts, go_on),
-        Kind::Unsigned(4) | Kind::Signed(4) => words::<u32>(view, element.swapped, first, span, counts, go_on),
-        Kind::Unsigned(8) | Kind::Signed(8) => words::<u64>(view, element.swapped, first, span, counts, go_on),
+        Kind::Unsigned(1) | Kind::Signed(1) => {
+            words::<u8>(view, element.swapped, first, span, counts, go_on)
+        }
+        Kind::Unsigned(2) | Kind::Signed(2) => {
+            words::<u16>(view, element.swapped, first, span, counts, go_on)
+        }
+        Kind::Unsigned(4) | Kind::Signed(4) => {
+            words::<u32>(view, element.swapped, first, span, counts, go_on)
+        }
+        Kind::Unsigned(8) | Kind::Signed(8) => {
+            words::<u64>(view, element.swapped, first, span, counts, go_on)
+        }
         _ => Err(Refusal::Kind),
     }
 }
 
-fn bool_counts(view: &View, low: i128, counts: &mut [i64], go_on: &mut dyn FnMut() -> bool) -> Result<(), Refusal> {
+fn bool_counts(
+    view: &View,
+    low: i128,
+    counts: &mut [i64],
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), Refusal> {
     let mut bytes = [0; 256];
     words::<u8>(view, false, 0, 255, &mut bytes, go_on)?;
     for (value, count) in [(0, bytes[0]), (1, bytes[1..].iter().sum())] {
@@ -136,7 +149,8 @@ mod tests {
     }
 
     fn view<T>(values: &[T], shape: &[usize], strides: &[isize], first: usize) -> View {
-        let strides: Vec<isize> = strides.iter().map(|stride| stride * size_of::<T>() as isize).collect();
+        let strides: Vec<isize> =
+            strides.iter().map(|stride| stride * size_of::<T>() as isize).collect();
         // SAFETY: the tests name only elements of `values`.
         unsafe { View::new(values[first..].as_ptr().cast(), shape, &strides) }
     }
@@ -150,7 +164,9 @@ mod tests {
     fn random(count: usize, most: u64) -> Vec<u16> {
         let mut state = 1u64;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             ((state >> 33) % most) as u16
         };
         (0..count).map(|_| next()).collect()
@@ -158,14 +174,17 @@ mod tests {
 
     #[test]
     fn every_way_of_counting_is_exact() {
-        for (most, bins) in [(1, 1), (2, 65536), (9, 9), (2000, 2048), (2000, 2049), (65536, 65536), (7, 70_000)] {
+        for (most, bins) in
+            [(1, 1), (2, 65536), (9, 9), (2000, 2048), (2000, 2049), (65536, 65536), (7, 70_000)]
+        {
             for count in [0, 1, 31, 5000, 300_001] {
                 let values = random(count, most);
                 let mut expected = vec![0; bins];
                 for &value in &values {
                     expected[value as usize] += 1;
                 }
-                let found = counted(&view(&values, &[count], &[1], 0), native(Kind::Unsigned(2)), 0, bins);
+                let found =
+                    counted(&view(&values, &[count], &[1], 0), native(Kind::Unsigned(2)), 0, bins);
                 assert_eq!(found, Ok(expected), "{most} {bins} {count}");
             }
         }
@@ -179,7 +198,10 @@ mod tests {
         for &value in &values {
             expected[value as usize] += 1;
         }
-        assert_eq!(counted(&view(&values, &[3 * PIECE], &[1], 0), native(Kind::Unsigned(2)), 0, 65536), Ok(expected));
+        assert_eq!(
+            counted(&view(&values, &[3 * PIECE], &[1], 0), native(Kind::Unsigned(2)), 0, 65536),
+            Ok(expected)
+        );
     }
 
     #[test]
@@ -193,7 +215,11 @@ mod tests {
             (vec![60, 1], vec![1, 999], 0),
         ] {
             let view = view(&values, &shape, &strides, first);
-            assert_eq!(counted(&view, native(Kind::Unsigned(2)), 0, 60), Ok(vec![1; 60]), "{shape:?} {strides:?}");
+            assert_eq!(
+                counted(&view, native(Kind::Unsigned(2)), 0, 60),
+                Ok(vec![1; 60]),
+                "{shape:?} {strides:?}"
+            );
         }
         let view = view(&values, &[3, 2, 5], &[20, -10, 2], 10);
         let found = counted(&view, native(Kind::Unsigned(2)), 0, 60).unwrap();
@@ -206,16 +232,37 @@ mod tests {
         let values = [i64::MIN, -1, 0, i64::MAX];
         let all = view(&values, &[4], &[1], 0);
         let signed = native(Kind::Signed(8));
-        for (low, bins) in [(-1, 2), (0, 1), (i128::from(i64::MIN), 4), (i128::from(i64::MAX) - 3, 9), (1 << 63, 4)] {
+        for (low, bins) in [
+            (-1, 2),
+            (0, 1),
+            (i128::from(i64::MIN), 4),
+            (i128::from(i64::MAX) - 3, 9),
+            (1 << 63, 4),
+        ] {
             assert_eq!(counted(&all, signed, low, bins), Err(Refusal::Outside), "{low} {bins}");
         }
-        assert_eq!(counted(&view(&values, &[1], &[1], 0), signed, i128::from(i64::MIN) - 1, 3), Ok(vec![0, 1, 0]));
+        assert_eq!(
+            counted(&view(&values, &[1], &[1], 0), signed, i128::from(i64::MIN) - 1, 3),
+            Ok(vec![0, 1, 0])
+        );
         assert_eq!(counted(&view(&values, &[2], &[1], 1), signed, -3, 5), Ok(vec![0, 0, 1, 1, 0]));
-        assert_eq!(counted(&view(&values, &[2], &[1], 1), native(Kind::Unsigned(8)), 0, 3), Err(Refusal::Outside));
+        assert_eq!(
+            counted(&view(&values, &[2], &[1], 1), native(Kind::Unsigned(8)), 0, 3),
+            Err(Refusal::Outside)
+        );
         assert_eq!(counted(&view(&values, &[0], &[1], 0), signed, 1 << 63, 1), Ok(vec![0]));
-        assert_eq!(counted(&view(&values, &[1], &[1], 2), native(Kind::Bool), 1, 1), Err(Refusal::Outside));
-        assert_eq!(counted(&view(&values, &[1], &[1], 2), native(Kind::Float(8)), 0, 1), Err(Refusal::Kind));
-        assert_eq!(counted(&view(&[0u8, 1, 7], &[3], &[1], 0), native(Kind::Bool), -1, 3), Ok(vec![0, 1, 2]));
+        assert_eq!(
+            counted(&view(&values, &[1], &[1], 2), native(Kind::Bool), 1, 1),
+            Err(Refusal::Outside)
+        );
+        assert_eq!(
+            counted(&view(&values, &[1], &[1], 2), native(Kind::Float(8)), 0, 1),
+            Err(Refusal::Kind)
+        );
+        assert_eq!(
+            counted(&view(&[0u8, 1, 7], &[3], &[1], 0), native(Kind::Bool), -1, 3),
+            Ok(vec![0, 1, 2])
+        );
     }
 
     #[test]
@@ -232,7 +279,8 @@ mod tests {
         let value = [3u16];
         let endless = view(&value, &[1 << 40], &[0], 0);
         let mut counts = vec![0; 10];
-        let result = value_counts(&endless, native(Kind::Unsigned(2)), 0, &mut counts, &mut || false);
+        let result =
+            value_counts(&endless, native(Kind::Unsigned(2)), 0, &mut counts, &mut || false);
         assert_eq!(result, Err(Refusal::Cancelled));
     }
 }

@@ -1,7 +1,8 @@
 //! The points of a gzip file, in one pass over all of it and in bounded memory.
 //!
-//! Every member's CRC-32 and length are compared, also behind the last point. What follows a member is treated as Python's gzip module does: zeros
-//! are skipped, then another member may come, and anything else is an error.
+//! Every member's CRC-32 and length are compared, also behind the last point. What follows a member
+//! is treated as Python's gzip module does: zeros are skipped, then another member may come, and
+//! anything else is an error.
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -10,7 +11,9 @@ use libdeflater::{CompressionLvl, Compressor, Crc, crc32};
 use libz_rs_sys::crc32_combine;
 
 use crate::error::{Fault, corrupt};
-use crate::gzip::points::{Kind, LARGEST_PLAIN, LARGEST_STORED, Point, TRAILER, WINDOW, header_nbytes};
+use crate::gzip::points::{
+    Kind, LARGEST_PLAIN, LARGEST_STORED, Point, TRAILER, WINDOW, header_nbytes,
+};
 use crate::gzip::stream::{Place, Step, Stream};
 use crate::io::positioned::pread;
 
@@ -22,7 +25,8 @@ const ROOM: usize = 256 * 1024;
 const LONGEST_MATCH: usize = 258;
 /// A header of more bytes is taken for damage.
 const LARGEST_HEADER: usize = 128 * 1024;
-/// Plain bytes behind the last one wanted before which no last point is made, as the file may well end.
+/// Plain bytes behind the last one wanted before which no last point is made, as the file may well
+/// end.
 const BEHIND: u64 = 1 << 20;
 /// libdeflate's level for windows.
 const WINDOW_LEVEL: i32 = 1;
@@ -48,19 +52,39 @@ pub struct Order {
 pub enum Built {
     /// Points in order; the last one is where the last interval ends.
     Index(Vec<Point>),
-    /// The file cannot be entered in the middle, for this reason; it has not been checked beyond that place.
+    /// The file cannot be entered in the middle, for this reason; it has not been checked beyond
+    /// that place.
     Unfit(String),
 }
 
 /// Takes the windows, one after the other.
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), Fault> + 'a;
 
-/// Find the points of a file; their windows go to `sink`. `go_on` is asked about every 50 ms, with the stored bytes read.
-pub fn build(order: Order, sink: &mut Sink, go_on: &mut dyn FnMut(u64) -> bool) -> Result<Built, Fault> {
+/// Find the points of a file; their windows go to `sink`. `go_on` is asked about every 50 ms, with
+/// the stored bytes read.
+pub fn build(
+    order: Order,
+    sink: &mut Sink,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Built, Fault> {
     let mut build = Build {
         order,
-        input: Input { fd: order.fd, size: order.size, buffer: vec![0; INPUT], first: 0, at: 0, end: 0 },
-        output: Output { buffer: vec![0; WINDOW + ROOM], begin: 0, end: 0, seen: 0, plain: 0, crc: Crc::new() },
+        input: Input {
+            fd: order.fd,
+            size: order.size,
+            buffer: vec![0; INPUT],
+            first: 0,
+            at: 0,
+            end: 0,
+        },
+        output: Output {
+            buffer: vec![0; WINDOW + ROOM],
+            begin: 0,
+            end: 0,
+            seen: 0,
+            plain: 0,
+            crc: Crc::new(),
+        },
         points: Vec::new(),
         windows_nbytes: 0,
         member: Member::default(),
@@ -77,7 +101,10 @@ pub fn build(order: Order, sink: &mut Sink, go_on: &mut dyn FnMut(u64) -> bool) 
     }
     let plain = build.output.plain;
     if plain < order.wanted {
-        return corrupt(format!("ends too early: it inflates to {plain} bytes where {} are needed", order.wanted));
+        return corrupt(format!(
+            "ends too early: it inflates to {plain} bytes where {} are needed",
+            order.wanted
+        ));
     }
     Ok(Built::Index(build.points))
 }
@@ -261,10 +288,15 @@ impl Build<'_, '_> {
         };
         let trailer = u64::from_le_bytes(*trailer);
         if trailer as u32 != self.member.crc {
-            return corrupt(format!("has corrupt gzip data: the checksum at byte {at} does not match"));
+            return corrupt(format!(
+                "has corrupt gzip data: the checksum at byte {at} does not match"
+            ));
         }
         if (trailer >> 32) as u32 != length {
-            return corrupt(format!("has corrupt gzip data: the length at byte {} does not match", at + 4));
+            return corrupt(format!(
+                "has corrupt gzip data: the length at byte {} does not match",
+                at + 4
+            ));
         }
         self.input.at += TRAILER;
         Ok(())
@@ -276,16 +308,22 @@ impl Build<'_, '_> {
         if self.input.rest().is_empty() && !self.input.refill()? {
             return corrupt("has gzip data that end too early");
         }
-        // A point within a block is looked for byte by byte: zlib stops between two symbols only where input ends.
+        // A point within a block is looked for byte by byte: zlib stops between two symbols only
+        // where input ends.
         let most = if self.is_late() && self.fixed_kind()?.is_some() { 1 } else { INPUT };
-        let until_late = self.order.spacing.saturating_mul(2).saturating_sub(self.since_point().0) as usize;
-        let room = if self.is_late() || self.is_complete { ROOM } else { until_late.max(LONGEST_MATCH) };
+        let until_late =
+            self.order.spacing.saturating_mul(2).saturating_sub(self.since_point().0) as usize;
+        let room =
+            if self.is_late() || self.is_complete { ROOM } else { until_late.max(LONGEST_MATCH) };
         let (at, input) = (self.input.position(), self.input.rest());
         let output = &mut self.output.buffer[self.output.end..];
         let (most, room) = (most.min(input.len()), room.min(output.len()));
         let step = stream.inflate(at, &input[..most], &mut output[..room])?;
-        if step.taken == 0 && step.made == 0 && matches!(step.place, Place::Inside | Place::Symbol) {
-            return corrupt(format!("has corrupt gzip data: the stream does not go on at byte {at}"));
+        if step.taken == 0 && step.made == 0 && matches!(step.place, Place::Inside | Place::Symbol)
+        {
+            return corrupt(format!(
+                "has corrupt gzip data: the stream does not go on at byte {at}"
+            ));
         }
         self.input.at += step.taken;
         self.output.end += step.made;
@@ -313,13 +351,15 @@ impl Build<'_, '_> {
 
     fn wants_point(&self) -> bool {
         let (plain, stored) = self.since_point();
-        !self.is_complete && (plain >= self.order.spacing || stored >= LARGEST_STORED / 4 || self.is_far_enough())
+        !self.is_complete
+            && (plain >= self.order.spacing || stored >= LARGEST_STORED / 4 || self.is_far_enough())
     }
 
     /// No block has begun for so long that a point within the one under way is better than none.
     fn is_late(&self) -> bool {
         let (plain, far) = (self.since_point().0, self.order.wanted.saturating_add(2 * BEHIND));
-        !self.is_complete && (plain >= self.order.spacing.saturating_mul(2) || self.output.plain >= far)
+        !self.is_complete
+            && (plain >= self.order.spacing.saturating_mul(2) || self.output.plain >= far)
     }
 
     fn is_far_enough(&self) -> bool {
@@ -332,7 +372,8 @@ impl Build<'_, '_> {
         (self.output.plain - plain, self.input.position() - bit / 8)
     }
 
-    /// What a point within the block under way is, if that has fixed codes (RFC 1951, section 3.2.3).
+    /// What a point within the block under way is, if that has fixed codes (RFC 1951, section
+    /// 3.2.3).
     fn fixed_kind(&mut self) -> Result<Option<Kind>, Fault> {
         let head = match self.member.head {
             Some(known) => known,
@@ -396,7 +437,9 @@ impl Build<'_, '_> {
         let Some(last) = self.points.last().filter(|_| !self.is_complete) else { return };
         if plain - last.plain > LARGEST_PLAIN || stored - last.bit / 8 > LARGEST_STORED {
             let (limit, at) = (LARGEST_PLAIN >> 20, last.bit / 8);
-            self.unfit = Some(format!("no place to enter it was found for {limit} MiB behind its byte {at}"));
+            self.unfit = Some(format!(
+                "no place to enter it was found for {limit} MiB behind its byte {at}"
+            ));
         }
     }
 }

@@ -1,7 +1,9 @@
-//! One interval of a gzip file decoded by itself, with libdeflate, which knows only whole streams from their first bit.
+//! One interval of a gzip file decoded by itself, with libdeflate, which knows only whole streams
+//! from their first bit.
 //!
-//! So the interval is dressed as a whole stream: before it a stored block that holds the window, then blocks without
-//! content whose length in bits makes the first real bit fall on its place in a byte; after it a last empty block.
+//! So the interval is dressed as a whole stream: before it a stored block that holds the window,
+//! then blocks without content whose length in bits makes the first real bit fall on its place in a
+//! byte; after it a last empty block.
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -15,7 +17,8 @@ use crate::error::{Fault, corrupt};
 use crate::gzip::points::{Kind, MAGIC, Point, TRAILER, WINDOW, header_nbytes, stored_span};
 use crate::memory::reserve;
 
-/// Bytes of a stored block before its content: 3 bits of block header, rounded up, then the length twice.
+/// Bytes of a stored block before its content: 3 bits of block header, rounded up, then the length
+/// twice.
 const STORED_HEAD: usize = 5;
 /// Room for the blocks without content.
 const FILLER: usize = 24;
@@ -24,10 +27,12 @@ pub const BEFORE: usize = STORED_HEAD + WINDOW + FILLER;
 /// Room after them, for the last empty block.
 pub const AFTER: usize = 8;
 
-/// A block with dynamic codes and no content, lowest bit first. It has 97 bits, an odd number: codes for the literal 0
-/// and for the end, one bit each, none for distances, and all 19 lengths of the code length code though 18 would do.
+/// A block with dynamic codes and no content, lowest bit first. It has 97 bits, an odd number:
+/// codes for the literal 0 and for the end, one bit each, none for distances, and all 19 lengths of
+/// the code length code though 18 would do.
 const ODD_BLOCK: (u128, u32) = (odd_block(), 97);
-/// A block with fixed codes and no content: 3 bits of block header and the code of the end, which is 7 zeros.
+/// A block with fixed codes and no content: 3 bits of block header and the code of the end, which
+/// is 7 zeros.
 const EVEN_BLOCK: (u128, u32) = (0b010, 10);
 /// The same, marked as the last block of its stream.
 const LAST_BLOCK: (u128, u32) = (0b011, 10);
@@ -40,10 +45,13 @@ const FIXED_END: (u128, u32) = (0, 7);
 
 /// RFC 1951, section 3.2.7.
 const fn odd_block() -> u128 {
-    // Lengths of the codes for code lengths 18, 0 and 1, in the order 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 15.
-    let head: u128 = 0b100 | (15 << 13); // dynamic; 257 literals and lengths, 1 distance, 4 + 15 code lengths
+    // Lengths of the codes for code lengths 18, 0 and 1, in the order 16 17 18 0 8 7 9 6 10 5 11 4
+    // 12 3 13 2 14 1 15.
+    // Dynamic; 257 literals and lengths, 1 distance, 4 + 15 code lengths.
+    let head: u128 = 0b100 | (15 << 13);
     let lengths: u128 = (1 << (17 + 3 * 2)) | (2 << (17 + 3 * 3)) | (2 << (17 + 3 * 17));
-    // Codes, highest bit first: 18 is 0, 0 is 10, 1 is 11. Then 1, 138 and 117 times 0, 1; and 0 for the distance.
+    // Codes, highest bit first: 18 is 0, 0 is 10, 1 is 11. Then 1, 138 and 117 times 0, 1; and 0
+    // for the distance.
     let coded: u128 = 0b11 | (127 << 3) | (106 << 11) | (0b11 << 18) | (0b01 << 20);
     // Of the two codes of one bit the literal's is 0 and the end's is 1.
     head | lengths | (coded << 74) | (1 << 96)
@@ -66,7 +74,8 @@ impl Bits {
     }
 }
 
-/// Blocks without content, and the header of the block that goes on if one has begun; ends `shift` bits into a byte.
+/// Blocks without content, and the header of the block that goes on if one has begun; ends `shift`
+/// bits into a byte.
 fn filler(kind: Kind, shift: u64) -> Bits {
     let head = if kind.is_fixed() { FIXED_HEAD.1 } else { 0 };
     let wanted = (shift as u32 + 8 - head) % 8;
@@ -85,7 +94,8 @@ fn filler(kind: Kind, shift: u64) -> Bits {
     bits
 }
 
-/// Put bits behind the first `bit` bits of a buffer that reaches far enough; how many bytes they end in.
+/// Put bits behind the first `bit` bits of a buffer that reaches far enough; how many bytes they
+/// end in.
 fn append(buffer: &mut [u8], bit: usize, bits: &Bits) -> usize {
     let (first, shift) = (bit / 8, bit % 8);
     buffer[first] &= (1u8 << shift) - 1;
@@ -106,7 +116,10 @@ unsafe impl Send for Inflater {}
 impl Default for Inflater {
     fn default() -> Self {
         // SAFETY: no arguments; a null pointer, for lack of a few KiB of memory, is a panic.
-        Self(NonNull::new(unsafe { libdeflate_alloc_decompressor() }).expect("no memory for a decoder"))
+        Self(
+            NonNull::new(unsafe { libdeflate_alloc_decompressor() })
+                .expect("no memory for a decoder"),
+        )
     }
 }
 
@@ -118,10 +131,12 @@ impl Drop for Inflater {
 }
 
 impl Inflater {
-    /// Decode one deflate stream into a room that is large enough for it: bytes taken and bytes made.
+    /// Decode one deflate stream into a room that is large enough for it: bytes taken and bytes
+    /// made.
     pub fn inflate(&mut self, input: &[u8], room: &mut [u8]) -> Result<(usize, usize), Fault> {
         let (mut taken, mut made) = (0, 0);
-        // SAFETY: the pointers and lengths are those of two live slices, the decoder is this one's own.
+        // SAFETY: the pointers and lengths are those of two live slices, the decoder is this one's
+        // own.
         let code = unsafe {
             libdeflate_deflate_decompress_ex(
                 self.0.as_ptr(),
@@ -133,12 +148,18 @@ impl Inflater {
                 &raw mut made,
             )
         };
-        if code == libdeflate_result_LIBDEFLATE_SUCCESS { Ok((taken, made)) } else { corrupt("is corrupt") }
+        if code == libdeflate_result_LIBDEFLATE_SUCCESS {
+            Ok((taken, made))
+        } else {
+            corrupt("is corrupt")
+        }
     }
 
-    /// Decode the interval between two points to `plain`; the plain bytes are those behind the window in it.
+    /// Decode the interval between two points to `plain`; the plain bytes are those behind the
+    /// window in it.
     ///
-    /// `buffer` is `BEFORE` bytes of room, the stored bytes of the interval, and `AFTER` bytes of room.
+    /// `buffer` is `BEFORE` bytes of room, the stored bytes of the interval, and `AFTER` bytes of
+    /// room.
     pub fn interval<'a>(
         &mut self,
         first: &Point,
@@ -155,13 +176,20 @@ impl Inflater {
         if first.kind != Kind::Member {
             at = dress(first, window, buffer);
         }
-        let end = BEFORE + if next.kind == Kind::Member { stored } else { undress(first, next, &mut buffer[BEFORE..]) };
+        let end = BEFORE
+            + if next.kind == Kind::Member {
+                stored
+            } else {
+                undress(first, next, &mut buffer[BEFORE..])
+            };
         if first.kind != Kind::Member {
             (at, made) = self.stream(buffer, at, end, room, made)?;
             at += TRAILER;
         }
         while made < wanted {
-            let Some(rest) = buffer.get(at..end) else { return corrupt("is corrupt: it ends too early") };
+            let Some(rest) = buffer.get(at..end) else {
+                return corrupt("is corrupt: it ends too early");
+            };
             at += rest.iter().take_while(|&&byte| byte == 0).count();
             let member = &buffer[at..end];
             match header_nbytes(member)? {
@@ -172,7 +200,11 @@ impl Inflater {
             at += TRAILER;
         }
         let plain = &room[window.len()..];
-        if crc32(plain) == first.crc { Ok(plain) } else { corrupt("is corrupt: its checksum does not match") }
+        if crc32(plain) == first.crc {
+            Ok(plain)
+        } else {
+            corrupt("is corrupt: its checksum does not match")
+        }
     }
 
     fn stream(

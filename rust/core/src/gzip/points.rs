@@ -1,7 +1,8 @@
-//! Gzip files (RFC 1952) entered in the middle: points from which a deflate stream (RFC 1951) can be decoded on, each
-//! with the window of plain bytes before it. The idea is zlib's example zran.c.
+//! Gzip files (RFC 1952) entered in the middle: points from which a deflate stream (RFC 1951) can
+//! be decoded on, each with the window of plain bytes before it. The idea is zlib's example zran.c.
 //!
-//! `build` makes the points in one pass, `read` decodes the intervals between them, each for itself.
+//! `build` makes the points in one pass, `read` decodes the intervals between them, each for
+//! itself.
 use crate::error::{Fault, corrupt, misplaced};
 
 /// Plain bytes that a deflate stream may refer back to (RFC 1951, section 2).
@@ -72,11 +73,15 @@ impl Point {
     }
 
     fn from_row(row: &[i64]) -> Option<Self> {
-        let &[plain, bit, kind, window_at, window_stored, window_plain, window_crc, crc] = row else { return None };
+        let &[plain, bit, kind, window_at, window_stored, window_plain, window_crc, crc] = row
+        else {
+            return None;
+        };
         let kind = [Kind::Member, Kind::Block, Kind::Fixed, Kind::LastFixed]
             .into_iter()
             .find(|&known| known as i64 == kind)?;
-        let (window_stored, window_plain) = (usize::try_from(window_stored).ok()?, usize::try_from(window_plain).ok()?);
+        let (window_stored, window_plain) =
+            (usize::try_from(window_stored).ok()?, usize::try_from(window_plain).ok()?);
         let whole = kind != Kind::Member || bit % 8 == 0;
         let sound = whole && window_plain <= WINDOW && window_stored <= window_plain;
         sound.then_some(Self {
@@ -102,14 +107,16 @@ pub fn points(rows: &[i64]) -> Result<Vec<Point>, Fault> {
 }
 
 fn follows(pair: &[Point]) -> bool {
-    let (Some(plain), Some(bits)) = (pair[1].plain.checked_sub(pair[0].plain), pair[1].bit.checked_sub(pair[0].bit))
+    let (Some(plain), Some(bits)) =
+        (pair[1].plain.checked_sub(pair[0].plain), pair[1].bit.checked_sub(pair[0].bit))
     else {
         return false;
     };
     plain <= LARGEST_PLAIN && bits / 8 <= LARGEST_STORED
 }
 
-/// Bytes of a file from the one that holds a point's first bit up to the one that holds the last bit before another.
+/// Bytes of a file from the one that holds a point's first bit up to the one that holds the last
+/// bit before another.
 pub fn stored_span(first: &Point, next: &Point) -> (u64, usize) {
     let at = first.bit / 8;
     (at, (next.bit.div_ceil(8) - at) as usize)
@@ -157,7 +164,9 @@ mod tests {
     fn headers_of_every_kind() {
         let head = |flags: u8| vec![0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 255];
         assert_eq!(header_nbytes(&head(0)), Ok(Some(10)));
-        let full = [head(31), vec![3, 0, 1, 2, 3], b"name\0".to_vec(), b"comment\0".to_vec(), vec![9, 9]].concat();
+        let full =
+            [head(31), vec![3, 0, 1, 2, 3], b"name\0".to_vec(), b"comment\0".to_vec(), vec![9, 9]]
+                .concat();
         assert_eq!(header_nbytes(&[full.clone(), vec![7; 5]].concat()), Ok(Some(full.len())));
         for short in 0..full.len() {
             assert_eq!(header_nbytes(&full[..short]), Ok(None), "{short}");
@@ -180,7 +189,9 @@ mod tests {
             crc: 7,
         };
         assert_eq!(points(&point.row()), Ok(vec![point]));
-        for (column, value) in [(0, -1), (2, 4), (2, -1), (2, 0), (4, 4), (5, 40_000), (6, -1), (7, 1 << 32)] {
+        for (column, value) in
+            [(0, -1), (2, 4), (2, -1), (2, 0), (4, 4), (5, 40_000), (6, -1), (7, 1 << 32)]
+        {
             let mut row = point.row();
             row[column] = value;
             assert!(points(&row).is_err(), "{column}");

@@ -52,8 +52,8 @@ impl Plain<'_> {
         (inside(first.plain), inside(next.plain))
     }
 
-    /// The boxes that a run of the array's bytes is made of: parts of an element, whole elements, part of an element.
-    /// Boxes of bytes have an axis more than boxes of elements.
+    /// The boxes that a run of the array's bytes is made of: parts of an element, whole elements,
+    /// part of an element. Boxes of bytes have an axis more than boxes of elements.
     fn boxes(&self, from: u64, to: u64, visit: &mut dyn FnMut(Unit, Box2, usize)) {
         let item = self.itemsize as u64;
         let first = from.next_multiple_of(item).min(to);
@@ -74,7 +74,8 @@ enum Unit {
     Byte,
 }
 
-/// Cut a run of a C-ordered array into boxes, at most two per axis; each comes with the position of its first element.
+/// Cut a run of a C-ordered array into boxes, at most two per axis; each comes with the position of
+/// its first element.
 fn boxes(shape: &[i64], mut from: u64, to: u64, visit: &mut dyn FnMut(Box2, u64)) {
     let mut rows = vec![1u64; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -188,33 +189,54 @@ pub fn read(
     }
     let rows = rows(source.points, source.plain, region);
     let (taken, wide) = (AtomicU64::new(0), widened(region, source.plain.itemsize));
-    let one = |index: usize, reading: &mut Reading, permits: &Permits<Decoding>, stop: &AtomicBool| {
-        let row = rows[index];
-        let (first, next) = (&source.points[row], &source.points[row + 1]);
-        taken.fetch_add(permits.read(|| source.fetch(first, next, reading, stop))?, Ordering::Relaxed);
-        let mut permit = permits.take();
-        let Decoding { inflater, window, plain } = permit.buffers();
-        let window = unpack(inflater, first, &reading.window[..first.window_stored], window)?;
-        let (_, length) = stored_span(first, next);
-        let decoded = inflater.interval(first, next, window, &mut reading.stored[..BEFORE + length + AFTER], plain)?;
-        source.scatter(first, next, decoded, [region, &wide], block);
-        Ok(())
-    };
-    for_each(rows.len(), width, go_on, &one)
-        .map_err(|ChunkFault { row, fault }| ChunkFault { row: rows.get(row).copied().unwrap_or(0), fault })?;
+    let one =
+        |index: usize, reading: &mut Reading, permits: &Permits<Decoding>, stop: &AtomicBool| {
+            let row = rows[index];
+            let (first, next) = (&source.points[row], &source.points[row + 1]);
+            taken.fetch_add(
+                permits.read(|| source.fetch(first, next, reading, stop))?,
+                Ordering::Relaxed,
+            );
+            let mut permit = permits.take();
+            let Decoding { inflater, window, plain } = permit.buffers();
+            let window = unpack(inflater, first, &reading.window[..first.window_stored], window)?;
+            let (_, length) = stored_span(first, next);
+            let decoded = inflater.interval(
+                first,
+                next,
+                window,
+                &mut reading.stored[..BEFORE + length + AFTER],
+                plain,
+            )?;
+            source.scatter(first, next, decoded, [region, &wide], block);
+            Ok(())
+        };
+    for_each(rows.len(), width, go_on, &one).map_err(|ChunkFault { row, fault }| ChunkFault {
+        row: rows.get(row).copied().unwrap_or(0),
+        fault,
+    })?;
     Ok(taken.into_inner())
 }
 
 impl Source<'_> {
     /// Whether there are intervals for all elements of a region.
     fn has(&self, region: &Region) -> bool {
-        let (Some(nbytes), [first, .., last]) = (self.plain.nbytes(), self.points) else { return false };
+        let (Some(nbytes), [first, .., last]) = (self.plain.nbytes(), self.points) else {
+            return false;
+        };
         let (low, high) = reach(&self.plain, region, nbytes);
         first.plain <= self.plain.offset + low && last.plain >= self.plain.offset + high
     }
 
-    /// Read what an interval needs: its stored bytes behind the room for what comes before, and its window.
-    fn fetch(&self, first: &Point, next: &Point, reading: &mut Reading, stop: &AtomicBool) -> Result<u64, Fault> {
+    /// Read what an interval needs: its stored bytes behind the room for what comes before, and its
+    /// window.
+    fn fetch(
+        &self,
+        first: &Point,
+        next: &Point,
+        reading: &mut Reading,
+        stop: &AtomicBool,
+    ) -> Result<u64, Fault> {
         let (at, length) = stored_span(first, next);
         let buffer = reserve(&mut reading.stored, BEFORE + length + AFTER)?;
         // SAFETY: the buffer is this thread's own and has these bytes.
@@ -232,14 +254,23 @@ impl Source<'_> {
                 let at = begin.saturating_add(first.window_at);
                 // SAFETY: as above.
                 let result = unsafe { pread(fd, at, window.as_mut_ptr(), nbytes, stop) };
-                result.or_else(|fault| if fault == Fault::Cancelled { Err(fault) } else { misplaced(DAMAGED) })?;
+                result.or_else(|fault| {
+                    if fault == Fault::Cancelled { Err(fault) } else { misplaced(DAMAGED) }
+                })?;
                 Ok((length + nbytes) as u64)
             }
         }
     }
 
     /// Put what a region takes of an interval into the block.
-    fn scatter(&self, first: &Point, next: &Point, decoded: &[u8], [region, wide]: [&Region; 2], block: &Block) {
+    fn scatter(
+        &self,
+        first: &Point,
+        next: &Point,
+        decoded: &[u8],
+        [region, wide]: [&Region; 2],
+        block: &Block,
+    ) {
         let Some(nbytes) = self.plain.nbytes() else { return };
         let (from, to) = self.plain.clip(first, next, nbytes);
         let skipped = (self.plain.offset + from - first.plain) as usize;

@@ -1,5 +1,6 @@
-//! Working through a batch on several threads, with fewer of them computing than waiting for storage.
-//! Those that only wait begin when a read has waited: where all is in memory they would be in the others' way.
+//! Working through a batch on several threads, with fewer of them computing than waiting for
+//! storage. Those that only wait begin when a read has waited: where all is in memory they would be
+//! in the others' way.
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{ChunkFault, Fault};
 
-/// A read that has waited longer, and for most of its time, shows that others should be in flight meanwhile.
+/// A read that has waited longer, and for most of its time, shows that others should be in flight
+/// meanwhile.
 const WAITED_NS: u64 = 50_000;
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(50);
@@ -17,7 +19,8 @@ thread_local! {
     static HELPED_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Processor time that other threads have spent on this one's batches since it was last asked, in nanoseconds.
+/// Processor time that other threads have spent on this one's batches since it was last asked, in
+/// nanoseconds.
 pub fn helped_ns() -> u64 {
     HELPED_NS.take()
 }
@@ -127,11 +130,12 @@ impl<P> Drop for Permit<'_, P> {
 }
 
 /// What is done with one index: its own buffers, leave to decode, and the sign to stop.
-pub type Work<'a, S, P> = dyn Fn(usize, &mut S, &Permits<P>, &AtomicBool) -> Result<(), Fault> + Sync + 'a;
+pub type Work<'a, S, P> =
+    dyn Fn(usize, &mut S, &Permits<P>, &AtomicBool) -> Result<(), Fault> + Sync + 'a;
 
-/// Do `work(index, scratch, permits, stop)` for every index below `count`; each thread has a scratch of its own.
-/// `go_on` is asked about every 50 ms, on the calling thread. The fault of the lowest index that failed is returned;
-/// after the first one no new work begins.
+/// Do `work(index, scratch, permits, stop)` for every index below `count`; each thread has a
+/// scratch of its own. `go_on` is asked about every 50 ms, on the calling thread. The fault of the
+/// lowest index that failed is returned; after the first one no new work begins.
 pub fn for_each<S: Default, P: Default + Send>(
     count: usize,
     width: Width,
@@ -144,8 +148,8 @@ pub fn for_each<S: Default, P: Default + Send>(
     for_each_watched(count, width, go_on, work)
 }
 
-/// As `for_each`, but the calling thread only watches: for work that goes on, and heeds `stop`, for longer than a caller
-/// wants to wait.
+/// As `for_each`, but the calling thread only watches: for work that goes on, and heeds `stop`, for
+/// longer than a caller wants to wait.
 pub fn for_each_watched<S: Default, P: Default + Send>(
     count: usize,
     width: Width,
@@ -153,7 +157,8 @@ pub fn for_each_watched<S: Default, P: Default + Send>(
     work: &Work<S, P>,
 ) -> Result<(), ChunkFault> {
     let workers = width.workers(count);
-    let (stop, permits) = (AtomicBool::new(false), Permits::new(width.threads.clamp(1, workers.max(1))));
+    let (stop, permits) =
+        (AtomicBool::new(false), Permits::new(width.threads.clamp(1, workers.max(1))));
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None::<ChunkFault>));
     let one = || {
         let _ending = Ending(&permits.crew, &permits.changed);
@@ -189,7 +194,8 @@ pub fn for_each_watched<S: Default, P: Default + Send>(
             if crew.running == 0 {
                 break;
             }
-            crew = permits.changed.wait_timeout(crew, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            crew =
+                permits.changed.wait_timeout(crew, TICK).unwrap_or_else(PoisonError::into_inner).0;
             if crew.running > 0 && !cancelled && asked.elapsed() >= TICK {
                 drop(crew);
                 cancelled = !go_on();
@@ -254,14 +260,19 @@ mod tests {
         for (threads, depth) in [(1, 1), (1, 4), (2, 8), (3, 1)] {
             let done: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
             let (busy, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let result = for_each::<(), ()>(100, Width { threads, depth }, &mut || true, &|row, (), permits, _| {
-                let _permit = permits.take();
-                most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                thread::yield_now();
-                done[row].fetch_add(1, Ordering::SeqCst);
-                busy.fetch_sub(1, Ordering::SeqCst);
-                Ok(())
-            });
+            let result = for_each::<(), ()>(
+                100,
+                Width { threads, depth },
+                &mut || true,
+                &|row, (), permits, _| {
+                    let _permit = permits.take();
+                    most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    thread::yield_now();
+                    done[row].fetch_add(1, Ordering::SeqCst);
+                    busy.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                },
+            );
             assert_eq!(result, Ok(()));
             assert!(done.iter().all(|times| times.load(Ordering::SeqCst) == 1));
             assert!(most.load(Ordering::SeqCst) <= threads);
@@ -272,19 +283,28 @@ mod tests {
     fn all_threads_begin_when_a_read_has_waited() {
         for (waits, most) in [(false, 2), (true, 6)] {
             let (reading, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let result = for_each::<(), ()>(60, Width { threads: 2, depth: 6 }, &mut || true, &|_, (), permits, _| {
-                together.fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                permits.read(|| {
-                    if waits {
-                        thread::sleep(Duration::from_millis(5));
-                    }
-                });
-                reading.fetch_sub(1, Ordering::SeqCst);
-                Ok(())
-            });
+            let result = for_each::<(), ()>(
+                60,
+                Width { threads: 2, depth: 6 },
+                &mut || true,
+                &|_, (), permits, _| {
+                    together
+                        .fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    permits.read(|| {
+                        if waits {
+                            thread::sleep(Duration::from_millis(5));
+                        }
+                    });
+                    reading.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                },
+            );
             assert_eq!(result, Ok(()));
             let together = together.into_inner();
-            assert!(if waits { together == most } else { together <= most }, "{together} reads in flight");
+            assert!(
+                if waits { together == most } else { together <= most },
+                "{together} reads in flight"
+            );
         }
     }
 
@@ -307,9 +327,14 @@ mod tests {
     #[test]
     fn the_first_fault_ends_the_work() {
         for depth in [1, 4] {
-            let result = for_each::<(), ()>(1000, Width { threads: 1, depth }, &mut || true, &|row, (), _, _| {
-                if row >= 7 { Err(Fault::Memory(row as u64)) } else { Ok(()) }
-            });
+            let result = for_each::<(), ()>(
+                1000,
+                Width { threads: 1, depth },
+                &mut || true,
+                &|row, (), _, _| {
+                    if row >= 7 { Err(Fault::Memory(row as u64)) } else { Ok(()) }
+                },
+            );
             assert_eq!(result, Err(ChunkFault { row: 7, fault: Fault::Memory(7) }));
         }
     }
@@ -317,10 +342,15 @@ mod tests {
     #[test]
     fn a_caller_that_says_no_is_obeyed() {
         for depth in [1, 4] {
-            let result = for_each::<(), ()>(usize::MAX, Width { threads: 1, depth }, &mut || false, &|_, (), _, _| {
-                thread::sleep(Duration::from_micros(100));
-                Ok(())
-            });
+            let result = for_each::<(), ()>(
+                usize::MAX,
+                Width { threads: 1, depth },
+                &mut || false,
+                &|_, (), _, _| {
+                    thread::sleep(Duration::from_micros(100));
+                    Ok(())
+                },
+            );
             assert!(matches!(result, Err(ChunkFault { fault: Fault::Cancelled, .. })));
         }
     }
@@ -335,6 +365,9 @@ mod tests {
         };
         let result = for_each_watched(1, Width { threads: 1, depth: 1 }, &mut || false, &endless);
         assert_eq!(result, Err(ChunkFault { row: 0, fault: Fault::Cancelled }));
-        assert_eq!(for_each_watched(0, Width { threads: 9, depth: 9 }, &mut || false, &endless), Ok(()));
+        assert_eq!(
+            for_each_watched(0, Width { threads: 9, depth: 9 }, &mut || false, &endless),
+            Ok(())
+        );
     }
 }

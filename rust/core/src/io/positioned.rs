@@ -15,7 +15,13 @@ const PIECE: usize = 8 << 20;
 ///
 /// # Safety
 /// `to` points to `nbytes` of writable memory that nobody else uses meanwhile.
-pub unsafe fn pread(fd: RawFd, mut at: u64, mut to: *mut u8, nbytes: usize, stop: &AtomicBool) -> Result<(), Fault> {
+pub unsafe fn pread(
+    fd: RawFd,
+    mut at: u64,
+    mut to: *mut u8,
+    nbytes: usize,
+    stop: &AtomicBool,
+) -> Result<(), Fault> {
     let most = if nbytes <= USUAL { USUAL } else { PIECE };
     let mut left = nbytes;
     while left > 0 {
