@@ -123,6 +123,14 @@ def index(
     return replace(source, gzip=made, reason=_reason(made))
 
 
+def indexed(source: ArraySource) -> ArraySource:
+    """The source with an index in memory where it can be given one, else as it is.
+
+    Raises FormatError, SourceChanged.
+    """
+    return index(source) if can_be_indexed(source) else source
+
+
 def load(source: ArraySource, path: Path) -> ArraySource | None:
     """The source with the index in a file; None where there is none, or it is damaged, or that of
     something else.
