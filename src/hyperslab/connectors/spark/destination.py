@@ -174,9 +174,10 @@ def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     if given is None:
         return None
     try:
-        if not isinstance(given, Iterable):
-            given = [given]
-        shape = tuple(map(operator.index, given))
+        if isinstance(given, Iterable):
+            shape = tuple(map(operator.index, given))
+        else:
+            shape = (operator.index(given),)
     except TypeError:
         shape = (-1,)
     if not shape or min(shape) < 0:
