@@ -82,7 +82,9 @@ def destination(
         )
     require_short([os.path.basename(place)])
     _require_room(place, dataset, overwrite)
-    name = "" if is_image and dataset == DATASET else dataset
+    name = dataset
+    if is_image and dataset == DATASET:
+        name = ""
     encoding = Encoding(chunks, compression, name=name)  # type: ignore[arg-type]
     found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
     axes = found.shape or (1,) * max(1, len(encoding.chunks))
@@ -94,8 +96,12 @@ def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as
     Hadoop has them.
     """
-    match = _HADOOP.match(path) if isinstance(path, str) else None
-    return path if match is None or not isinstance(path, str) else path[match.end() :]
+    match = None
+    if isinstance(path, str):
+        match = _HADOOP.match(path)
+    if match is None or not isinstance(path, str):
+        return path
+    return path[match.end() :]
 
 
 def _require_room(path: str, dataset: str, overwrite: bool) -> None:
@@ -116,8 +122,11 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
     if others := _others(path, dataset):
+        more = ""
+        if others[3:]:
+            more = " and more"
         raise UsageError(
-            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a"
+            f"{path}: also holds {', '.join(others[:3])}{more}, and a"
             " file is written whole: choose another name, or remove the file first"
         )
 
@@ -142,7 +151,9 @@ def _others(path: str, dataset: str) -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    return os.listdir(path) if os.path.isdir(path) else []
+    if os.path.isdir(path):
+        return os.listdir(path)
+    return []
 
 
 def _dtype(given: Any) -> np.dtype[Any] | None:
@@ -163,7 +174,10 @@ def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     if given is None:
         return None
     try:
-        shape = tuple(map(operator.index, given if isinstance(given, Iterable) else [given]))
+        if isinstance(given, Iterable):
+            shape = tuple(map(operator.index, given))
+        else:
+            shape = (operator.index(given),)
     except TypeError:
         shape = (-1,)
     if not shape or min(shape) < 0:
@@ -188,7 +202,8 @@ def from_options(
         )
     if not given.get("path"):
         raise UsageError("hyperslab writes to a path: give one to save()")
-    chunks, shape = _wholes("chunks", given.get("chunks")), _wholes("shape", given.get("shape"))
+    chunks = _wholes("chunks", given.get("chunks"))
+    shape = _wholes("shape", given.get("shape"))
     return destination(
         given["path"],
         given.get("dataset", DATASET),
