@@ -40,6 +40,10 @@ def show_share(share: float) -> str:
     return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:#.2g} %"
 
 
-def show_count(number: int, noun: str) -> str:
-    """A number with its noun, such as `1 task` or `12,500 tasks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def show_count(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun, such as `1 task` or `12,500 tasks`; `nouns` is a plural that takes
+    more than an s.
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {nouns or noun + 's'}"
