@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperslab.engines import ENGINES
+from hyperslab.engines.facts import ENGINES
 from tests.clusters import dask, spark
 from tests.clusters.required import required
 from tests.end_to_end.command import ROOT, assembled, outputs, succeed, values_of

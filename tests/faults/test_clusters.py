@@ -39,12 +39,11 @@ WORDS = {"spark": "pyspark.daemon"}
 IMPATIENT = """
 import signal
 
-import hyperslab.engines.dask.watch as watch
-import hyperslab.engines.spark.engine as engine
+import hyperslab.engines.batches.patience as patience
 
 
 def lose_patience(*_):
-    engine.ALONE_LIMIT_S = watch.ALONE_LIMIT_S = 4.0
+    patience.ALONE_LIMIT_S = 4.0
 
 
 signal.signal(signal.SIGUSR1, lose_patience)

@@ -124,8 +124,8 @@ class Evidence:
 
     @property
     def run(self) -> Mapping[str, Any]:
-        """How the run was asked for: engine, workers, threads, cpus, memory_nbytes ...; empty in
-        old traces.
+        """How the run was asked for (engine, workers, threads, cpus, memory_nbytes ...), and what
+        its engine says of itself; empty in old traces.
         """
         return self.meta.get("run") or {}
 
@@ -160,8 +160,19 @@ class Evidence:
         return any(slot.partition("/")[0] == self.load.get("host") for slot in self.slots)
 
     @property
-    def engine(self) -> str:
-        return str(self.run.get("engine", ""))
+    def is_in_caller(self) -> bool:
+        """True when tasks ran in the caller's process."""
+        return bool(self.run.get("in_caller"))
+
+    @property
+    def has_process_per_slot(self) -> bool:
+        """True when the slots of a worker were processes."""
+        return bool(self.run.get("process_per_slot"))
+
+    @property
+    def is_heavy(self) -> bool:
+        """True when another engine hands out tasks at a lower cost."""
+        return "engine" in self.run and not self.run.get("is_light")
 
     @property
     def everything(self) -> Counters:
