@@ -16,12 +16,13 @@ import itertools
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 import numpy as np
 
 from hyperslab.errors import FormatError, MissingGroup
-from hyperslab.formats.groups import Group, Variable
+from hyperslab.formats import hdf5
 from hyperslab.formats.hdf5.dimensions import (
     Dimension,
     Dimensions,
@@ -43,7 +44,9 @@ from hyperslab.formats.hdf5.netcdf4 import (
 from hyperslab.formats.hdf5.types import element
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf import minc
+from hyperslab.formats.netcdf.image import image_group
 from hyperslab.formats.netcdf.packing import DEFAULT_FILL
+from hyperslab.formats.netcdf.variables import Group, Variable
 
 _FILTERS = {
     1: "zlib",
@@ -121,15 +124,23 @@ class _Members:
     "Datatypes that have a name."
 
 
-def look(path: str) -> tuple[bool, tuple[int, int]]:
-    """Whether a file is a MINC2 volume, and its size and time once what this process has written to
-    it is in it.
+def read_groups(
+    path: str, wanted: str, tree: bool, without: Collection[str]
+) -> tuple[dict[str, Group], tuple[int, int]]:
+    """The groups of a file (`hyperslab.formats.groups`); of a MINC2 file the image, unless a group
+    is named.
     """
     with opened(path) as file:
-        return minc.IMAGE2 in file, size_and_time(path)
+        has_image = minc.IMAGE2 in file
+        state = size_and_time(path)  # once what this process has written to the file is in it
+    if has_image and wanted == "/":
+        source = hdf5.open(path, minc.IMAGE2)
+        parent = PurePosixPath(minc.IMAGE2).parent
+        return {"/": image_group(source, f"group='{parent}' has the stored ones")}, state
+    return _read(path, wanted, tree, without), state
 
 
-def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
+def _read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
     """The group '/' or '/a/b', and for a `tree` all groups below it; none of the variables named in
     `without`.
     """
