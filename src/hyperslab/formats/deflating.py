@@ -4,13 +4,17 @@ above.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays.array import Array, ArraySink, Encoded
+from hyperslab.arrays.slab import Hyperslab, dense_level
 
 FASTEST, SMALLEST = 1, 9
 "Levels of gzip, as zlib numbers them."
@@ -67,6 +71,25 @@ def open_stream(parts: Iterable[memoryview], level: int) -> bytes:
         stored.append(stream.compress(part))
         crc, length = isal_zlib.crc32(part, crc), length + len(part)
     return b"".join([*stored, stream.flush(library.Z_SYNC_FLUSH), _TRAILER.pack(crc, length)])
+
+
+def runs(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
+    """The runs of a file that a region is, each an open stream with the number of its first
+    element; of a sink whose first codec has the level as its option.
+    """
+    stored = slab.permute(sink.axes)
+    shape = [sink.shape[axis] for axis in sink.axes]
+    values = block.transpose(sink.axes)
+    level = dense_level(shape, stored)
+    for index in itertools.product(*map(range, stored.count[:level])):
+        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
+        number = int(np.ravel_multi_index(corner, shape))
+        parts = (_plain_bytes(plane, sink.dtype) for plane in np.atleast_2d(values[index]))
+        yield number, open_stream(parts, sink.codecs[0].options[0])
+
+
+def _plain_bytes(values: Array, dtype: np.dtype[Any]) -> memoryview:
+    return np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data
 
 
 class Member:

@@ -10,7 +10,6 @@ opens.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 
 from hyperslab.arrays.array import Array, ArraySink, Codec, Encoded, Header, Scaling
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.arrays.slab import Hyperslab, dense_level
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.netcdf.agreement import agree, meaning
@@ -63,19 +62,7 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     """The runs of the file that a region is, each an open deflate stream with the number of its
     first element.
     """
-    stored, shape = slab.permute(sink.axes), [sink.shape[axis] for axis in sink.axes]
-    level, values = dense_level(shape, stored), block.transpose(sink.axes)
-    for index in itertools.product(*map(range, stored.count[:level])):
-        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
-        planes = np.atleast_2d(values[index])
-        parts = (
-            np.ascontiguousarray(plane, sink.dtype).reshape(-1).view(np.uint8).data
-            for plane in planes
-        )
-        yield (
-            int(np.ravel_multi_index(corner, shape)),
-            deflating.open_stream(parts, sink.codecs[0].options[0]),
-        )
+    return deflating.runs(sink, slab, block)
 
 
 def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
