@@ -222,7 +222,7 @@ def sink(
     if encoding.compression in (None, "none"):
         head = _head_of(shape, little, header, "raw")
         return ArraySink(*about, head, header, encoding=encoding)
-    level = deflating.FASTEST if encoding.level is None else encoding.level
+    level = deflating.level_of(encoding)
     if encoding.compression != "gzip" or not deflating.FASTEST <= level <= deflating.SMALLEST:
         raise UsageError(f"{path}: NRRD is compressed by gzip:1 to gzip:9")
     codecs = (Codec("gzip", (level,)),)

@@ -241,7 +241,9 @@ def _only_dataset(path: str, kind: str) -> str:
         return names[0]
     if not names:
         raise UsageError(f"{path}: holds no numeric dataset of one or more dimensions")
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    more = ""
+    if len(names) > _LISTED:
+        more = f" and {len(names) - _LISTED} more"
     listed = ", ".join(names[:_LISTED]) + more
     raise UsageError(
         f"{path}: holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from hyperslab import native
 from hyperslab.arrays.array import Array, ArraySink, Encoded
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.slab import Hyperslab, dense_level
 
 FASTEST, SMALLEST = 1, 9
@@ -32,12 +33,21 @@ _END = b"\x03\x00"
 "An empty last block with fixed codes (RFC 1951, 3.2.3)."
 
 
+def level_of(encoding: Encoding) -> int:
+    """The level that is asked for, else the fastest."""
+    if encoding.level is None:
+        return FASTEST
+    return encoding.level
+
+
 def zlib_stream(data: memoryview, level: int, is_shuffled: bool) -> bytes:
     """Bytes as a stream of RFC 1950, which is what HDF5's deflate filter stores."""
     if level in _ISAL_LEVELS:
         from isal import igzip_lib
 
-        own = _ISAL_SHUFFLED if is_shuffled else _ISAL_LEVELS[level]
+        own = _ISAL_SHUFFLED
+        if not is_shuffled:
+            own = _ISAL_LEVELS[level]
         return igzip_lib.compress(
             data, own, flag=igzip_lib.COMP_ZLIB, mem_level=igzip_lib.MEM_LEVEL_LARGE
         )
@@ -64,12 +74,17 @@ def open_stream(parts: Iterable[memoryview], level: int) -> bytes:
     """
     from isal import isal_zlib
 
-    library: Any = isal_zlib if level in _ISAL_LEVELS else zlib
+    library: Any = zlib
+    if level in _ISAL_LEVELS:
+        library = isal_zlib
     stream = library.compressobj(_ISAL_LEVELS.get(level, level), wbits=_RAW)
-    stored, crc, length = [], 0, 0
+    stored: list[bytes] = []
+    crc = 0
+    length = 0
     for part in parts:
         stored.append(stream.compress(part))
-        crc, length = isal_zlib.crc32(part, crc), length + len(part)
+        crc = isal_zlib.crc32(part, crc)
+        length += len(part)
     return b"".join([*stored, stream.flush(library.Z_SYNC_FLUSH), _TRAILER.pack(crc, length)])
 
 

@@ -47,8 +47,12 @@ def undecoded(code: int, options: Sequence[int], name: bytes) -> str:
     if code not in _NAMES:
         return codec_name(code, name)
     place, known = _INSIDE.get(code, (0, None))
-    inner = options[place] if len(options) > place else 0
-    return "" if known is None or inner in known else f"{_NAMES[code]} with codec {inner} inside"
+    inner = 0
+    if len(options) > place:
+        inner = options[place]
+    if known is None or inner in known:
+        return ""
+    return f"{_NAMES[code]} with codec {inner} inside"
 
 
 def is_packed_twice(codes: Sequence[int]) -> bool:

@@ -233,13 +233,12 @@ def _items(looking: _Looking, group: Any) -> dict[str, Any]:
 def _item(looking: _Looking, group: Any, name: str) -> Any:
     import h5py
 
-    file, item = looking.file, group[name]
+    file = looking.file
+    item = group[name]
     require_inside(file.path, file.file, [item])
-    return (
-        by_own_name(item, file.file, f"{looking.place}/{name}")
-        if isinstance(item, h5py.Dataset)
-        else item
-    )
+    if isinstance(item, h5py.Dataset):
+        return by_own_name(item, file.file, f"{looking.place}/{name}")
+    return item
 
 
 def _own_dimensions(looking: _Looking, found: Mapping[str, _Found]) -> dict[str, Dimension]:
@@ -297,14 +296,17 @@ def _variable(link: str, one: _Found, members: _Members) -> Variable:
     is_text = text is not None and text.length is None
     native = one.dtype.newbyteorder("=")
     said, unread = attributes(one.dataset)
-    encoding = {
-        "dtype": str if is_text else _kept_dtype(one, members.types),
-        **_encoding(one, dims),
-    }
+    encoding: dict[str, Any] = {"dtype": str}
+    if not is_text:
+        encoding["dtype"] = _kept_dtype(one, members.types)
+    encoding |= _encoding(one, dims)
     if "least_significant_digit" in said:
         encoding["least_significant_digit"] = said.pop("least_significant_digit")
-    fill = _fill(one.dataset, native) if shape != one.shape else 0
-    name, path = link.removeprefix(NOT_COORDINATE), f"{members.path}/{link}"
+    fill = 0
+    if shape != one.shape:
+        fill = _fill(one.dataset, native)
+    name = link.removeprefix(NOT_COORDINATE)
+    path = f"{members.path}/{link}"
     return Variable(
         name, path, dims, shape, one.shape, native, said, encoding, fill, is_text, unread=unread
     )
@@ -321,11 +323,9 @@ def _kept_dtype(one: _Found, types: Mapping[str, Any]) -> np.dtype[Any]:
         return one.dtype
     own = one.dataset.id.get_type()
     called = next((name for name, kind in types.items() if kind.equal(own)), None)
-    return (
-        one.dtype
-        if called is None
-        else np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": called})
-    )
+    if called is None:
+        return one.dtype
+    return np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": called})
 
 
 def _encoding(one: _Found, dims: tuple[str, ...]) -> dict[str, Any]:

@@ -57,9 +57,12 @@ def _packing(source: ArraySource) -> dict[str, np.float64] | None:
     Both compute in float64 where both numbers are given as such and the stored ones are whole
     numbers within it.
     """
-    scaling, stored = source.scaling, source.stored
+    scaling = source.scaling
+    stored = source.stored
     if scaling is None:
-        return {} if source.real == source.dtype("stored") else None
+        if source.real == source.dtype("stored"):
+            return {}
+        return None
     exact = (
         stored.kind in "iu" and stored.itemsize <= _EXACT_IN_FLOAT64 and source.real == np.float64
     )
@@ -87,4 +90,6 @@ def _plain(value: Any) -> Any:
         value = value.decode("latin-1")
     if isinstance(value, str):
         return value.replace("\0", " ").strip()
-    return np.ravel(value) if isinstance(value, np.ndarray | tuple) else value
+    if isinstance(value, np.ndarray | tuple):
+        return np.ravel(value)
+    return value

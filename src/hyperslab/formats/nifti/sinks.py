@@ -52,7 +52,7 @@ def sink(
     _require_meant(path, head, meaning(scaling, dtype, header.real), dtype)
     about = (path, "nifti", tuple(shape), axes, little)
     if path.lower().endswith(".gz"):
-        level = deflating.FASTEST if encoding.level is None else encoding.level
+        level = deflating.level_of(encoding)
         codecs = (Codec("gzip", (level,)),)
         return ArraySink(*about, None, header, scaling, "pieces", (), codecs, encoding)
     return ArraySink(*about, head, header, scaling, encoding=encoding)
@@ -71,7 +71,8 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | mem
     Raises FormatError when a run is missing.
     """
     head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
-    member, item = deflating.Member(), sink.dtype.itemsize
+    member = deflating.Member()
+    item = sink.dtype.itemsize
     yield member.head + bytes(
         member.add(deflating.open_stream([memoryview(head)], deflating.FASTEST))
     )
@@ -109,19 +110,20 @@ def _check_encoding(path: str, encoding: Encoding) -> None:
             f"{path}: NIfTI has neither chunks nor shards, versions or names; write .h5 or .zarr"
             " for that"
         )
-    gzipped, level = (
-        path.lower().endswith(".gz"),
-        deflating.FASTEST if encoding.level is None else encoding.level,
-    )
-    fits = encoding.compression in (None, "gzip" if gzipped else "none")
+    gzipped = path.lower().endswith(".gz")
+    level = deflating.level_of(encoding)
+    own = "none"
+    if gzipped:
+        own = "gzip"
+    fits = encoding.compression in (None, own)
     if (
         not fits
         or not deflating.FASTEST <= level <= deflating.SMALLEST
         or (encoding.level and not gzipped)
     ):
-        given = (encoding.compression or "") + (
-            "" if encoding.level is None else f":{encoding.level}"
-        )
+        given = encoding.compression or ""
+        if encoding.level is not None:
+            given += f":{encoding.level}"
         raise UsageError(
             f"--compression {given}: a .nii is not compressed, a .nii.gz by gzip:1 to gzip:9;"
             " choose one"
