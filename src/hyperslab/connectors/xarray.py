@@ -27,6 +27,7 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import Group, Listing, Variable, read_groups
 from hyperslab.machine.forklock import ForkLock
 
@@ -49,8 +50,6 @@ BLOCK_NBYTES = 128 * 1024**2
 """Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's
 `array.chunk-size`.
 """
-GUESSED = ("nifti", "hdf5", "netcdf")
-"Formats of the files that are opened where no engine is named."
 
 
 class HyperslabBackend(BackendEntrypoint):
@@ -82,9 +81,9 @@ class HyperslabBackend(BackendEntrypoint):
         be. Its engine zarr is asked later, so Zarr stores are left to it.
         """
         try:
-            return (
-                isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
-            )
+            if not isinstance(filename_or_obj, str | os.PathLike):
+                return False
+            return not _facts(filename_or_obj).xarray_engine
         except HyperslabError:
             return False
 
@@ -303,8 +302,8 @@ class _Store(AbstractDataStore):
         return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
 
 
-def _kind(path: str | os.PathLike[str]) -> str:
-    return formats.detect(os.path.expanduser(os.fspath(path)))
+def _facts(path: str | os.PathLike[str]) -> Facts:
+    return formats.facts_of(formats.detect(os.path.expanduser(os.fspath(path))))
 
 
 def _listing(

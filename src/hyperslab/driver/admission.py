@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab import formats
 from hyperslab.arrays.array import ArraySink
 from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit
@@ -85,7 +86,7 @@ def examine(
     written = (
         sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left)
     ) * copies
-    compressed = any(task.output.endswith(".gz") for task in left) or any(
+    compressed = any(_is_compressed(task.output) for task in left) or any(
         _may_shrink(sink) for sink, _ in volumes
     )
     return Needs(
@@ -145,6 +146,12 @@ def _folders(sink: ArraySink) -> int:
         + sink.encoding.name.count("/")
         + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
     )
+
+
+def _is_compressed(name: str) -> bool:
+    """Whether files of this name are compressed, whatever is asked for."""
+    suffix = formats.suffix_of(name)
+    return suffix is not None and suffix.is_compressed
 
 
 def _may_shrink(sink: ArraySink) -> bool:

@@ -31,6 +31,7 @@ from hyperslab import native
 from hyperslab.arrays.array import LEAST_INDEXED_NBYTES, Array, ArraySource, GzipIndex
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.formats import facts_of
 from hyperslab.storage.location import Remote
 
 SPACING_NBYTES = 1024**2
@@ -55,11 +56,12 @@ def can_be_indexed(source: ArraySource) -> bool:
     """
     if isinstance(source.url, Remote) or source.broken or native.core is None:
         return False
-    return _is_stream(source) and source.gzip is None and _is_large(source)
+    is_from_start = facts_of(source.format).is_stream
+    return is_from_start and is_stream(source) and source.gzip is None and _is_large(source)
 
 
-def _is_stream(source: ArraySource) -> bool:
-    """Whether the whole file is one gzip stream; chunks in files of their own, as a store has them,
+def is_stream(source: ArraySource) -> bool:
+    """Whether all values are in one gzip stream; chunks in files of their own, as a store has them,
     are not.
     """
     is_piece = source.chunks is None and not source.chunk_shape

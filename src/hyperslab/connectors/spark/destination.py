@@ -20,15 +20,9 @@ from hyperslab.connectors.spark.exactness import NUMBERS
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.sinks import require_short
 from hyperslab.storage.location import local_folder
-from hyperslab.storage.suffixes import suffix_of
 
 DATASET = "data"
 "Name of the dataset, unless another is chosen."
-_NOT_WRITTEN = ".mnc"
-"A suffix of files that are read only: MINC is more than a dataset."
-
-_OF_ZARR = ("zarr.json", ".zgroup", ".zarray")
-"Documents of which a Zarr store has one; a folder without them is not replaced, whatever its name."
 _HADOOP = re.compile(r"(?i)file:(?=/(?!/))")
 "How Hadoop, and so Spark, begins the URL of a path on this machine."
 
@@ -71,10 +65,12 @@ def destination(
     there are data.
     """
     place = os.path.abspath(local_folder(_plain(path)))
-    is_image = formats.format_of_name(place) == "nifti"
-    if suffix_of(place) == _NOT_WRITTEN:
+    facts = formats.facts_of(formats.format_of_name(place))
+    suffix = formats.suffix_of(place)
+    if suffix is not None and not suffix.word:
         raise UsageError(
-            f"{place}: MINC files are not written: give a name that ends in .h5, .nc, .nii or .zarr"
+            f"{place}: {suffix.title or facts.title} files are not written: give a name that ends"
+            " in .h5, .nc, .nii or .zarr"
         )
     if not dataset.strip("/"):
         raise UsageError(
@@ -83,7 +79,7 @@ def destination(
     require_short([os.path.basename(place)])
     _require_room(place, dataset, overwrite)
     name = dataset
-    if is_image and dataset == DATASET:
+    if facts.is_one_array and dataset == DATASET:
         name = ""
     encoding = Encoding(chunks, compression, name=name)  # type: ignore[arg-type]
     found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
@@ -116,9 +112,9 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
             f"{path}: exists, and a file is written whole: choose another name, or overwrite=True"
             " (mode 'overwrite')"
         )
-    is_store = formats.format_of_name(path) == "zarr" and any(
-        name in _OF_ZARR for name in _names(path)
-    )
+    # A folder without one of the documents is not replaced, whatever its name.
+    documents = formats.facts_of(formats.format_of_name(path)).documents
+    is_store = not set(documents).isdisjoint(_names(path))
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
     if others := _others(path, dataset):
