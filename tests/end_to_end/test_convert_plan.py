@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver import run
 from hyperslab.driver.prepare import Options, prepare

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.reading import gzipindex
 
 Way = Literal["chunk table", "index", "spans", "h5py", "nibabel", "zarr", "refused"]

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, native
-from hyperslab.arrays.array import ArraySource, ChunkTable
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import decoding, gzipindex
 from hyperslab.blocks.reading.kept import Reader

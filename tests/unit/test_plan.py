@@ -19,7 +19,7 @@ import pytest
 import hyperslab
 from hyperslab import formats, workloads
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import concatenated, independent

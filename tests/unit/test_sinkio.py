@@ -18,7 +18,9 @@ import xxhash
 from hypothesis import given, settings
 
 from hyperslab import Encoding, formats
-from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.writing import Written

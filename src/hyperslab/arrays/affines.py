@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 ROUNDINGS = 8 * float(np.finfo(np.float32).eps)
 "Of a number in a file: what conversions of affines to float32 and back may change."

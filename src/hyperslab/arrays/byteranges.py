@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hyperslab.arrays.array import ChunkTable
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ChunkTable
 
 PREAD_COST_NBYTES = 32 * 1024
 """Bytes that could be read in the time that one more system call takes; decides which gaps are read

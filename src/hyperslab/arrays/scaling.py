@@ -1,4 +1,4 @@
-"""From stored to real values: slope and intercept, bounds, missing values. Applies `array.Scaling`
+"""From stored to real values: slope and intercept, bounds, missing values. Applies `Scaling`
 to a block.
 
 A block is converted in pieces, so that what is needed beside it is bounded: `working_nbytes` says
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 
 PIECE_SIZE = 2**16
 "Elements converted at a time; their intermediate values stay in the processor's cache."

@@ -16,9 +16,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import is_invertible, is_turned
-from hyperslab.arrays.array import Array, ArraySource, Header
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.storage.location import parts

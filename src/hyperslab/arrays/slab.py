@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Self
 
+from hyperslab.errors import UsageError
+
 Index = int | slice | EllipsisType
 
 
@@ -156,6 +158,16 @@ def from_index(
             stride.append(1)
             dropped.append(axis)
     return Hyperslab(tuple(start), tuple(count), tuple(stride)), tuple(dropped)
+
+
+def require_within(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
+    """Raise UsageError for a region that reaches beyond an array of this shape."""
+    if slab.ndim != len(shape) or any(
+        high > n for high, n in zip(slab.bounds[1], shape, strict=True)
+    ):
+        raise UsageError(
+            f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}"
+        )
 
 
 def dense_level(shape: Sequence[int], slab: Hyperslab) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 import typer
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Scaling, Values
 from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.cli.parse import OPTION_HELP, parse_storage_options

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.view import ArrayView
 from hyperslab.storage.location import Remote
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.arrays.array import ArraySink
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import WORKER_BASE_BYTES

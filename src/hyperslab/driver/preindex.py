@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.machine.host import Host

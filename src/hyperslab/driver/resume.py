@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import OutputBusy
 from hyperslab.machine.host import boot_id

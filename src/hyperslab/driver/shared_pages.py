@@ -12,7 +12,7 @@ import math
 import mmap
 from collections.abc import Iterator
 
-from hyperslab.arrays.array import ArraySink
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 from hyperslab.machine.host import network_file_system

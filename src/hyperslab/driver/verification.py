@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import RunDirectory, load_manifest

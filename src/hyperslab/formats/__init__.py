@@ -15,17 +15,12 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    Encoded,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.detection import SUPPORTED, detect, is_store
 from hyperslab.storage.location import Remote, RemoteFolder, is_remote, local_path, split_dataset

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 FASTEST, SMALLEST = 1, 9
 "Levels of gzip, as zlib numbers them."

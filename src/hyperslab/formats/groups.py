@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Header, Values
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import MissingGroup, UsageError
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf import minc

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperslab.arrays.array import ArraySource, DType
+from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
 from hyperslab.blocks.writing.directio import WINDOW_NBYTES
 from hyperslab.errors import FormatError, UsageError

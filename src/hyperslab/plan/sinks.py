@@ -17,10 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySink, Header, Scaling
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Partition, cut
 from hyperslab.arrays.sets import Member, Whole
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab, dense_level
+from hyperslab.arrays.source import Scaling
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks import reading
 from hyperslab.errors import UsageError

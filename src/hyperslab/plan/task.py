@@ -20,10 +20,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, ArraySource, Header, Scaling, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Piece, Whole
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, HyperslabError, Unavailable

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.partitioner import Cuts, cut, cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of

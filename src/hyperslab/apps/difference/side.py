@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, DType, Values
+from hyperslab.arrays import Array, DType
 from hyperslab.arrays.byteranges import PREAD_COST_NBYTES
 from hyperslab.arrays.partition import Partition
 from hyperslab.arrays.sets import Piece, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import SourceChanged, UsageError

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays import scaling
-from hyperslab.arrays.array import Array, ArraySource, Values, require_within
+from hyperslab.arrays import Array, scaling
 from hyperslab.arrays.byteranges import (
     BUFFER_NBYTES,
     ascending,
@@ -32,7 +31,8 @@ from hyperslab.arrays.byteranges import (
     plan_spans,
     turns,
 )
-from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.slab import Hyperslab, require_within
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.positioned import OpenFile, gather
 from hyperslab.blocks.reading import decoding, gzipindex, requests
 from hyperslab.blocks.reading.kept import Reader, let_go_of_all

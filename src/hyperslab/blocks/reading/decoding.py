@@ -13,9 +13,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, ChunkTable
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, Piece, covering_nbytes
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.errors import FormatError
 

@@ -28,8 +28,9 @@ import numpy as np
 import xxhash
 
 from hyperslab import native
-from hyperslab.arrays.array import LEAST_INDEXED_NBYTES, Array, ArraySource, GzipIndex
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArraySource, GzipIndex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.storage.location import Remote
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, ChunkTable
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import Piece, ascending, pieces, plan_spans, span_offsets
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.reading import decoding
 from hyperslab.storage.remote.file import (
     DEPTH,

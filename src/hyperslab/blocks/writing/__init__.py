@@ -1,6 +1,6 @@
 """Arrays to files: whole ones, or region by region into a file that appears when it is complete.
 
-How regions are written depends on the sink's form (`hyperslab.arrays.array.Form`); in every form a
+How regions are written depends on the sink's form (`hyperslab.arrays.sink.Form`); in every form a
 task may be done twice, and writers of different regions need not know of each other.
 
 - a failed or killed write leaves no file behind that looks finished (`tests/unit/test_sinkio.py`)
@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from hyperslab.arrays.array import Array, ArraySink, require_within
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES
-from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.sink import ArraySink
+from hyperslab.arrays.slab import Hyperslab, require_within
 from hyperslab.blocks.positioned import opened, scatter, stored_bytes, write_at
 from hyperslab.blocks.writing import joining, segments
 from hyperslab.blocks.writing.segments import Segment

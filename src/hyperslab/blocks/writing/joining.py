@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from hyperslab.arrays.array import ArraySink, Encoded
+from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.blocks.positioned import opened, write_at
 from hyperslab.blocks.writing import segments
 from hyperslab.blocks.writing.directio import WINDOW_NBYTES, DirectFile

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, PREAD_COST_NBYTES
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.blocks.positioned import OpenFile, gather, opened

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Header, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Member, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.spark.analyzer import Analysis

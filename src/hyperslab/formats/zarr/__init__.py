@@ -30,8 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArrayInfo, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr import metadata as zarr_metadata

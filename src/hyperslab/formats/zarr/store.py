@@ -36,7 +36,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByt
 from zarr.buffer import cpu
 from zarr.storage import LocalStore, StorePath
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats.zarr import codecs
