@@ -142,7 +142,11 @@ class StoredArray:
 
     def _read(self, slab: Hyperslab) -> Array:
         return read_whole(
-            self.whole, self.sources, slab, lambda source: shared(source, self.values)
+            self.whole,
+            self.sources,
+            slab,
+            self.values,
+            lambda source: shared(source, self.values),
         )
 
 
@@ -186,10 +190,8 @@ def _stored(
             f"to_dask: {odd.url} holds {odd.dtype(values)}, {first.url} {first.dtype(values)}:"
             " convert one of them"
         )
-    sources = (
-        gzipindex.index(part) if gzipindex.can_be_indexed(part) else part for part in found.sources
-    )
-    return StoredArray(tuple(sources), found.wholes[0], values)
+    sources = tuple(map(gzipindex.indexed, found.sources))
+    return StoredArray(sources, found.wholes[0], values)
 
 
 def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:

@@ -230,7 +230,7 @@ class LazyArray(BackendArray):
             raise SourceChanged(
                 f"{listing.path}: was written to after it had been opened; open it again"
             )
-        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+        return gzipindex.indexed(source)
 
 
 class _Store(AbstractDataStore):

@@ -73,7 +73,7 @@ class _Files:
 
     def _indexed(self, source: ArraySource) -> ArraySource:
         try:
-            return gzipindex.index(source, self._folder / gzipindex.file_name(source))
+            return gzipindex.index_in(self._folder, source)
         except FormatError as error:
             return replace(source, broken=str(error))  # of every region
 

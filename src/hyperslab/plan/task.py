@@ -28,6 +28,7 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks import reading, writing
+from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.plan.function import FunctionRef
@@ -269,16 +270,11 @@ def _assemble(
     sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
 ) -> Array:
     """The block that the pieces make; one piece is the block itself and is not copied."""
-    source = sources[pieces[0].source]
-    if len(pieces) == 1:
-        return reading.read(source, pieces[0].slab, values=values)
-    stored = np.empty([shape[a] for a in source.axes], source.dtype(values))
-    block = stored.transpose(np.argsort(source.axes))
-    for piece in pieces:
-        reading.read(
-            sources[piece.source], piece.slab, out=block[piece.place.slices()], values=values
-        )
-    return block
+
+    def read(piece: Piece, out: Array | None) -> Array:
+        return reading.read(sources[piece.source], piece.slab, out, values)
+
+    return assemble(pieces, shape, sources[pieces[0].source], values, read)
 
 
 def _map(job: Job, state: State, number: int) -> None:

@@ -197,7 +197,7 @@ def _of_an_object(item: np.ndarray[Any, Any] | ArraySource | ArrayView) -> Array
     if isinstance(item, np.ndarray):
         return formats.open_array(item)
     source = item.source if isinstance(item, ArrayView) else item
-    return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+    return gzipindex.indexed(source)
 
 
 def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
@@ -231,7 +231,7 @@ def _open(url: str, storage_options: Mapping[str, Any] | None) -> ArraySource | 
     """An array, with an index where it is a large gzip file; or what keeps it from being opened."""
     try:
         source = formats.open_source(url, storage_options)
-        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+        return gzipindex.indexed(source)
     except (HyperslabError, OSError) as error:
         return _Failed(url, error)
 
