@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import secrets
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +30,8 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArraySource, GzipIndex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.storage.location import Remote
+from hyperslab.storage.unfinished import beside
+from hyperslab.storage.whole import appearing
 
 SPACING_NBYTES = 1024**2
 """Plain bytes between two points; their windows then take about 3 % of the file, and a read
@@ -100,16 +101,10 @@ def index(
         made = GzipIndex(points, _offset(source), "", b"".join(windows) if len(points) else b"")
         return replace(source, gzip=made, reason=_reason(made))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        with temporary.open("wb") as file:
-            writing = _Writing(file)
-            points = _points(source, spacing, writing.add, watch)
-            writing.finish(points, _about(source))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with appearing(path, beside(path)) as temporary, temporary.open("wb") as file:
+        writing = _Writing(file)
+        points = _points(source, spacing, writing.add, watch)
+        writing.finish(points, _about(source))
     made = GzipIndex(points, _offset(source), str(path))
     return replace(source, gzip=made, reason=_reason(made))
 

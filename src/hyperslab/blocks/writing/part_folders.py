@@ -7,24 +7,26 @@ then.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
 from hyperslab.formats import SUFFIXES, module
+from hyperslab.storage import unfinished
 from hyperslab.storage.renaming import put_back, remove
-
-_INDEX = "index-"
 
 
 def folder_of(final: Path, partial: Path) -> Path:
     """The folder that an allocation of a file in parts becomes."""
-    return final.with_name(f"{final.name}.parts-{_token(partial)}")
+    return _folder(final, _token(partial))
+
+
+def _folder(final: Path, token: str) -> Path:
+    return final.with_name(f"{final.name}.parts-{token}")
 
 
 def index_of(final: Path, partial: Path) -> Path:
     """The file that says where the parts of an allocation are, before it has its name."""
-    return final.with_name(f".{final.name}.{_INDEX}{_token(partial)}.part")
+    return unfinished.index(final, _token(partial))
 
 
 def _token(partial: Path) -> str:
@@ -54,7 +56,7 @@ def discard(path: Path, final: Path) -> None:
     """Remove what the file `final` needs no longer, by way of a name that says so should this be
     interrupted.
     """
-    gone = final.with_name(f".{final.name}.gone-{secrets.token_hex(6)}.part")
+    gone = unfinished.gone(final)
     path.rename(gone)
     remove(gone)
 
@@ -80,7 +82,7 @@ def remove_stale(path: Path) -> None:
     """
     if put_back(path):
         return
-    name, _, token = path.name[1:].removesuffix(".part").rpartition(f".{_INDEX}")
-    if name:
-        remove(path.with_name(f"{name}.parts-{token}"))
+    index = unfinished.indexed(path)
+    if index is not None:
+        remove(_folder(*index))
     remove(path)

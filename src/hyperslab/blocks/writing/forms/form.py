@@ -7,7 +7,6 @@ other. What is not complete yet lies in an allocation, a hidden file or folder.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from hyperslab.errors import BlockError
 from hyperslab.storage import fence, renaming
 from hyperslab.storage.frame import Frame, Span, frame_of
 from hyperslab.storage.renaming import remove
+from hyperslab.storage.unfinished import beside
 from hyperslab.trace import span
 
 Note = Callable[[Path, Frame], None]
@@ -96,7 +96,7 @@ class Form:
         """
         require_block(sink, block, sink.shape)
         final = Path(sink.path)
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
+        temporary = beside(final)
         try:
             with span("write") as mark:
                 found = self.write_file(sink, block, temporary)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -16,9 +15,7 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.writing.forms.form import Form, Landed, Ready, Written
 from hyperslab.formats import hooks, module
 from hyperslab.storage.frame import documents
-
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.part")
-"Name of a file of a store before it is complete."
+from hyperslab.storage.unfinished import is_beside
 
 
 class Store(Form):
@@ -68,7 +65,7 @@ def _grid(shape: Sequence[int], unit: Sequence[int]) -> list[int]:
 def _remove_unfinished(store: Path) -> None:
     """Remove the half-written chunk files of attempts that were killed."""
     for folder, _, names in os.walk(store):
-        for name in filter(_UNFINISHED.fullmatch, names):
+        for name in filter(is_beside, names):
             Path(folder, name).unlink()
 
 
