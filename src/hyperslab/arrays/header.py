@@ -59,7 +59,9 @@ class Header:
     @property
     def affine(self) -> Array | None:
         """(4, 4) float64: voxel indices of this block to millimetres."""
-        return None if self.base_affine is None else self.placing(self.base_affine)
+        if self.base_affine is None:
+            return None
+        return self.placing(self.base_affine)
 
     def placing(self, affine: Array) -> Array:
         """An affine of the uncut array for the voxels of this block; bit by bit the same one if it
@@ -78,7 +80,8 @@ class Header:
         """
         motion = np.eye(4)
         for axis, (first, step) in enumerate(zip(self.origin[:3], self.step[:3], strict=True)):
-            motion[axis, axis], motion[axis, 3] = step, first
+            motion[axis, axis] = step
+            motion[axis, 3] = first
         return motion
 
     def for_slab(self, slab: Hyperslab) -> Header:
@@ -94,9 +97,5 @@ class Header:
         first = self.origin or (0.0,) * len(origin)
         scale = self.step or (1.0,) * len(origin)
         moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
-        return replace(
-            self,
-            origin=moved,
-            step=tuple(s * t for s, t in zip(scale, step, strict=True)),
-            whole_shape=(),
-        )
+        scaled = tuple(s * t for s, t in zip(scale, step, strict=True))
+        return replace(self, origin=moved, step=scaled, whole_shape=())

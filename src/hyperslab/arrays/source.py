@@ -40,6 +40,12 @@ class Codec:
     "The filter's own parameters, as the format stores them."
 
 
+def _exact(number: Any) -> tuple[tuple[int, ...], str, bytes]:
+    """A number or array by its bits, so that NaN is equal to NaN."""
+    array = np.asarray(number)
+    return array.shape, array.dtype.str, array.tobytes()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
     """What turns stored values into real ones, one by one: real = stored * slope + inter, NaN for
@@ -76,13 +82,12 @@ class Scaling:
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for equal scalings, NaN included."""
-        numbers = (self.slope, self.inter, *self.missing, *(self.valid or ()))
-        exact = tuple(
-            (np.shape(n), np.asarray(n).dtype.str, np.asarray(n).tobytes())
-            for n in numbers
-            if n is not None
-        )
-        ends = None if self.valid is None else tuple(end is None for end in self.valid)
+        numbers = [self.slope, self.inter, *self.missing]
+        ends = None
+        if self.valid is not None:
+            numbers += [end for end in self.valid if end is not None]
+            ends = tuple(end is None for end in self.valid)
+        exact = tuple(map(_exact, numbers))
         return (exact, len(self.missing), ends, self.clip, self.unsigned)
 
     def __eq__(self, other: object) -> bool:
@@ -232,7 +237,16 @@ class ArraySource:
     @property
     def watched(self) -> str:
         """Path of the file whose size and time of change tell that the array is another one now."""
-        return os.path.join(self.url, self.document) if self.document else self.url
+        if self.document:
+            return os.path.join(self.url, self.document)
+        return self.url
+
+    @property
+    def label(self) -> str:
+        """Path and dataset, for messages."""
+        if self.name:
+            return f"{self.url}::{self.name}"
+        return self.url
 
     @property
     def ndim(self) -> int:
@@ -262,28 +276,45 @@ class ArraySource:
 
     def html(self, more: Mapping[str, str] | None = None) -> str:
         """What it is, as a fragment of HTML without scripts, with further rows in its table."""
-        title = os.path.basename(self.url) + (f"::{self.name}" if self.name else "")
+        title = os.path.basename(self.url)
+        if self.name:
+            title += f"::{self.name}"
         if self.broken:
             return fragment(title, {"file": self.url, "broken": self.broken})
         chunks = self.own_chunk_shape or self.shape
-        stored = f", {show_bytes(self.nbytes_stored)} in the file" if self.data is None else ""
+        shown_chunks = "one piece"
+        if chunks != self.shape:
+            shown_chunks = " x ".join(map(str, chunks))
         rows = {
             "file": self.url,
             "format": self.format,
-            "shape": (
-                (" x ".join(f"{n:,}" for n in self.shape) or "scalar")
-                + f" ({', '.join(self.dims)})" * bool(self.dims)
-            ),
-            "stored as": (
-                str(self.stored)
-                + (f", {' then '.join(c.name for c in self.codecs)}" if self.codecs else "")
-            ),
-            "chunks": "one piece" if chunks == self.shape else " x ".join(map(str, chunks)),
-            "size": show_bytes(self.nbytes) + stored,
+            "shape": self._shown_shape(),
+            "stored as": self._shown_encoding(),
+            "chunks": shown_chunks,
+            "size": self._shown_size(),
             **(more or {}),
         }
         pieces = [regular_cuts(*axis) for axis in zip(self.shape, chunks, strict=True)]
         return fragment(title, rows, grid_svg(pieces, self.dims))
+
+    def _shown_shape(self) -> str:
+        text = " x ".join(f"{n:,}" for n in self.shape) or "scalar"
+        if self.dims:
+            text += f" ({', '.join(self.dims)})"
+        return text
+
+    def _shown_encoding(self) -> str:
+        text = str(self.stored)
+        if self.codecs:
+            names = " then ".join(codec.name for codec in self.codecs)
+            text += f", {names}"
+        return text
+
+    def _shown_size(self) -> str:
+        text = show_bytes(self.nbytes)
+        if self.data is None:
+            text += f", {show_bytes(self.nbytes_stored)} in the file"
+        return text
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -299,7 +330,9 @@ class ArraySource:
                 f"{self.url}::{self.name}: its real values cannot be computed: {self.unscalable}; "
                 "use --values stored (values='stored') if the stored numbers are meant"
             )
-        return self.real if values == "real" else self.stored.newbyteorder("=")
+        if values == "real":
+            return self.real
+        return self.stored.newbyteorder("=")
 
 
 @dataclass(frozen=True, slots=True)

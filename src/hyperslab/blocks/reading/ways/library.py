@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from hyperslab import native
 from hyperslab.arrays import Array
+from hyperslab.arrays.byteranges import touched
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading.gzipindex import is_stream
@@ -53,7 +54,7 @@ class Library(Way):
         """The chunks that the library has to decode."""
         if not source.chunk_shape:
             return 1
-        return math.prod(_touched(source, region))
+        return math.prod(touched(region, source.chunk_shape))
 
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         low, high = region.bounds
@@ -103,13 +104,6 @@ def _share(source: ArraySource, region: Hyperslab) -> tuple[int, int]:
         return 1, 1
     if not source.chunk_shape:
         return region.size, source.size
-    extents = zip(source.stored_shape, source.chunk_shape, strict=True)
-    numbers = [-(-extent // n) for extent, n in extents]
-    return math.prod(_touched(source, region)), math.prod(numbers)
-
-
-def _touched(source: ArraySource, region: Hyperslab) -> list[int]:
-    """How many chunks the bounds of a region touch, per stored axis."""
-    low, high = region.bounds
-    axes = zip(low, high, source.chunk_shape, strict=True)
-    return [-(-last // n) - first // n for first, last, n in axes]
+    here = touched(region, source.chunk_shape)
+    everywhere = touched(Hyperslab.full(source.stored_shape), source.chunk_shape)
+    return math.prod(here), math.prod(everywhere)
