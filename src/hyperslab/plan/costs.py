@@ -1,6 +1,4 @@
-"""What a task costs: shape and dtype of its result, bytes it reads and writes, memory it needs at
-its peak.
-"""
+"""What a task costs: bytes it reads, memory it needs at its peak."""
 
 from __future__ import annotations
 
@@ -13,41 +11,7 @@ from hyperslab.arrays.array import ArraySource, DType, Values
 from hyperslab.arrays.sets import Piece
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
-from hyperslab.errors import UsageError
-from hyperslab.plan.pipeline import PRIMARY, Pipeline, Reduce, Write
-
-
-def output_dtype(pipeline: Pipeline, index: int | None = None) -> DType:
-    """dtype of the blocks of one whole after the last step; without an index, of all, which must
-    have the same.
-
-    Raises UsageError where sources that must have one dtype differ.
-    """
-    named = [np.dtype(step.dtype) for step in pipeline.steps if step.dtype]
-    return named[-1] if named else input_dtype(pipeline, PRIMARY, index)
-
-
-def input_dtype(pipeline: Pipeline, name: str, index: int | None = None) -> DType:
-    """dtype of the blocks of an input, of one whole or of all."""
-    inputs = pipeline.inputs[name]
-    wholes = inputs.wholes if index is None else inputs.wholes[index : index + 1]
-    dtypes = {
-        inputs.sources[m.source].dtype(pipeline.values) for whole in wholes for m in whole.members
-    }
-    if len(dtypes) > 1:
-        listed = ", ".join(sorted(str(dtype) for dtype in dtypes))
-        raise UsageError(
-            f"the files of {name or 'the source'} have different dtypes ({listed}): run them one"
-            " by one"
-        )
-    return dtypes.pop()
-
-
-def output_shape(pipeline: Pipeline, shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of a block of this shape after the last step."""
-    for step in pipeline.steps:
-        shape = step.shape(shape)
-    return tuple(shape)
+from hyperslab.plan.pipeline import Pipeline, Reduce, Write
 
 
 def reading_cost(

@@ -17,16 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySink, Header, Scaling
+from hyperslab.arrays.array import ArraySink, ArraySource, DType, Header, Scaling
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Layout, Partition, cut
-from hyperslab.arrays.sets import Member, Whole
+from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab, dense_level
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks import reading
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype, output_shape
-from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.task import Job, Output, Task, Volume, output_pieces, scaled_header
+from hyperslab.plan.becoming import Becoming, Made
+from hyperslab.plan.pipeline import Write
+from hyperslab.plan.task import Job, Output, Task, Volume, output_pieces
 
 _MOST_PLACES = 2**15
 _NAME_MAX = 255
@@ -36,32 +37,48 @@ SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr"
 "Formats of outputs, as --format names them."
 
 
-def output(pipeline: Pipeline, end: Write) -> Output:
+def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Output:
     """Describe every file that several tasks will write to. Raises UsageError for what the format
     cannot hold.
     """
     if end.format not in SUFFIXES:
         raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
     folder = os.path.abspath(end.dest)
-    unfinished = _unfinished(folder) if end.keep == "volume" else {}
+    if end.keep != "volume":
+        return Output(folder, end.format, end.encoding)
+    unfinished = _unfinished(folder)
     volumes: list[Volume] = []
-    wholes: list[Whole] = []
-    for index in range(len(pipeline.source.wholes)) if end.keep == "volume" else ():
-        boxes = list(_grid(pipeline, end, index))
-        members = [Member(len(volumes) + number, box) for number, box in enumerate(boxes)]
-        volumes += (_volume(pipeline, end, folder, index, box, boxes, unfinished) for box in boxes)
-        wholes.append(_tiled(output_shape(pipeline, pipeline.source.wholes[index].shape), members))
-    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(wholes))
+    tiled: list[Whole] = []
+    for index, whole in enumerate(sources.wholes):
+        made = becoming[index].main
+        boxes = list(_grid(made, end))
+        if not made.shape:
+            raise UsageError(_is_a_number(sources.first(whole)))
+        encoding = end.encodings[index] if end.encodings else end.encoding
+        first = len(volumes)
+        for box in boxes:
+            name = end.name or block_name(whole.name, box, made.shape, len(boxes))
+            if not end.name:
+                name += SUFFIXES[end.format]
+            sink = _sink(os.path.join(folder, name), made, box, encoding)
+            volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
+        members = [Member(first + number, box) for number, box in enumerate(boxes)]
+        tiled.append(_tiled(made.shape, members))
+    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(tiled))
 
 
-def _grid(pipeline: Pipeline, end: Write, index: int) -> Partition:
+def _grid(made: Made, end: Write) -> Partition:
     """The regions of a whole's result that are files."""
-    whole = pipeline.source.wholes[index]
-    shape, dtype = output_shape(pipeline, whole.shape), output_dtype(pipeline, index)
-    axes = pipeline.source.first(whole).axes
     if end.grid is None:
-        return Partition(tuple((0, n) for n in shape), axes)
-    return cut(Layout(shape, axes, dtype.itemsize, None), end.grid, 0)
+        return Partition(tuple((0, n) for n in made.shape), made.axes)
+    return cut(Layout(made.shape, made.axes, made.dtype.itemsize, None), end.grid, 0)
+
+
+def _is_a_number(source: ArraySource) -> str:
+    where = f"{source.url}::{source.name}" if source.name else source.url
+    return (
+        f"{where}: is a single number, not an array, and is not converted; hyperslab.open reads it"
+    )
 
 
 def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
@@ -71,34 +88,34 @@ def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
     return Whole("", shape, tuple(ordered), Header(), axis, longest)
 
 
-def _volume(
-    pipeline: Pipeline,
-    end: Write,
-    folder: str,
-    index: int,
-    box: Hyperslab,
-    boxes: Sequence[Hyperslab],
-    unfinished: Mapping[str, str],
-) -> Volume:
-    whole = pipeline.source.wholes[index]
-    shape = output_shape(pipeline, whole.shape)
-    if not shape:
-        source = pipeline.source.first(whole)
-        where = f"{source.url}::{source.name}" if source.name else source.url
-        raise UsageError(
-            f"{where}: is a single number, not an array, and is not converted; hyperslab.open"
-            " reads it"
-        )
-    name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
-    path = os.path.join(folder, name)
-    header = scaled_header(header_kept(pipeline, index), pipeline.scale)
-    header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)
-    dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
-    encoding = end.encodings[index] if end.encodings else end.encoding
-    sink = formats.module(formats.format_of_name(name)).sink(
-        path, box.count, dtype, header, scaling, encoding
-    )
-    return Volume(sink, _partial_path(folder, name, sink, unfinished))
+def _sink(path: str, made: Made, box: Hyperslab, encoding: Encoding) -> ArraySink:
+    """The file that holds a region of what a whole becomes."""
+    header = made.header_of()
+    if box.count != made.shape:
+        header = replace(header.for_slab(box), whole_shape=made.shape)
+    return _describe(path, box.count, made.dtype, header, made.scaling, encoding)
+
+
+def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: DType) -> ArraySink:
+    """The file of one block, with the header that keeps its voxels where they are in the whole."""
+    output = job.output
+    assert output is not None
+    made = job.becoming[task.whole].main
+    path = os.path.join(output.folder, task.output)
+    header = made.header_of(task.core)
+    return _describe(path, shape, dtype, header, made.scaling, output.encoding)
+
+
+def _describe(
+    path: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    header: Header,
+    scaling: Scaling | None,
+    encoding: Encoding,
+) -> ArraySink:
+    describe = formats.module(formats.format_of_name(path)).sink
+    return describe(path, shape, dtype, header, scaling, encoding)
 
 
 def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> str:
@@ -158,57 +175,33 @@ def _affine(sink: ArraySink) -> bytes:
     )
 
 
-def scaling_kept(pipeline: Pipeline, index: int) -> Scaling | None:
-    """Blocks of stored values keep their slope and intercept while they keep their dtype."""
-    return (
-        pipeline.source.first(pipeline.source.wholes[index]).scaling
-        if _stays_stored(pipeline, index)
-        else None
-    )
-
-
-def header_kept(pipeline: Pipeline, index: int) -> Header:
-    """What goes on with the values of a whole; with stored ones also what dtype their real values
-    have.
-    """
-    whole = pipeline.source.wholes[index]
-    real = pipeline.source.first(whole).real
-    return replace(whole.header, real=real) if _stays_stored(pipeline, index) else whole.header
-
-
-def _stays_stored(pipeline: Pipeline, index: int) -> bool:
-    source = pipeline.source.first(pipeline.source.wholes[index])
-    return pipeline.values == "stored" and output_dtype(pipeline, index) == source.dtype("stored")
-
-
-def units(pipeline: Pipeline, output: Output | None, index: int) -> tuple[int, ...]:
-    """Per axis of the input, what every inner cut must be a multiple of: merged voxels, and the
-    output's chunks.
-    """
-    scale = pipeline.scale
-    if output is None or not output.volumes:
-        return scale
-    unit = output.volumes[output.wholes[index].members[0].source].sink.unit or (1,) * len(scale)
-    return tuple(s * u for s, u in zip(scale, unit, strict=True))
+def cut_for(becoming: Sequence[Becoming], output: Output) -> tuple[Becoming, ...]:
+    """What wholes become, where inner cuts of theirs keep to the chunks of the output's files."""
+    if not output.volumes:
+        return tuple(becoming)
+    cut_by_chunk = []
+    for whole, tiles in zip(becoming, output.wholes, strict=True):
+        chunk = output.volumes[tiles.members[0].source].sink.unit
+        cut_by_chunk.append(whole.cut_by(chunk) if chunk else whole)
+    return tuple(cut_by_chunk)
 
 
 def transfer(
-    pipeline: Pipeline, output: Output, index: int, whole_axes: frozenset[int]
+    sources: SourceSet, made: Made, output: Output, index: int, whole_axes: frozenset[int]
 ) -> Transfer:
     """What the plan knows of an array on its way from its files to those that are written."""
-    whole, tiles = pipeline.source.wholes[index], output.wholes[index]
-    source, sink = pipeline.source.first(whole), output.volumes[tiles.members[0].source].sink
-    scale, unit = pipeline.scale, _coarse(units(pipeline, output, index), whole.shape)
-    edges = _edges(tiles, whole.shape, scale)
+    whole = sources.wholes[index]
+    tiles = output.wholes[index]
+    source = sources.first(whole)
+    sink = output.volumes[tiles.members[0].source].sink
+    unit = _coarse(made.unit, whole.shape)
+    read_edges = _edges(whole, whole.shape, (1,) * len(made.scale))
+    edges = _edges(tiles, whole.shape, made.scale)
+    chunk = _coarse(source.own_chunk_shape, whole.shape)
     return Transfer(
         shape=whole.shape,
         places=tuple(bounds_of(*axis) for axis in zip(edges, unit, strict=True)),
-        read=Side(
-            source.axes,
-            source.stored.itemsize,
-            _edges(whole, whole.shape, (1,) * len(scale)),
-            _coarse(source.own_chunk_shape, whole.shape),
-        ),
+        read=Side(source.axes, source.stored.itemsize, read_edges, chunk),
         write=Side(sink.axes, sink.dtype.itemsize, edges, unit if sink.unit else ()),
         whole=whole_axes,
     )

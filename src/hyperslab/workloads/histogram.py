@@ -24,7 +24,7 @@ import numpy as np
 
 from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.workloads import kernels
 

@@ -16,7 +16,7 @@ import numpy as np
 from hyperslab.arrays.array import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import kernels
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hyperslab.arrays.array import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.storage.recordfile import save_json
 from hyperslab.workloads import kernels

@@ -1,0 +1,270 @@
+"""The steps that a slot runs: read -> map ... -> write or lift -> Outcome.
+
+Contract, held by hyperslab.testing.EngineTests: a task is idempotent; its steps never raise (a
+failure is data); every phase is timed by the code that spends the time; a step's result is what the
+next step takes, so an engine may run the steps as one operator or each as its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays.sets import Piece
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.writing import Written
+from hyperslab.errors import BlockError, HyperslabError, Unavailable
+from hyperslab.plan.sinks import block_sink
+from hyperslab.plan.task import (
+    Failure,
+    Job,
+    Outcome,
+    State,
+    Status,
+    StepFunction,
+    Task,
+    output_pieces,
+)
+from hyperslab.redaction import redact
+from hyperslab.trace import recording, span
+
+PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
+
+
+def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
+    """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together
+    unless stepwise.
+    """
+    last = _write if job.output else _lift
+    maps = (functools.partial(_map, number=i) for i in range(len(job.steps)))
+    chain: list[Callable[..., None]] = [_read, *maps, last]
+    guarded: list[StepFunction] = [functools.partial(_guarded, job, step) for step in chain]
+    if stepwise:
+        return (_Chain((State, guarded[0])), *guarded[1:-1], _Chain((guarded[-1], _outcome)))
+    return (_Chain((State, *guarded, _outcome)),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    steps: tuple[StepFunction, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> State:
+    """Run one step; what it raises becomes the state's failure. Only Ctrl-C passes through."""
+    if state.failure is None:
+        with recording() as phases:
+            try:
+                step(job, state)
+            except BaseException as error:  # a failure is data, also sys.exit()
+                if (
+                    isinstance(error, KeyboardInterrupt)
+                    and threading.current_thread() is threading.main_thread()
+                ):
+                    raise  # Ctrl-C; in any other thread it is the function's own
+                state.failure = describe_failure(error, job.label(state.task))
+        state.phases += phases
+    return state
+
+
+def _outcome(state: State) -> Outcome:
+    status: Status = "failed" if state.failure else "done"
+    return Outcome(
+        state.task.id,
+        state.task.attempt,
+        status,
+        state.failure,
+        state.value,
+        state.outputs,
+        tuple(state.phases),
+    )
+
+
+def describe_failure(error: BaseException, where: str) -> Failure:
+    """An exception as data, with the sentence that a user reads. Never raises."""
+    name, said = type(error).__name__, _message(error)
+    if isinstance(error, SystemExit):
+        message = (
+            f"the function called sys.exit({error.code!r}); let it return a block or raise an"
+            " exception"
+        )
+    elif isinstance(error, MemoryError):
+        message = (
+            f"out of memory ({said}); use smaller blocks or fewer workers"
+            if said
+            else "out of memory"
+        )
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    elif isinstance(error, HyperslabError):
+        message = said
+    else:
+        message = f"{name}: {said}" if said else name
+    text = "".join(traceback.format_exception(error))
+    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    return Failure(name, redact(message), where, permanent, redact(text))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    # a user's exception class that cannot even say what it is
+    except Exception as another:  # noqa: BLE001
+        return f"its message cannot be shown ({type(another).__name__})"
+
+
+def _read(job: Job, state: State) -> None:
+    task = state.task
+    shape = tuple(
+        n + 2 * h - low - high
+        for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True)
+    )
+    for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
+        block = _assemble(sources, pieces, shape, job.values)
+        if any(low or high for low, high in task.pad):
+            block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
+        state.blocks.append(block)
+
+
+def _assemble(
+    sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
+) -> Array:
+    """The block that the pieces make; one piece is the block itself and is not copied."""
+    source = sources[pieces[0].source]
+    if len(pieces) == 1:
+        return reading.read(source, pieces[0].slab, values=values)
+    stored = np.empty([shape[a] for a in source.axes], source.dtype(values))
+    block = stored.transpose(np.argsort(source.axes))
+    for piece in pieces:
+        reading.read(
+            sources[piece.source], piece.slab, out=block[piece.place.slices()], values=values
+        )
+    return block
+
+
+def _map(job: Job, state: State, number: int) -> None:
+    step, block = job.steps[number], state.blocks[0]
+    function = step.ref.load()
+    with span("compute"):
+        returned = _call(function, step.ref.params, job, state)
+    if isinstance(returned, np.ma.MaskedArray):
+        raise BlockError(
+            f"{step.ref.name} returned a masked array, whose mask no file can keep: return"
+            " .filled(value)"
+        )
+    result = np.asarray(returned)
+    state.blocks[0] = _checked(result, block, job, number, state.task)
+
+
+def _call(
+    function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
+) -> Any:
+    others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
+    if _wants_slab(function):
+        more["slab"] = state.task.core
+    return function(state.blocks[0], **others, **params, **more)
+
+
+def _wants_slab(function: Callable[..., Any]) -> bool:
+    try:
+        return "slab" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature has no such parameter
+        return False
+
+
+def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> Array:
+    """The result in native byte order, if it is the block that the step promised. Raises
+    BlockError.
+    """
+    step = job.steps[number]
+    expected = np.dtype(step.dtype) if step.dtype else block.dtype
+    if result.dtype.newbyteorder("=") != expected:
+        raise BlockError(
+            f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype}"
+            " if that is meant, or convert the block before returning it"
+        )
+    shape = step.shape(block.shape)
+    keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
+    if result.shape not in (shape, shape if keeps_halo else task.core.count):
+        raise BlockError(
+            f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped"
+            " function keeps its block's shape; use a fold (hyperslab.Fold) for values of another"
+            " shape"
+        )
+    return result.astype(expected, copy=False)
+
+
+def _trimmed(job: Job, task: Task, block: Array) -> Array:
+    """The block without its halo, unless the function has cut it off already."""
+    if not any(job.halo) or block.shape == task.core.count:
+        return block
+    return block[tuple(slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True))]
+
+
+def _write(job: Job, state: State) -> None:
+    output, task = job.output, state.task
+    assert output is not None
+    block = _trimmed(job, task, state.blocks[0])
+    if output.volumes:
+        written = [
+            writing.write_region(
+                *output.volumes[piece.source], piece.slab, block[piece.place.slices()]
+            )
+            for piece in output_pieces(job, task)
+        ]
+    else:
+        written = [writing.write(block_sink(job, task, block.shape, block.dtype), block)]
+    state.outputs = tuple(_within(output.folder, each) for each in written)
+    state.blocks.clear()
+
+
+def _within(folder: str, written: Written) -> Written:
+    """The same write, named from the output directory on: that one may be copied or moved before a
+    run goes on.
+    """
+    return replace(written, path=os.path.relpath(written.path, folder))
+
+
+def _lift(job: Job, state: State) -> None:
+    fold = job.load_fold()
+    assert fold is not None
+    assert job.fold is not None
+    state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
+    more = {"prior": job.prior} if fold.prior is not None else {}
+    with span("compute"):
+        state.value = _call(
+            fold.lift, job.fold.params if job.fold_depth == 0 else {}, job, state, **more
+        )
+    state.blocks.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageMerge:
+    """The merge of a stage's fold, loaded where it is called: a function of a user's file has no
+    importable name.
+    """
+
+    job: Job
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        fold = self.job.load_fold()
+        assert fold is not None
+        return fold.merge(a, b)
+
+
+def merge_of(job: Job) -> StageMerge | None:
+    """How values of this stage's tasks become one; None for a stage that reduces nothing."""
+    return StageMerge(job) if job.fold else None
