@@ -26,8 +26,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock
 from hyperslab.machine.host import peak_rss_bytes
-from hyperslab.plan.pipeline import Fold
-from hyperslab.plan.task import Failure, Outcome, StepFunction, Task
+from hyperslab.plan.task import Failure, Merge, Outcome
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.sealing import seal, unseal
 from hyperslab.trace import Phase, recording, span
@@ -39,8 +38,6 @@ FLUSH_SHARE = 0.02
 MOST_FLUSH_SHARE = 0.1
 "Flushing a large partial takes no more than this share, even if outcomes then wait longer."
 _MEND = "mend that, then use --resume"
-
-Merge = Callable[[Any, Any], Any]
 
 
 @dataclass(slots=True)
@@ -101,15 +98,6 @@ class SlotJournal:
     def note(self, phases: Sequence[Phase]) -> None:
         """Record work of the slot that belongs to no task, such as merging. Raises RunStopped."""
         self._append(_line({"phases": [list(phase) for phase in phases], "slot": self.slot}))
-
-    def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
-        """Apply the steps to a task and record the Outcome that the last one returns. Raises
-        RunStopped.
-        """
-        x: Any = task
-        for step in steps:
-            x = step(x)
-        self.take(x)
 
     def take(self, outcome: Outcome) -> None:
         """Record what became of a task of this process, whose peak memory is read at each flush.
@@ -254,8 +242,6 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "journal"
-        self.damaged = 0
-        "Lines that say nothing: what they recorded is done again."
         self.clocks: dict[str, Clock] = {}
         "Of the hosts whose slots have said how theirs goes."
         self.merging: list[Merging] = []
@@ -292,7 +278,7 @@ class Tail:
                 case Merging(slot, phases):
                     self.merging.append(Merging(slot, _shifted(phases, offset_ns)))
                 case None:
-                    self.damaged += 1
+                    continue  # what a damaged line recorded is done again
 
     def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
         place = self._places.get(entry.name, 0)
@@ -376,20 +362,6 @@ def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
     for partial in partials:
         total.add(partial.tasks, partial.value, merge)
     return total
-
-
-def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
-    """The result of a fold, by the user's own functions. Raises RunStopped when one of them
-    fails.
-    """
-    try:
-        value = merge_partials(partials, fold.merge).value
-        return fold.finish(value) if fold.finish else value
-    except Exception as error:
-        raise RunStopped(
-            "all blocks are reduced, but the fold's merge or finish failed:"
-            f" {type(error).__name__}: {error}; correct it and run again with another output"
-        ) from error
 
 
 def moved_bytes(folder: Path) -> int:

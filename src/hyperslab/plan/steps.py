@@ -12,7 +12,7 @@ import inspect
 import os
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,9 @@ from hyperslab.arrays.array import Array, ArraySource, Values
 from hyperslab.arrays.sets import Piece
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.writing import Written
-from hyperslab.errors import BlockError, HyperslabError, Unavailable
+from hyperslab.errors import BlockError, HyperslabError, RunStopped, Unavailable
+from hyperslab.plan.journal import Partial, merge_partials
+from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.sinks import block_sink
 from hyperslab.plan.task import (
     Failure,
@@ -51,6 +53,15 @@ def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
     if stepwise:
         return (_Chain((State, guarded[0])), *guarded[1:-1], _Chain((guarded[-1], _outcome)))
     return (_Chain((State, *guarded, _outcome)),)
+
+
+def outcome_of(task: Task, steps: Sequence[StepFunction]) -> Outcome:
+    """Apply the steps of a job to a task, one after the other."""
+    x: Any = task
+    for step in steps:
+        x = step(x)
+    outcome: Outcome = x
+    return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +279,17 @@ class StageMerge:
 def merge_of(job: Job) -> StageMerge | None:
     """How values of this stage's tasks become one; None for a stage that reduces nothing."""
     return StageMerge(job) if job.fold else None
+
+
+def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
+    """The result of a fold, by the user's own functions. Raises RunStopped when one of them
+    fails.
+    """
+    try:
+        value = merge_partials(partials, fold.merge).value
+        return fold.finish(value) if fold.finish else value
+    except Exception as error:
+        raise RunStopped(
+            "all blocks are reduced, but the fold's merge or finish failed:"
+            f" {type(error).__name__}: {error}; correct it and run again with another output"
+        ) from error

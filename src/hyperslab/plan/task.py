@@ -21,6 +21,8 @@ from hyperslab.trace import Phase
 Status = Literal["done", "failed", "lost", "timeout"]
 StepFunction = Callable[[Any], Any]
 "Step of a task as slots apply it; see `hyperslab.plan.steps`."
+Merge = Callable[[Any, Any], Any]
+"Merge of a fold: two values become one."
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
 from hyperslab.engines.dask.watch import Watch
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.clock import ClockServer, reference, serve_towards
-from hyperslab.plan.journal import Merge
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
 POLL_S = 0.1

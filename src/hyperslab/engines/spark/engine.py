@@ -32,8 +32,7 @@ from hyperslab.engines.spark.session import (
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.clock import ClockServer, reference, serve_towards
 from hyperslab.machine.java import require_java
-from hyperslab.plan.journal import Merge
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
 POLL_S = 0.1
