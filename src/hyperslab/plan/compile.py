@@ -81,6 +81,8 @@ class Plan:
     """
     code: str
     "SHA-256 of the functions' code, which a resumed run may be told to accept another of."
+    earlier_code: str
+    "SHA-256 that an earlier version of the package knew the same code by."
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
     inputs: Mapping[str, SourceSet]
@@ -189,6 +191,7 @@ def compile_plan(
         limit_nbytes=limit,
         fingerprint=description.fingerprint(pipeline, summary),
         code=description.code_digest(pipeline),
+        earlier_code=description.earlier_code_digest(pipeline),
         summary=summary,
         inputs=pipeline.inputs,
     )

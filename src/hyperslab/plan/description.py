@@ -98,9 +98,16 @@ def fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
 
 def code_digest(pipeline: Pipeline) -> str:
     """SHA-256 over the code of all functions."""
-    return hashlib.sha256(
-        json.dumps([(ref.target, ref.digest) for ref in pipeline.refs]).encode()
-    ).hexdigest()
+    return _over([(ref.target, ref.digest) for ref in pipeline.refs])
+
+
+def earlier_code_digest(pipeline: Pipeline) -> str:
+    """The same as an earlier version of the package said it."""
+    return _over([(ref.target, ref.earlier_digest or ref.digest) for ref in pipeline.refs])
+
+
+def _over(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def to_html(

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import json
 import pickle
 import sys
 import sysconfig
@@ -24,6 +23,7 @@ import cloudpickle
 import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 
 _loading = threading.RLock()
 
@@ -37,7 +37,7 @@ class FunctionRef:
     target: str
     "module:name, /path/file.py:name, or the name of an object that travels as a pickle."
     digest: str
-    "SHA-256 of the source files or of the pickle."
+    "SHA-256 of the source files, of the pickle, or of a built-in's name and version."
     params: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
     "Its source file and those of its neighbours that it imports, with their SHA-256."
@@ -45,6 +45,8 @@ class FunctionRef:
     """The pickle, for what has no importable name (lambdas, closures, functions of a script or
     notebook).
     """
+    earlier_digest: str = ""
+    "Digest by which records of earlier versions know the same function, where that is another."
 
     @property
     def name(self) -> str:
@@ -112,16 +114,18 @@ def _with_neighbours(
     target: str, files: tuple[tuple[str, str], ...], params: Mapping[str, Any]
 ) -> FunctionRef:
     """The reference, resting on the function's file and on what that imports from beside it."""
-    if files:
-        place = target.rpartition(":")[0]
-        module = sys.modules[_user_module(files[0][1]) if place.endswith(".py") else place]
-        beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
-        files = (
-            files[0],
-            *sorted((name, digest) for name, digest in beside.items() if name != files[0][0]),
-        )
-    digest = hashlib.sha256(json.dumps([target, [d for _, d in files]]).encode()).hexdigest()
-    return FunctionRef(target, digest, params, files)
+    if not files:
+        return FunctionRef(target, digest_of_parts(target, []), params)
+    place = target.rpartition(":")[0]
+    module = sys.modules[_user_module(files[0][1]) if place.endswith(".py") else place]
+    if (version := version_of(module)) is not None:
+        digest = digest_of_parts(target, version)
+        before = earlier_digest(target, module)
+        return FunctionRef(target, digest, params, files, earlier_digest=before)
+    beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
+    beside.pop(files[0][0], None)
+    files = (files[0], *sorted(beside.items()))
+    return FunctionRef(target, digest_of_parts(target, [d for _, d in files]), params, files)
 
 
 def _imported_files(module: ModuleType) -> set[str]:

@@ -11,6 +11,7 @@ task's result once.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -37,6 +38,8 @@ FLUSH_SHARE = 0.02
 "Flushing earlier than that may cost this share of a slot's time."
 MOST_FLUSH_SHARE = 0.1
 "Flushing a large partial takes no more than this share, even if outcomes then wait longer."
+_MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
+"Modules of classes that users' values may hold, as earlier versions named them."
 _MEND = "mend that, then use --resume"
 
 
@@ -352,8 +355,15 @@ def load_partial(path: Path) -> Partial | None:
     digest, body = data[:16], data[16:]
     if xxhash.xxh3_128_digest(body) != digest:
         return None  # cut short by a crash of the machine: its tasks are done again
-    tasks, value = pickle.loads(body)
+    tasks, value = _Unpickler(io.BytesIO(body)).load()
     return Partial(tasks, value)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads what earlier versions of the package have saved, too, whose modules lay elsewhere."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
 
 def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:

@@ -17,6 +17,8 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Add one to every voxel, `iterations` times, and sleep `delay` seconds after each (integers"
     " wrap around)."

@@ -23,6 +23,8 @@ from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.storage.recordfile import save_json
 from hyperslab.workloads import kernels
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN"
     " counted apart."
