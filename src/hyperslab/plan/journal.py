@@ -245,6 +245,8 @@ class Tail:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "journal"
+        self.damaged = 0
+        "Lines that say nothing: what they recorded is done again."
         self.clocks: dict[str, Clock] = {}
         "Of the hosts whose slots have said how theirs goes."
         self.merging: list[Merging] = []
@@ -281,7 +283,7 @@ class Tail:
                 case Merging(slot, phases):
                     self.merging.append(Merging(slot, _shifted(phases, offset_ns)))
                 case None:
-                    continue  # what a damaged line recorded is done again
+                    self.damaged += 1
 
     def _new_lines(self, entry: os.DirEntry[str]) -> list[bytes]:
         place = self._places.get(entry.name, 0)
