@@ -84,7 +84,9 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
         given = tuple(_input_dtype(pipeline, name, index) for name in pipeline.inputs)
-        dtype = given[0] if named is None else named
+        dtype = given[0]
+        if named is not None:
+            dtype = named
         found.append(Becoming(given, (_made(pipeline, whole, dtype, scale),)))
     return tuple(found)
 
@@ -94,19 +96,25 @@ def output_dtype(pipeline: Pipeline) -> DType:
     for all.
     """
     named = _last_dtype(pipeline)
-    return _input_dtype(pipeline, PRIMARY, None) if named is None else named
+    if named is not None:
+        return named
+    return _input_dtype(pipeline, PRIMARY, None)
 
 
 def _last_dtype(pipeline: Pipeline) -> DType | None:
     """dtype that the last of the steps that name one returns."""
     named = [np.dtype(step.dtype) for step in pipeline.steps if step.dtype]
-    return named[-1] if named else None
+    if not named:
+        return None
+    return named[-1]
 
 
 def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
     """dtype of the blocks of an input, of one whole or of all."""
     inputs = pipeline.inputs[name]
-    wholes = inputs.wholes if index is None else inputs.wholes[index : index + 1]
+    wholes = inputs.wholes
+    if index is not None:
+        wholes = wholes[index : index + 1]
     members = [member for whole in wholes for member in whole.members]
     dtypes = {inputs.sources[member.source].dtype(pipeline.values) for member in members}
     if len(dtypes) > 1:

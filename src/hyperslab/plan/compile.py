@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,8 +97,11 @@ class Plan:
         ]
         done = [_called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]
-        more = f" and {source['files'] - 1} more" if source["files"] > 1 else ""
-        return f"{' + '.join(done) or 'copy'} over {os.path.basename(source['first'])}{more}"
+        what = " + ".join(done) or "copy"
+        first = os.path.basename(source["first"])
+        if source["files"] == 1:
+            return f"{what} over {first}"
+        return f"{what} over {first} and {source['files'] - 1} more"
 
     def record(self) -> dict[str, Any]:
         """The plan as plain JSON values: what a run directory keeps."""
@@ -131,16 +134,20 @@ class Plan:
 
     def html(self, more: Mapping[str, str] | None = None) -> str:
         """The plan as a fragment of HTML without scripts, with further rows in its table."""
-        numbers = {
-            "tasks": f"{sum(1 for _ in self.tasks):,} in {show_count(len(self.stages), 'stage')}",
+        tasks = sum(1 for _ in self.tasks)
+        stages = show_count(len(self.stages), "stage")
+        writes = ""
+        if self.bytes_written:
+            writes = show_bytes(self.bytes_written)
+        rows = {
+            "tasks": f"{tasks:,} in {stages}",
             "reads": show_bytes(self.bytes_read),
-            "writes": show_bytes(self.bytes_written) if self.bytes_written else "",
+            "writes": writes,
             "memory": f"{show_bytes(self.bytes_peak)} at most per task",
             "fingerprint": self.fingerprint[:12],
         }
-        return description.to_html(
-            self.title, self.summary, self.partitions, self.inputs, {**numbers, **(more or {})}
-        )
+        rows |= more or {}
+        return description.to_html(self.title, self.summary, self.partitions, self.inputs, rows)
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -150,7 +157,9 @@ def _called(target: str) -> str:
     """A function's own name; a built-in goes by that of its module."""
     place, _, name = target.rpartition(":")
     built_in = place.removeprefix("hyperslab.workloads.")
-    return name if built_in == place else built_in.replace("_", "-")
+    if built_in == place:
+        return name
+    return built_in.replace("_", "-")
 
 
 def _peak(tasks: Iterable[Task]) -> int:
@@ -264,17 +273,22 @@ def _job(pipeline: Pipeline) -> Job:
 
 
 def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> None:
+    if pipeline.values != "stored":
+        return
     for whole in inputs.wholes:
-        sources = (inputs.sources[member.source] for member in whole.members)
-        scalings = {
-            (source.scaling, source.real if source.scaling else None, source.unscalable)
-            for source in sources
-        }
-        if pipeline.values == "stored" and len(scalings) > 1:
+        scalings = {_meaning(inputs.sources[member.source]) for member in whole.members}
+        if len(scalings) > 1:
             raise UsageError(
                 f"the files of {name or 'the source'} have different slopes and intercepts, so the"
                 " stored values mean different things: use --values real"
             )
+
+
+def _meaning(source: ArraySource) -> Hashable:
+    """What makes real values of the stored ones."""
+    if source.scaling is None:
+        return source.unscalable
+    return source.scaling, source.real, source.unscalable
 
 
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
@@ -375,10 +389,9 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
 
 
 def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
-    volumes = job.output.volumes if job.output else ()
-    names = [task.output for task in tasks if task.output] + [
-        os.path.basename(sink.path) for sink, _ in volumes
-    ]
+    names = [task.output for task in tasks if task.output]
+    if job.output is not None:
+        names += [os.path.basename(sink.path) for sink, _ in job.output.volumes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(
@@ -399,5 +412,7 @@ def _stages(job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:
         own = tasks
         if first:
             own = tuple(replace(task, id=task.id + first) for task in tasks)
-        name = "run" if level == 0 else f"prior {level}"
+        name = "run"
+        if level:
+            name = f"prior {level}"
         yield Stage(name, replace(job, fold_depth=level), own)

@@ -18,16 +18,17 @@ def reading_cost(
     inputs: Mapping[str, tuple[ArraySource, ...]], reads: Sequence[Sequence[Piece]], values: Values
 ) -> tuple[int, int]:
     """(bytes from storage, bytes held while reading) of the pieces of a task."""
-    nbytes = held = beside = 0
+    nbytes = 0
+    held = 0
+    beside = 0
     for sources, pieces in zip(inputs.values(), reads, strict=True):
         for piece in pieces:
             source = sources[piece.source]
             nbytes += reading.read_nbytes(gzipindex.expected(source), piece.slab)
             result = piece.slab.size * source.dtype(values).itemsize
+            peak = reading.read_peak(source, piece.slab, values)
             held += result
-            beside = max(
-                beside, reading.read_peak(source, piece.slab, values) - result
-            )  # one is read at a time
+            beside = max(beside, peak - result)  # one is read at a time
     return nbytes, held + beside
 
 
@@ -38,11 +39,16 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
     `count` is the block's shape without its halo, `dtypes` those of the inputs.
     """
     shape: tuple[int, ...] = tuple(n + 2 * h for n, h in zip(count, pipeline.halo, strict=True))
-    copies = math.prod(shape) * sum(dtype.itemsize for dtype in dtypes) if any(pipeline.halo) else 0
-    dtype, held, needs = dtypes[0], 0, [0]
+    copies = 0
+    if any(pipeline.halo):
+        copies = math.prod(shape) * sum(dtype.itemsize for dtype in dtypes)
+    dtype = dtypes[0]
+    held = 0
+    needs = [0]
     for step in pipeline.steps:
         given = math.prod(shape) * dtype.itemsize
-        dtype = np.dtype(step.dtype) if step.dtype else dtype
+        if step.dtype:
+            dtype = np.dtype(step.dtype)
         shape = step.shape(shape)
         made = math.prod(shape) * dtype.itemsize
         needs.append(held + made + int(step.temporaries * max(given, made)))

@@ -74,7 +74,9 @@ class Cutting:
         sources = self.pipeline.source
         whole = sources.wholes[index]
         source = sources.first(whole)
-        chunk = _chunk(source) if len(whole.members) == 1 else None
+        chunk = None
+        if len(whole.members) == 1:
+            chunk = _chunk(source)
         itemsize = sum(dtype.itemsize for dtype in self.becoming[index].given)
         return Layout(whole.shape, source.axes, itemsize, chunk, self.pipeline.halo)
 
@@ -83,8 +85,10 @@ def _multiples(pipeline: Pipeline) -> float:
     """Estimated memory of a task in multiples of its blocks; the task's own bytes_peak is exact
     about what we hold.
     """
-    pads = 1 if any(pipeline.halo) else 0
-    return 3 + pads + max([step.temporaries for step in pipeline.steps], default=1)
+    temporaries = max([step.temporaries for step in pipeline.steps], default=1)
+    if any(pipeline.halo):
+        return 4 + temporaries
+    return 3 + temporaries
 
 
 def _chunk(source: ArraySource) -> tuple[int, ...] | None:

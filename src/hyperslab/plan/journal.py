@@ -51,7 +51,9 @@ class Partial:
     value: Any = None
 
     def add(self, tasks: Iterable[int], value: Any, merge: Merge) -> None:
-        self.value = merge(self.value, value) if self.tasks else value
+        if self.tasks:
+            value = merge(self.value, value)
+        self.value = value
         self.tasks.extend(tasks)
 
 
@@ -135,14 +137,14 @@ class SlotJournal:
         """Go back to what is saved: a merge that failed may have changed half of its first
         argument.
         """
-        self._partial = (
-            self._partial_path.exists() and load_partial(self._partial_path)
-        ) or Partial()
+        saved = None
+        if self._partial_path.exists():
+            saved = load_partial(self._partial_path)
+        self._partial = saved or Partial()
         lost = Failure("MergeFailed", f"its value was lost with that of another task: {why}", "")
-        self._waiting = [
-            replace(o, status="lost", failure=lost) if o.status == "done" else o
-            for o in self._waiting
-        ]
+        for position, outcome in enumerate(self._waiting):
+            if outcome.status == "done":
+                self._waiting[position] = replace(outcome, status="lost", failure=lost)
 
     def flush(self) -> None:
         """Save the partial, then append the waiting outcomes. Raises RunStopped when they cannot be
@@ -212,9 +214,16 @@ def _write_all(fd: int, data: bytes) -> None:
 def encode(outcome: Outcome) -> bytes:
     """An outcome as one JSON line, without its value."""
     record = asdict(replace(outcome, value=None, phases=()))
-    record["phases"] = [phase if phase.slot else phase[:-1] for phase in outcome.phases]
+    record["phases"] = [_fields(phase) for phase in outcome.phases]
     del record["value"]
     return _line(record)
+
+
+def _fields(phase: Phase) -> tuple[Any, ...]:
+    """A phase as records have it: without a slot where it is the outcome's own."""
+    if phase.slot:
+        return phase
+    return phase[:-1]
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
@@ -227,17 +236,22 @@ def decode(line: bytes) -> Outcome | Clock | Merging | None:
     if text is None:
         return None
     try:
-        record = json.loads(text)
-        if "clock" in record:
-            return Clock(**record["clock"])
-        if "task" not in record:
-            return Merging(record["slot"], tuple(Phase(*phase) for phase in record["phases"]))
-        failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
-        outputs = tuple(Written(**output) for output in record.pop("outputs"))
-        phases = tuple(Phase(*phase) for phase in record.pop("phases"))
-        return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+        return _said(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _said(record: dict[str, Any]) -> Outcome | Clock | Merging:
+    if "clock" in record:
+        return Clock(**record["clock"])
+    phases = tuple(Phase(*phase) for phase in record.pop("phases"))
+    if "task" not in record:
+        return Merging(record["slot"], phases)
+    failure = record.pop("failure")
+    if failure:
+        failure = Failure(**failure)
+    outputs = tuple(Written(**output) for output in record.pop("outputs"))
+    return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
 
 
 class Tail:
@@ -272,11 +286,9 @@ class Tail:
             offset_ns = self._offsets_ns.get(entry.name, 0)
             match decode(line):
                 case Outcome() as outcome:
-                    yield (
-                        replace(outcome, phases=_shifted(outcome.phases, offset_ns))
-                        if offset_ns
-                        else outcome
-                    )
+                    if offset_ns:
+                        outcome = replace(outcome, phases=_shifted(outcome.phases, offset_ns))
+                    yield outcome
                 case Clock() as clock:
                     self._offsets_ns[entry.name] = clock.offset_ns
                     self.clocks[clock.host] = clock
@@ -327,13 +339,14 @@ def load_partials(
     With each folder comes what its task ids are called here (None: the same); a partial with
     another task is left out.
     """
-    found = [
-        Partial([task if ids is None else ids.get(task, -1) for task in loaded.tasks], loaded.value)
-        for folder, ids in folders
-        for path in sorted((folder / "partials").glob("*.pickle"))
-        if (loaded := load_partial(path))
-    ]
-    left, chosen = set(wanted), []
+    found = []
+    for folder, ids in folders:
+        for partial in _saved(folder):
+            if ids is not None:
+                partial.tasks = [ids.get(task, -1) for task in partial.tasks]
+            found.append(partial)
+    left = set(wanted)
+    chosen = []
     for partial in sorted(found, key=lambda p: -len(p.tasks)):
         if left.issuperset(partial.tasks):
             chosen.append(partial)
@@ -343,12 +356,15 @@ def load_partials(
 
 def saved_tasks(folder: Path) -> set[int]:
     """Tasks that any saved partial of a submission holds."""
-    return {
-        i
-        for path in (folder / "partials").glob("*.pickle")
-        if (loaded := load_partial(path))
-        for i in loaded.tasks
-    }
+    return {task for partial in _saved(folder) for task in partial.tasks}
+
+
+def _saved(folder: Path) -> Iterator[Partial]:
+    """Every saved partial of a submission that is not damaged."""
+    for path in sorted((folder / "partials").glob("*.pickle")):
+        partial = load_partial(path)
+        if partial is not None:
+            yield partial
 
 
 def load_partial(path: Path) -> Partial | None:

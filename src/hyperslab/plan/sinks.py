@@ -27,7 +27,7 @@ from hyperslab.blocks import reading
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
-from hyperslab.plan.task import Job, Output, Task, Volume, output_pieces
+from hyperslab.plan.task import Job, Output, Task, Volume, label_of, output_pieces
 
 _MOST_PLACES = 2**15
 _NAME_MAX = 255
@@ -54,7 +54,9 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
         boxes = list(_grid(made, end))
         if not made.shape:
             raise UsageError(_is_a_number(sources.first(whole)))
-        encoding = end.encodings[index] if end.encodings else end.encoding
+        encoding = end.encoding
+        if end.encodings:
+            encoding = end.encodings[index]
         first = len(volumes)
         for box in boxes:
             name = end.name or block_name(whole.name, box, made.shape, len(boxes))
@@ -75,16 +77,19 @@ def _grid(made: Made, end: Write) -> Partition:
 
 
 def _is_a_number(source: ArraySource) -> str:
-    where = f"{source.url}::{source.name}" if source.name else source.url
     return (
-        f"{where}: is a single number, not an array, and is not converted; hyperslab.open reads it"
+        f"{label_of(source)}: is a single number, not an array, and is not converted;"
+        " hyperslab.open reads it"
     )
 
 
 def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
+    """The files of an array as a whole that they tile."""
     axis = max(range(len(shape)), key=lambda a: len({m.box.start[a] for m in members}), default=0)
     ordered = sorted(members, key=lambda m: m.box.start[axis : axis + 1])
-    longest = max((m.box.count[axis] for m in members), default=0) if shape else 0
+    longest = 0
+    if shape:
+        longest = max((m.box.count[axis] for m in members), default=0)
     return Whole("", shape, tuple(ordered), Header(), axis, longest)
 
 
@@ -122,10 +127,13 @@ def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> 
     """The stem alone when an array is one block, else with the block's first voxel, padded so that
     names sort.
     """
-    corner = [
-        f"{first:0{len(str(extent))}d}" for first, extent in zip(box.start, shape, strict=True)
-    ]
-    return "_".join([stem, *(corner if blocks > 1 else [])])
+    if blocks <= 1:
+        return stem
+    words = [stem]
+    for first, extent in zip(box.start, shape, strict=True):
+        digits = len(str(extent))
+        words.append(f"{first:0{digits}d}")
+    return "_".join(words)
 
 
 def require_short(names: Iterable[str]) -> None:
@@ -170,19 +178,20 @@ def _partial_path(folder: str, name: str, sink: ArraySink, unfinished: Mapping[s
 
 
 def _affine(sink: ArraySink) -> bytes:
-    return (
-        b"" if sink.header.affine is None else np.asarray(sink.header.affine, np.float64).tobytes()
-    )
+    if sink.header.affine is None:
+        return b""
+    return np.asarray(sink.header.affine, np.float64).tobytes()
 
 
 def cut_for(becoming: Sequence[Becoming], output: Output) -> tuple[Becoming, ...]:
     """What wholes become, where inner cuts of theirs keep to the chunks of the output's files."""
     if not output.volumes:
         return tuple(becoming)
-    cut_by_chunk = []
-    for whole, tiles in zip(becoming, output.wholes, strict=True):
+    cut_by_chunk = list(becoming)
+    for index, tiles in enumerate(output.wholes):
         chunk = output.volumes[tiles.members[0].source].sink.unit
-        cut_by_chunk.append(whole.cut_by(chunk) if chunk else whole)
+        if chunk:
+            cut_by_chunk[index] = becoming[index].cut_by(chunk)
     return tuple(cut_by_chunk)
 
 
@@ -198,11 +207,14 @@ def transfer(
     read_edges = _edges(whole, whole.shape, (1,) * len(made.scale))
     edges = _edges(tiles, whole.shape, made.scale)
     chunk = _coarse(source.own_chunk_shape, whole.shape)
+    written_unit: tuple[int, ...] = ()
+    if sink.unit:
+        written_unit = unit
     return Transfer(
         shape=whole.shape,
         places=tuple(bounds_of(*axis) for axis in zip(edges, unit, strict=True)),
         read=Side(source.axes, source.stored.itemsize, read_edges, chunk),
-        write=Side(sink.axes, sink.dtype.itemsize, edges, unit if sink.unit else ()),
+        write=Side(sink.axes, sink.dtype.itemsize, edges, written_unit),
         whole=whole_axes,
     )
 
@@ -222,17 +234,15 @@ def written_nbytes(job: Job, task: Task) -> int:
     beyond the array.
     """
     assert job.output is not None
-    pieces = [
-        (job.output.volumes[piece.source].sink, piece.slab.count)
-        for piece in output_pieces(job, task)
-    ]
-    return sum(
-        math.prod(
-            math.ceil(n / u) * u for n, u in zip(count, sink.unit or (1,) * len(count), strict=True)
-        )
-        * sink.dtype.itemsize
-        for sink, count in pieces
-    )
+    nbytes = 0
+    for piece in output_pieces(job, task):
+        sink = job.output.volumes[piece.source].sink
+        elements = piece.slab.size
+        if sink.unit:
+            whole_chunks = zip(piece.slab.count, sink.unit, strict=True)
+            elements = math.prod(math.ceil(n / u) * u for n, u in whole_chunks)
+        nbytes += elements * sink.dtype.itemsize
+    return nbytes
 
 
 def operations(job: Job, task: Task) -> tuple[int, int]:
@@ -266,11 +276,10 @@ def _runs(sink: ArraySink, slab: Hyperslab) -> int:
 
 def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:
     """Per axis of the input, where the files of a whole begin and end."""
-    bounds = (
-        np.array([m.box.bounds for m in whole.members], np.int64).reshape(-1, len(shape)) * scale
-    )
-    ends = [np.array([0, extent], np.int64) for extent in shape]
-    return tuple(
-        np.union1d(np.minimum(bounds[:, axis], extent), ends[axis])
-        for axis, extent in enumerate(shape)
-    )
+    corners = np.array([m.box.bounds for m in whole.members], np.int64)
+    bounds = corners.reshape(-1, len(shape)) * scale
+    edges = []
+    for axis, extent in enumerate(shape):
+        ends = np.array([0, extent], np.int64)
+        edges.append(np.union1d(np.minimum(bounds[:, axis], extent), ends))
+    return tuple(edges)

@@ -34,6 +34,7 @@ from hyperslab.plan.task import (
     Status,
     StepFunction,
     Task,
+    Volume,
     output_pieces,
 )
 from hyperslab.redaction import redact
@@ -46,13 +47,15 @@ def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
     """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together
     unless stepwise.
     """
-    last = _write if job.output else _lift
-    maps = (functools.partial(_map, number=i) for i in range(len(job.steps)))
-    chain: list[Callable[..., None]] = [_read, *maps, last]
+    chain: list[Callable[..., None]] = [_read]
+    chain += [functools.partial(_map, number=number) for number in range(len(job.steps))]
+    chain.append(_write if job.output else _lift)
     guarded: list[StepFunction] = [functools.partial(_guarded, job, step) for step in chain]
-    if stepwise:
-        return (_Chain((State, guarded[0])), *guarded[1:-1], _Chain((guarded[-1], _outcome)))
-    return (_Chain((State, *guarded, _outcome)),)
+    if not stepwise:
+        return (_Chain((State, *guarded, _outcome)),)
+    first = _Chain((State, guarded[0]))
+    last = _Chain((guarded[-1], _outcome))
+    return (first, *guarded[1:-1], last)
 
 
 def outcome_of(task: Task, steps: Sequence[StepFunction]) -> Outcome:
@@ -76,57 +79,70 @@ class _Chain:
 
 def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> State:
     """Run one step; what it raises becomes the state's failure. Only Ctrl-C passes through."""
-    if state.failure is None:
-        with recording() as phases:
-            try:
-                step(job, state)
-            except BaseException as error:  # a failure is data, also sys.exit()
-                if (
-                    isinstance(error, KeyboardInterrupt)
-                    and threading.current_thread() is threading.main_thread()
-                ):
-                    raise  # Ctrl-C; in any other thread it is the function's own
-                state.failure = describe_failure(error, job.label(state.task))
-        state.phases += phases
+    if state.failure is not None:
+        return state
+    with recording() as phases:
+        try:
+            step(job, state)
+        except BaseException as error:  # a failure is data, also sys.exit()
+            if _is_ctrl_c(error):
+                raise
+            state.failure = describe_failure(error, job.label(state.task))
+    state.phases += phases
     return state
 
 
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Whether a user has pressed it; in another thread, the exception is the function's own."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    return threading.current_thread() is threading.main_thread()
+
+
 def _outcome(state: State) -> Outcome:
-    status: Status = "failed" if state.failure else "done"
+    status: Status = "done"
+    if state.failure:
+        status = "failed"
     return Outcome(
-        state.task.id,
-        state.task.attempt,
-        status,
-        state.failure,
-        state.value,
-        state.outputs,
-        tuple(state.phases),
+        task=state.task.id,
+        attempt=state.task.attempt,
+        status=status,
+        failure=state.failure,
+        value=state.value,
+        outputs=state.outputs,
+        phases=tuple(state.phases),
     )
 
 
 def describe_failure(error: BaseException, where: str) -> Failure:
     """An exception as data, with the sentence that a user reads. Never raises."""
-    name, said = type(error).__name__, _message(error)
+    message = redact(_sentence(error))
+    text = redact("".join(traceback.format_exception(error)))
+    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    return Failure(type(error).__name__, message, where, permanent, text)
+
+
+def _sentence(error: BaseException) -> str:
+    said = _message(error)
     if isinstance(error, SystemExit):
-        message = (
+        return (
             f"the function called sys.exit({error.code!r}); let it return a block or raise an"
             " exception"
         )
-    elif isinstance(error, MemoryError):
-        message = (
-            f"out of memory ({said}); use smaller blocks or fewer workers"
-            if said
-            else "out of memory"
-        )
-    elif isinstance(error, OSError) and error.strerror:
-        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    elif isinstance(error, HyperslabError):
-        message = said
-    else:
-        message = f"{name}: {said}" if said else name
-    text = "".join(traceback.format_exception(error))
-    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
-    return Failure(name, redact(message), where, permanent, redact(text))
+    if isinstance(error, MemoryError):
+        if not said:
+            return "out of memory"
+        return f"out of memory ({said}); use smaller blocks or fewer workers"
+    if isinstance(error, OSError) and error.strerror:
+        if not error.filename:
+            return error.strerror
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, HyperslabError):
+        return said
+    name = type(error).__name__
+    if not said:
+        return name
+    return f"{name}: {said}"
 
 
 def _message(error: BaseException) -> str:
@@ -139,12 +155,11 @@ def _message(error: BaseException) -> str:
 
 def _read(job: Job, state: State) -> None:
     task = state.task
-    shape = tuple(
-        n + 2 * h - low - high
-        for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True)
-    )
+    shape = []
+    for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True):
+        shape.append(n + 2 * h - low - high)
     for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
-        block = _assemble(sources, pieces, shape, job.values)
+        block = _assemble(sources, pieces, tuple(shape), job.values)
         if any(low or high for low, high in task.pad):
             block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
         state.blocks.append(block)
@@ -201,15 +216,20 @@ def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> 
     BlockError.
     """
     step = job.steps[number]
-    expected = np.dtype(step.dtype) if step.dtype else block.dtype
+    expected = block.dtype
+    if step.dtype:
+        expected = np.dtype(step.dtype)
     if result.dtype.newbyteorder("=") != expected:
         raise BlockError(
             f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype}"
             " if that is meant, or convert the block before returning it"
         )
     shape = step.shape(block.shape)
+    allowed = [shape]
     keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
-    if result.shape not in (shape, shape if keeps_halo else task.core.count):
+    if not keeps_halo:
+        allowed.append(task.core.count)
+    if result.shape not in allowed:
         raise BlockError(
             f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped"
             " function keeps its block's shape; use a fold (hyperslab.Fold) for values of another"
@@ -222,7 +242,8 @@ def _trimmed(job: Job, task: Task, block: Array) -> Array:
     """The block without its halo, unless the function has cut it off already."""
     if not any(job.halo) or block.shape == task.core.count:
         return block
-    return block[tuple(slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True))]
+    inner = [slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True)]
+    return block[tuple(inner)]
 
 
 def _write(job: Job, state: State) -> None:
@@ -231,15 +252,17 @@ def _write(job: Job, state: State) -> None:
     block = _trimmed(job, task, state.blocks[0])
     if output.volumes:
         written = [
-            writing.write_region(
-                *output.volumes[piece.source], piece.slab, block[piece.place.slices()]
-            )
+            _write_region(output.volumes[piece.source], piece, block)
             for piece in output_pieces(job, task)
         ]
     else:
         written = [writing.write(block_sink(job, task, block.shape, block.dtype), block)]
     state.outputs = tuple(_within(output.folder, each) for each in written)
     state.blocks.clear()
+
+
+def _write_region(volume: Volume, piece: Piece, block: Array) -> Written:
+    return writing.write_region(*volume, piece.slab, block[piece.place.slices()])
 
 
 def _within(folder: str, written: Written) -> Written:
@@ -254,11 +277,14 @@ def _lift(job: Job, state: State) -> None:
     assert fold is not None
     assert job.fold is not None
     state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
-    more = {"prior": job.prior} if fold.prior is not None else {}
+    params: Mapping[str, Any] = {}
+    if job.fold_depth == 0:
+        params = job.fold.params
+    more = {}
+    if fold.prior is not None:
+        more["prior"] = job.prior
     with span("compute"):
-        state.value = _call(
-            fold.lift, job.fold.params if job.fold_depth == 0 else {}, job, state, **more
-        )
+        state.value = _call(fold.lift, params, job, state, **more)
     state.blocks.clear()
 
 
@@ -278,7 +304,9 @@ class StageMerge:
 
 def merge_of(job: Job) -> StageMerge | None:
     """How values of this stage's tasks become one; None for a stage that reduces nothing."""
-    return StageMerge(job) if job.fold else None
+    if job.fold is None:
+        return None
+    return StageMerge(job)
 
 
 def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
@@ -287,7 +315,9 @@ def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
     """
     try:
         value = merge_partials(partials, fold.merge).value
-        return fold.finish(value) if fold.finish else value
+        if fold.finish is None:
+            return value
+        return fold.finish(value)
     except Exception as error:
         raise RunStopped(
             "all blocks are reduced, but the fold's merge or finish failed:"

@@ -25,6 +25,13 @@ Merge = Callable[[Any, Any], Any]
 "Merge of a fold: two values become one."
 
 
+def label_of(source: ArraySource) -> str:
+    """What a source is called in messages: path::dataset."""
+    if not source.name:
+        return source.url
+    return f"{source.url}::{source.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One block's worth of work. Small: everything that tasks share is in the Job."""
@@ -88,19 +95,24 @@ class Job:
 
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""
-        fold: Fold | None = self.fold.load() if self.fold else None
+        if self.fold is None:
+            return None
+        fold: Fold | None = self.fold.load()
         for _ in range(self.fold_depth):
-            fold = fold.prior if fold else None
+            assert fold is not None
+            fold = fold.prior
         return fold
 
     def label(self, task: Task) -> str:
         """Where a task's first input lies: path[region]."""
         pieces = task.reads[0]
         source = self.inputs[PRIMARY][pieces[0].source]
-        name = f"{source.url}::{source.name}" if source.name else source.url
+        name = label_of(source)
         if len(pieces) > 1:
             return f"{name} and {len(pieces) - 1} more, block {task.core}"
-        return name if source.broken else f"{name}{pieces[0].slab}"
+        if source.broken:
+            return name
+        return f"{name}{pieces[0].slab}"
 
 
 @dataclass(frozen=True, slots=True)
