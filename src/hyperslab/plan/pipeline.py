@@ -256,11 +256,7 @@ def _gathered(
 
 
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:
-    each: tuple[int, ...]
-    if isinstance(given, int):
-        each = (given,) * ndim
-    else:
-        each = tuple(given)
+    each = (given,) * ndim if isinstance(given, int) else tuple(given)
     if len(each) != ndim or any(n < least for n in each):
         raise UsageError(
             f"{flag} {given}: give one number of at least {least}, or one for each of the {ndim}"
