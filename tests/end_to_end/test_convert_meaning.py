@@ -25,6 +25,7 @@ from hyperslab.apps.conversion import conversion
 from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.errors import BlockError, UsageError
+from hyperslab.plan.becoming import become
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.sinks import output
 from tests.end_to_end.command import real_values_of
@@ -92,7 +93,7 @@ def write(source: Path, made: Path) -> str:
     pipeline = conversion(source, made)
     assert isinstance(pipeline.end, Write)
     try:
-        (volume,) = output(pipeline, pipeline.end).volumes
+        (volume,) = output(pipeline.source, become(pipeline), pipeline.end).volumes
         writing.write(volume.sink, hyperslab.open(str(source), values="stored")[...])
     except (UsageError, BlockError) as error:
         return str(error)

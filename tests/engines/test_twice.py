@@ -23,7 +23,7 @@ from hyperslab.machine.clock import reference
 from hyperslab.plan.journal import Tail, load_partials, merge_partials
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.shipment import Shipment
-from hyperslab.plan.task import merge_of, steps_of
+from hyperslab.plan.steps import merge_of, steps_of
 from hyperslab.storage import fence
 from tests.faults.command import make_volume
 

@@ -19,7 +19,8 @@ from hyperslab.arrays.sets import SourceSet, concatenated, mosaic
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.plan.compile import Budget, compile_plan
 from hyperslab.plan.pipeline import Boundary, Pipeline
-from hyperslab.plan.task import Outcome, steps_of
+from hyperslab.plan.steps import steps_of
+from hyperslab.plan.task import Outcome
 from hyperslab.testing import functions
 
 SHAPE = (11, 7, 9)

@@ -32,6 +32,7 @@ from hyperslab.plan.journal import (
     saved_tasks,
 )
 from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Failure, Outcome, Task
 from hyperslab.trace import Phase, Span, Trace
 
@@ -263,10 +264,8 @@ def test_steps_are_run_in_turn(tmp_path: Path) -> None:
     journal = SlotJournal(folder, "slot", "p1", Fold(len, max).merge)
     task = Task(3, 0, Hyperslab((0,), (1,)), ((0, 0),), (), "", 0, 0, 0)
     for number in range(2):
-        journal.run(
-            replace(task, id=number),
-            [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])],
-        )
+        steps = [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])]
+        journal.take(outcome_of(replace(task, id=number), steps))
     journal.close()
     (partial,) = load_partials([(folder, None)], range(2))
     assert (sorted(partial.tasks), partial.value) == ([0, 1], 6)

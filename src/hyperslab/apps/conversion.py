@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +23,7 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, gather
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.prepare import Options, Prepared, prepare
 from hyperslab.driver.run import Result, run
 from hyperslab.errors import UsageError
 from hyperslab.formats.deflating import FASTEST
@@ -33,6 +33,7 @@ from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.storage.location import is_remote, scheme, text_of
 from hyperslab.storage.remote.connections import S3
+from hyperslab.storage.remote.uploading import Uploaded
 from hyperslab.workloads.cast import cast
 
 CARRIED_CHUNK_NBYTES = 64 * 1024
@@ -135,11 +136,10 @@ def convert(
     """
     if unknown := settings.keys() - {field.name for field in fields(Options)}:
         raise TypeError(f"convert() takes no argument '{min(unknown)}'")
-    options, place = replace(options or Options(**settings), verb="convert"), text_of(dest)
-    pipeline = begun(
+    conversion = planned(
         source,
-        place,
-        options.resume,
+        text_of(dest),
+        replace(options or Options(**settings), verb="convert"),
         format=format,
         grid=grid,
         kind=kind,
@@ -150,29 +150,65 @@ def convert(
         overwrite=overwrite,
         storage_options=storage_options,
     )
-    prepared = prepare(pipeline, options)
-    require_unfinished(prepared, place, storage_options)
-    result = run(pipeline, options, progress=progress, prepared=prepared)
-    publish(result, place, storage_options, overwrite)
+    result = conversion.run(progress)
+    conversion.publish(result)
     return result
 
 
-def begun(
-    source: Named | Sequence[Named] | SourceSet, dest: str, resume: bool, **named: Any
-) -> Pipeline:
-    """The pipeline of `conversion` that writes `dest`, or for a URL what `publish` takes there.
-    Raises UsageError.
+@dataclass(frozen=True, slots=True, eq=False)
+class Conversion:
+    """A conversion that nothing stands in the way of: to be run, and then published."""
+
+    dest: str
+    "Path or URL that is asked for."
+    options: Options
+    pipeline: Pipeline
+    prepared: Prepared
+    overwrite: bool
+    storage_options: Mapping[str, Any] | None
+
+    @property
+    def place(self) -> Path:
+        """What the run writes on this machine."""
+        assert self.prepared.directory is not None
+        return self.prepared.directory.place
+
+    def run(self, progress: Progress | None = None) -> Result:
+        """Write what is asked for, for a URL in the directory for temporary files. Raises what
+        `hyperslab.run` raises.
+        """
+        return run(self.pipeline, self.options, progress=progress, prepared=self.prepared)
+
+    def publish(self, result: Result) -> Uploaded | None:
+        """Send what was made for a URL; None for a path. Raises what `hyperslab.upload` raises."""
+        return publish(result, self.dest, self.storage_options, self.overwrite)
+
+
+def planned(
+    source: Named | Sequence[Named] | SourceSet, dest: str, options: Options, **named: Any
+) -> Conversion:
+    """The conversion to a path or URL; `named` are arguments of `conversion`.
+
+    Raises UsageError, and AlreadyDone where all of it has arrived at a URL before.
     """
-    place = staged(dest, named.get("storage_options"), named.get("overwrite", False), resume)
+    overwrite = named.get("overwrite", False)
+    stores = named.get("storage_options")
+    place = staged(dest, stores, overwrite, options.resume)
     pipeline = conversion(source, place, **named)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
-        if named.get("encoding", DEFAULT_ENCODING).virtual:
-            raise UsageError(
-                f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave"
-                " --virtual out"
-            )
-    return pipeline
+        _require_one_object(named.get("encoding", DEFAULT_ENCODING), dest)
+    prepared = prepare(pipeline, options)
+    require_unfinished(prepared, dest, stores)
+    return Conversion(dest, options, pipeline, prepared, overwrite, stores)
+
+
+def _require_one_object(encoding: Encoding, dest: str) -> None:
+    if encoding.virtual:
+        raise UsageError(
+            f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave"
+            " --virtual out"
+        )
 
 
 def _is_file_name(path: str) -> bool:

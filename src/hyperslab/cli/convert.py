@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hyperslab.apps.conversion import begun
-from hyperslab.apps.publication import publish, require_unfinished
+from hyperslab.apps.conversion import Conversion, planned
 from hyperslab.arrays.encoding import Encoding
-from hyperslab.cli.outcome import show_plan, show_result
-from hyperslab.cli.parse import (
-    OPTION_HELP,
-    parse_numbers,
-    parse_rule,
-    parse_size,
-    parse_storage_options,
+from hyperslab.cli.flags import (
+    Engine,
+    Quiet,
+    Retries,
+    StorageOption,
+    Threads,
+    Workers,
+    memory_bytes,
 )
+from hyperslab.cli.outcome import show_plan, show_result
+from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
 from hyperslab.cli.telling import told_if_heard
-from hyperslab.driver import run
-from hyperslab.driver.prepare import Options, prepare
-from hyperslab.engines.facts import DEFAULT, engine_help
+from hyperslab.driver.prepare import Options
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone
-from hyperslab.plan.pipeline import Pipeline
-from hyperslab.redaction import OPTION, redact
+from hyperslab.redaction import redact
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_bytes, show_count
 
@@ -91,16 +91,14 @@ def convert(
     ] = False,
     zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
     name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
-    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
+    storage_option: StorageOption = [],  # noqa: B006
     memory: Annotated[
         str | None,
         Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available."),
     ] = None,
-    engine: Annotated[str, Opt(help=engine_help())] = DEFAULT,
-    workers: Annotated[
-        int | None, Opt(help="Worker processes; by default one per processor this process may use.")
-    ] = None,
-    threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
+    engine: Engine = DEFAULT,
+    workers: Workers = None,
+    threads: Threads = None,
     connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",
     overwrite: Annotated[
         bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
@@ -108,11 +106,11 @@ def convert(
     resume: Annotated[
         bool, Opt("--resume", help="Go on with a conversion that did not end.")
     ] = False,
-    retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
+    retries: Retries = 1,
     dry_run: Annotated[
         bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")
     ] = False,
-    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or
     merged.
@@ -123,28 +121,13 @@ def convert(
     """
     asked = parse_rule(block_shape, blocks, None, None)
     encoding = Encoding(
-        parse_numbers("--chunks", chunks) if chunks is not None else (),
+        parse_shape("--chunks", chunks),
         compression,
         None,
-        parse_numbers("--shards", shards) if shards is not None else (),
+        parse_shape("--shards", shards),
         zarr_version,
         name,
         virtual,
-    )
-    stores = parse_storage_options(storage_option)
-    pipeline = begun(
-        source,
-        dest,
-        resume,
-        format=format,
-        grid=asked if asked.kind != "auto" else None,
-        kind=sources,
-        axis=axis,
-        values=values,
-        dtype=dtype,
-        encoding=encoding,
-        overwrite=overwrite,
-        storage_options=stores,
     )
     options = Options(
         verb="convert",
@@ -152,39 +135,42 @@ def convert(
         workers=workers,
         threads=threads,
         connect=connect,
-        memory_bytes=parse_size("--memory", memory) if memory is not None else None,
+        memory_bytes=memory_bytes(memory),
         retries=retries,
         resume=resume,
     )
-    return _carry_out(pipeline, options, dest, stores, overwrite, dry_run, quiet)
-
-
-def _carry_out(
-    pipeline: Pipeline,
-    options: Options,
-    dest: str,
-    stores: dict[str, Any],
-    overwrite: bool,
-    dry_run: bool,
-    quiet: bool,
-) -> int:
-    """Run a conversion, and send what it made where that is asked for. Returns the exit status."""
-    prepared = prepare(pipeline, options)
     try:
-        require_unfinished(prepared, dest, stores)
+        conversion = planned(
+            source,
+            dest,
+            options,
+            format=format,
+            grid=asked if asked.kind != "auto" else None,
+            kind=sources,
+            axis=axis,
+            values=values,
+            dtype=dtype,
+            encoding=encoding,
+            overwrite=overwrite,
+            storage_options=parse_storage_options(storage_option),
+        )
     except AlreadyDone as done:
         typer.echo(str(done))
         return 0
-    assert prepared.directory is not None
     if dry_run:
-        return show_plan(prepared, prepared.directory.place)
+        return show_plan(conversion.prepared, conversion.place)
+    return _carry_out(conversion, quiet)
+
+
+def _carry_out(conversion: Conversion, quiet: bool) -> int:
+    """Run a conversion, and send what it made where that is asked for. Returns the exit status."""
     if not quiet:
         with told_if_heard():
-            show_plan(prepared, prepared.directory.place)
-    result = run.run(pipeline, options, progress=progress_for(quiet), prepared=prepared)
+            show_plan(conversion.prepared, conversion.place)
+    result = conversion.run(progress_for(quiet))
     began = time.monotonic()
-    sent = publish(result, dest, stores, overwrite)
-    code = show_result(result, redact(dest), quiet, options.verb)
+    sent = conversion.publish(result)
+    code = show_result(result, redact(conversion.dest), quiet, conversion.options.verb)
     if sent is not None and not quiet:
         took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
         with told_if_heard():

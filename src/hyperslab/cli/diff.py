@@ -17,9 +17,9 @@ from hyperslab.apps.difference.found import (
     HeaderDifference,
     ValueDifference,
 )
-from hyperslab.cli.parse import OPTION_HELP, parse_size, parse_storage_options
+from hyperslab.cli.flags import StorageOption
+from hyperslab.cli.parse import parse_size, parse_storage_options
 from hyperslab.errors import UsageError
-from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_count
 
@@ -62,7 +62,7 @@ def diff(
         ),
     ] = "auto",
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
-    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
+    storage_option: StorageOption = [],  # noqa: B006
     memory: Annotated[
         str | None,
         Opt(help="For all blocks at a time, such as 8GB; by default 80 % of what is available."),

@@ -14,12 +14,13 @@ from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import way_of
-from hyperslab.cli.parse import OPTION_HELP, parse_storage_options
+from hyperslab.cli.flags import StorageOption
+from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError
 from hyperslab.machine.host import MEMORY_SHARE, Host
 from hyperslab.plan.compile import Budget, preview
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.redaction import OPTION, redact
+from hyperslab.redaction import redact
 from hyperslab.units import show_bytes, show_count
 
 
@@ -30,7 +31,7 @@ def info(
             help="PATH, PATH::DATASET or URL::DATASET; a directory or a glob stands for its files."
         ),
     ],
-    storage_option: Annotated[list[str], typer.Option(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
+    storage_option: StorageOption = [],  # noqa: B006
 ) -> int:
     """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is
     used and why.

@@ -14,7 +14,6 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.errors import UsageError
 from hyperslab.redaction import OPTION, is_private
 
-OPTION_HELP = "What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded."
 UNITS = {"": 1, "B": 1} | {
     f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1)
     for n, prefix in enumerate("KMGTP")
@@ -36,6 +35,13 @@ def parse_size(flag: str, text: str, prefix: str = "") -> int:
     return nbytes
 
 
+def parse_shape(flag: str, text: str | None) -> tuple[int, ...]:
+    """Integers from '64,64,64'; () where nothing was asked for."""
+    if text is None:
+        return ()
+    return parse_numbers(flag, text)
+
+
 def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
     """Integers from '64,64,64' or '5x5x5'."""
     try:
@@ -52,7 +58,7 @@ def parse_rule(
     named = [flag for flag, text in given.items() if text is not None]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} are different ways to cut: give one of them")
-    whole = parse_numbers("--axes-whole", axes_whole) if axes_whole is not None else ()
+    whole = parse_shape("--axes-whole", axes_whole)
     if block_shape is not None:
         return Rule("block-shape", parse_numbers("--block-shape", block_shape), whole)
     if blocks is not None:

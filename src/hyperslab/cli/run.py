@@ -13,22 +13,29 @@ import typer
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import gather
+from hyperslab.cli.flags import (
+    Engine,
+    Quiet,
+    Retries,
+    StorageOption,
+    Threads,
+    Workers,
+    memory_bytes,
+)
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
-    OPTION_HELP,
     parse_inputs,
     parse_numbers,
     parse_rule,
-    parse_size,
+    parse_shape,
     parse_storage_options,
 )
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
-from hyperslab.engines.facts import DEFAULT, connect_help, engine_help
+from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.plan.pipeline import Pipeline, Reduce
-from hyperslab.redaction import OPTION
 from hyperslab.report.progress import progress_for
 from hyperslab.storage.location import local_folder
 
@@ -60,13 +67,11 @@ def run(
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
-    storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
+    storage_option: StorageOption = [],  # noqa: B006
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
-    engine: Annotated[str, Opt(help=engine_help())] = DEFAULT,
-    workers: Annotated[
-        int | None, Opt(help="Worker processes; by default one per processor this process may use.")
-    ] = None,
-    threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
+    engine: Engine = DEFAULT,
+    workers: Workers = None,
+    threads: Threads = None,
     connect: Annotated[str, Opt(help=connect_help())] = "",
     block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
     blocks: Annotated[
@@ -114,14 +119,14 @@ def run(
             help="With --resume: what the function did before it was edited counts.",
         ),
     ] = False,
-    retries: Annotated[int, Opt(help="Further attempts at a task that failed.")] = 1,
+    retries: Retries = 1,
     task_timeout: Annotated[
         float | None, Opt(help="Seconds after which a task's worker is stopped.")
     ] = None,
     dry_run: Annotated[
         bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")
     ] = False,
-    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Run FUNCTION over SOURCE, block by block, into the directory OUT.
 
@@ -150,7 +155,7 @@ def run(
         folder,
         format,
         keep,
-        _encoding(chunks, compression),
+        Encoding(parse_shape("--chunks", chunks), compression),
     )
     if accept_changed_function and not resume:
         raise UsageError("--accept-changed-function: needs --resume")
@@ -159,7 +164,7 @@ def run(
         workers=workers,
         threads=threads,
         connect=connect,
-        memory_bytes=parse_size("--memory", memory) if memory is not None else None,
+        memory_bytes=memory_bytes(memory),
         rule=parse_rule(block_shape, blocks, partition, axes_whole),
         granularity=granularity,  # type: ignore[arg-type]
         retries=retries,
@@ -199,11 +204,6 @@ def _gather_input(
         return gather(path, sources, axis, None, stores)  # type: ignore[arg-type]
     except HyperslabError as error:
         raise UsageError(f"--with {name}={path}: {error}") from error
-
-
-def _encoding(chunks: str | None, compression: str | None) -> Encoding:
-    shape = parse_numbers("--chunks", chunks) if chunks is not None else ()
-    return Encoding(shape, compression)
 
 
 def _with_end(

@@ -61,7 +61,9 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
     now, found = record(plan), []
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
-            _require_same_job(directory, kept, now, accept_changed_function)
+            _require_same_job(directory, kept, now)
+            if not accept_changed_function:
+                _require_same_code(directory, kept, plan)
         if has_results or kept["fingerprint"] == now["fingerprint"]:
             ids = _matching(directory, kept, now, plan, has_results)
             found.append(
@@ -149,9 +151,7 @@ def _has_results(folder: Path) -> bool:
     return any(outcome.status == "done" for outcome in Tail(folder).poll())
 
 
-def _require_same_job(
-    directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], accept: bool
-) -> None:
+def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any]) -> None:
     if kept["fingerprint"] != now["fingerprint"]:
         before = kept["summary"]
         differs = [
@@ -164,7 +164,10 @@ def _require_same_job(
             f" {' and '.join(differs) or 'parameters'}; choose another output, or remove them with"
             " 'hyperslab clean --all'"
         )
-    if kept["code"] != now["code"] and not accept:
+
+
+def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
+    if kept["code"] not in (plan.code, plan.earlier_code):
         raise OutputBusy(
             f"--resume: the function was edited since {directory.out} was begun; add"
             " --accept-changed-function if what it has done is still right, otherwise choose"

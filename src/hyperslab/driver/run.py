@@ -31,19 +31,11 @@ from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
-from hyperslab.plan.journal import Partial, SlotJournal, Tail, conclude, load_partials, moved_bytes
+from hyperslab.plan.journal import Partial, SlotJournal, Tail, load_partials, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.shipment import pack
-from hyperslab.plan.task import (
-    Failure,
-    Outcome,
-    StageMerge,
-    Task,
-    merge_of,
-    retried,
-    steps_of,
-    with_prior,
-)
+from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
+from hyperslab.plan.task import Failure, Outcome, Task, retried, with_prior
 from hyperslab.report.notebook import run_html
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.report.summary import Summary

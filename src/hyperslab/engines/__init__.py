@@ -12,9 +12,8 @@ from typing import Any, Protocol, Self
 from hyperslab.engines.facts import connecting, facts_of
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
-from hyperslab.plan.journal import Merge
 from hyperslab.plan.shipment import Shipment
-from hyperslab.plan.task import Outcome, StepFunction, Task
+from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
 Running = Generator[Outcome | None, None, None]

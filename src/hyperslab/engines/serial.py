@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.errors import UsageError
-from hyperslab.plan.journal import Merge, SlotJournal
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.journal import SlotJournal
+from hyperslab.plan.steps import outcome_of
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.storage import fence
 from hyperslab.trace import OwnTime, Slot
 
@@ -50,7 +51,7 @@ class Serial(Managed):
         try:
             with fence.working(self._options.folder):
                 for task in tasks:
-                    journal.run(task, steps)
+                    journal.take(outcome_of(task, steps))
                     yield None
         finally:
             journal.close()

@@ -12,8 +12,9 @@ from contextlib import suppress
 from threadpoolctl import threadpool_limits
 
 from hyperslab.engines import EngineOptions, Managed, Running
-from hyperslab.plan.journal import Merge, SlotJournal
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.journal import SlotJournal
+from hyperslab.plan.steps import outcome_of
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.storage import fence
 from hyperslab.trace import OwnTime, Slot
 
@@ -104,7 +105,7 @@ class Threads(Managed):
                 limits = threadpool_limits(self._options.slot_cpus, user_api="openmp")
                 with fence.working(self._options.folder), suppress(queue.Empty), limits:
                     while not self._stopping.is_set():
-                        journal.run(waiting.get_nowait(), steps)
+                        journal.take(outcome_of(waiting.get_nowait(), steps))
             finally:
                 journal.close()
         except BaseException as error:  # noqa: BLE001  # handed to the thread that runs the engine

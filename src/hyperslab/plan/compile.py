@@ -8,50 +8,39 @@ and no array data is read here.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hyperslab import formats
 from hyperslab.arrays import DType
-from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
-from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan import description
-from hyperslab.plan.costs import (
-    input_dtype,
-    output_dtype,
-    output_shape,
-    reading_cost,
-    working_bytes,
-)
+from hyperslab.plan.becoming import Becoming, become, output_dtype
+from hyperslab.plan.costs import reading_cost, working_bytes
+from hyperslab.plan.cutting import Cutting
+from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
     block_name,
-    header_kept,
+    block_sink,
+    cut_for,
     output,
     require_short,
-    scaling_kept,
-    transfer,
-    units,
     written_nbytes,
 )
-from hyperslab.plan.task import Job, Output, Task, block_sink
+from hyperslab.plan.task import Job, Output, Task
 from hyperslab.units import show_bytes, show_count
 
-AUTO_LIMIT_NBYTES = 32 * 2**20
-"""Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are
-cleared at each use.
-"""
-AUTO_FLOOR_NBYTES = 2**20
-"Smallest block that is cut only to give every slot something to do."
 LEAST_SHRINKAGE = 0.95
 "Half as large automatic blocks that still take this share of the memory would not help."
 
@@ -93,6 +82,8 @@ class Plan:
     """
     code: str
     "SHA-256 of the functions' code, which a resumed run may be told to accept another of."
+    earlier_code: str
+    "SHA-256 that an earlier version of the package knew the same code by."
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
     inputs: Mapping[str, SourceSet]
@@ -107,8 +98,11 @@ class Plan:
         ]
         done = [_called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]
-        more = f" and {source['files'] - 1} more" if source["files"] > 1 else ""
-        return f"{' + '.join(done) or 'copy'} over {os.path.basename(source['first'])}{more}"
+        what = " + ".join(done) or "copy"
+        first = os.path.basename(source["first"])
+        if source["files"] == 1:
+            return f"{what} over {first}"
+        return f"{what} over {first} and {source['files'] - 1} more"
 
     def record(self) -> dict[str, Any]:
         """The plan as plain JSON values: what a run directory keeps."""
@@ -141,16 +135,20 @@ class Plan:
 
     def html(self, more: Mapping[str, str] | None = None) -> str:
         """The plan as a fragment of HTML without scripts, with further rows in its table."""
-        numbers = {
-            "tasks": f"{sum(1 for _ in self.tasks):,} in {show_count(len(self.stages), 'stage')}",
+        tasks = sum(1 for _ in self.tasks)
+        stages = show_count(len(self.stages), "stage")
+        writes = ""
+        if self.bytes_written:
+            writes = show_bytes(self.bytes_written)
+        rows = {
+            "tasks": f"{tasks:,} in {stages}",
             "reads": show_bytes(self.bytes_read),
-            "writes": show_bytes(self.bytes_written) if self.bytes_written else "",
+            "writes": writes,
             "memory": f"{show_bytes(self.bytes_peak)} at most per task",
             "fingerprint": self.fingerprint[:12],
         }
-        return description.to_html(
-            self.title, self.summary, self.partitions, self.inputs, {**numbers, **(more or {})}
-        )
+        rows |= more or {}
+        return description.to_html(self.title, self.summary, self.partitions, self.inputs, rows)
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -160,7 +158,9 @@ def _called(target: str) -> str:
     """A function's own name; a built-in goes by that of its module."""
     place, _, name = target.rpartition(":")
     built_in = place.removeprefix("hyperslab.workloads.")
-    return name if built_in == place else built_in.replace("_", "-")
+    if built_in == place:
+        return name
+    return built_in.replace("_", "-")
 
 
 def _peak(tasks: Iterable[Task]) -> int:
@@ -181,40 +181,43 @@ def compile_plan(
     _require_fixed_size(pipeline)
     _require_same_shapes(pipeline)
     job = _job(pipeline)
-    limit = limit_nbytes or _auto_limit(pipeline, job, rule, budget)
-    partitions, tasks = _cut(pipeline, job, rule, limit)
-    while rule.kind == "auto" and limit_nbytes is None and (peak := _peak(tasks)) > budget.per_slot:
-        smaller = _cut(pipeline, job, rule, limit // 2)
-        if _peak(smaller[1]) > peak * LEAST_SHRINKAGE:
-            break
-        limit, (partitions, tasks) = limit // 2, smaller
+    cutting = Cutting(pipeline, job.becoming, job.output, rule)
+    limit = limit_nbytes or cutting.auto_limit(budget.slots, budget.per_slot)
+    partitions, tasks = _cut(pipeline, job, cutting, limit)
+    if rule.kind == "auto" and limit_nbytes is None:
+        while (peak := _peak(tasks)) > budget.per_slot:
+            fewer_bytes = _cut(pipeline, job, cutting, limit // 2)
+            if _peak(fewer_bytes[1]) > peak * LEAST_SHRINKAGE:
+                break
+            limit //= 2
+            partitions, tasks = fewer_bytes
     _require_elements(pipeline, tasks)
     _require_usable_names(job, tasks)
-    _require_storable(pipeline, job, tasks)
-    stages = tuple(_stages(pipeline, job, tasks))
+    _require_storable(job, tasks)
     summary = description.summarise(pipeline, rule, partitions)
-    fingerprint, code = (
-        description.fingerprint(pipeline, summary),
-        description.code_digest(pipeline),
+    return Plan(
+        stages=tuple(_stages(job, tasks)),
+        partitions=partitions,
+        limit_nbytes=limit,
+        fingerprint=description.fingerprint(pipeline, summary),
+        code=description.code_digest(pipeline),
+        earlier_code=description.earlier_code_digest(pipeline),
+        summary=summary,
+        inputs=pipeline.inputs,
     )
-    return Plan(stages, partitions, limit, fingerprint, code, summary, pipeline.inputs)
 
 
 def _cut(
-    pipeline: Pipeline, job: Job, rule: Rule, limit: int
+    pipeline: Pipeline, job: Job, cutting: Cutting, limit: int
 ) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
-    partitions = tuple(
-        _partition(pipeline, job, i, rule, limit) for i in range(len(pipeline.source.wholes))
-    )
+    partitions = cutting.partitions(limit)
     return partitions, tuple(_tasks(pipeline, job, partitions))
 
 
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
     """How every whole of a pipeline would be cut; the pipeline need not have an end."""
-    limit = _auto_limit(pipeline, None, rule, budget)
-    return tuple(
-        _partition(pipeline, None, i, rule, limit) for i in range(len(pipeline.source.wholes))
-    )
+    cutting = Cutting(pipeline, become(pipeline), None, rule)
+    return cutting.partitions(cutting.auto_limit(budget.slots, budget.per_slot))
 
 
 def _require_same_shapes(pipeline: Pipeline) -> None:
@@ -245,134 +248,79 @@ def _require_sound(sources: Sequence[ArraySource]) -> None:
             raise FormatError(source.broken)
 
 
-def _auto_limit(pipeline: Pipeline, job: Job | None, rule: Rule, budget: Budget) -> int:
-    """Bytes of a block that fit a slot's memory and leave every slot some work."""
-    itemsize = sum(
-        max(s.stored.itemsize for s in inputs.sources) for inputs in pipeline.inputs.values()
-    )
-    share = math.ceil(pipeline.source.size * itemsize / (2 * budget.slots))
-    fits = int(budget.per_slot / _multiples(pipeline))
-    most = max(1, min(fits, max(share, AUTO_FLOOR_NBYTES)))
-    if _is_transfer(job, rule) and len(pipeline.source.wholes) == 1:
-        assert job is not None
-        assert job.output is not None
-        return best_limit(_transfer(pipeline, job.output, 0, rule), AUTO_LIMIT_NBYTES, most)
-    return min(AUTO_LIMIT_NBYTES, most)
-
-
-def _multiples(pipeline: Pipeline) -> float:
-    """Estimated memory of a task in multiples of its blocks; the task's own bytes_peak is exact
-    about what we hold.
-    """
-    pads = 1 if any(pipeline.halo) else 0
-    return 3 + pads + max([step.temporaries for step in pipeline.steps], default=1)
-
-
-def _layout(pipeline: Pipeline, index: int) -> Layout:
-    whole = pipeline.source.wholes[index]
-    source = pipeline.source.first(whole)
-    chunk, stored = None, source.chunk_shape if source.chunks is None else source.chunks.chunk_shape
-    if stored and len(whole.members) == 1 and stored != source.stored_shape:
-        by_axis = dict(zip(source.axes, stored, strict=True))
-        chunk = tuple(min(by_axis[axis], extent) for axis, extent in enumerate(source.shape))
-    itemsize = sum(dtype.itemsize for dtype in _dtypes(pipeline, index))
-    return Layout(whole.shape, source.axes, itemsize, chunk, pipeline.halo)
-
-
-def _dtypes(pipeline: Pipeline, index: int) -> list[DType]:
-    return [input_dtype(pipeline, name, index) for name in pipeline.inputs]
-
-
-def _partition(
-    pipeline: Pipeline, job: Job | None, index: int, rule: Rule, limit: int
-) -> Partition:
-    out = job.output if job else None
-    if _is_transfer(job, rule):
-        assert out is not None
-        return cut_transfer(_transfer(pipeline, out, index, rule), limit)
-    return cut(_layout(pipeline, index), rule, limit, units(pipeline, out, index))
-
-
-def _is_transfer(job: Job | None, rule: Rule) -> bool:
-    """Whether blocks are cut for long runs of what is written, too: files that all tasks write
-    to.
-    """
-    return (
-        rule.kind == "auto"
-        and job is not None
-        and job.output is not None
-        and bool(job.output.volumes)
-    )
-
-
-def _transfer(pipeline: Pipeline, out: Output, index: int, rule: Rule) -> Transfer:
-    ndim = pipeline.source.ndim
-    return transfer(pipeline, out, index, frozenset(axis % ndim for axis in rule.axes_whole))
-
-
 def _job(pipeline: Pipeline) -> Job:
-    sources = pipeline.source
     for name, inputs in pipeline.inputs.items():
         _require_one_scaling(name, inputs, pipeline)
     end = pipeline.end
+    fold: FunctionRef | None = None
     if isinstance(end, Reduce):
         output_dtype(pipeline)  # one for all that is merged, or a sentence
+        fold = end.ref
+    becoming = become(pipeline)
+    files: Output | None = None
+    if isinstance(end, Write):
+        files = output(pipeline.source, becoming, end)
+        becoming = cut_for(becoming, files)
     return Job(
         inputs={name: inputs.sources for name, inputs in pipeline.inputs.items()},
-        headers=tuple(header_kept(pipeline, index) for index in range(len(sources.wholes))),
-        scalings=tuple(scaling_kept(pipeline, index) for index in range(len(sources.wholes))),
+        becoming=becoming,
         values=pipeline.values,
         boundary=pipeline.boundary,
         halo=pipeline.halo,
-        scale=pipeline.scale,
         steps=pipeline.steps,
-        fold=end.ref if isinstance(end, Reduce) else None,
-        output=output(pipeline, end) if isinstance(end, Write) else None,
+        fold=fold,
+        output=files,
     )
 
 
 def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> None:
+    if pipeline.values != "stored":
+        return
     for whole in inputs.wholes:
-        sources = (inputs.sources[member.source] for member in whole.members)
-        scalings = {
-            (source.scaling, source.real if source.scaling else None, source.unscalable)
-            for source in sources
-        }
-        if pipeline.values == "stored" and len(scalings) > 1:
+        scalings = {_meaning(inputs.sources[member.source]) for member in whole.members}
+        if len(scalings) > 1:
             raise UsageError(
                 f"the files of {name or 'the source'} have different slopes and intercepts, so the"
                 " stored values mean different things: use --values real"
             )
 
 
+def _meaning(source: ArraySource) -> Hashable:
+    """What makes real values of the stored ones."""
+    if source.scaling is None:
+        return source.unscalable
+    return source.scaling, source.real, source.unscalable
+
+
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
-    number, end = 0, pipeline.end
-    suffix = ""
-    if isinstance(end, Write) and end.keep == "blocks":
-        suffix = formats.written()[end.format]
-    for index, (whole, partition) in enumerate(
-        zip(pipeline.source.wholes, partitions, strict=True)
-    ):
-        needs = functools.cache(
-            functools.partial(_needs, pipeline, index, _dtypes(pipeline, index))
-        )
+    numbers = itertools.count()
+    suffix = _block_suffix(pipeline.end)
+    for index, partition in enumerate(partitions):
+        whole = pipeline.source.wholes[index]
+        needs = functools.cache(functools.partial(_needs, pipeline, job.becoming[index]))
         for core in partition:
-            if core.size:
-                name = (
-                    block_name(whole.name, core, whole.shape, len(partition)) + suffix
-                    if suffix
-                    else ""
-                )
-                yield _task(pipeline, job, number, index, core, name, needs(core.count))
-                number += 1
+            if not core.size:
+                continue
+            name = ""
+            if suffix:
+                name = block_name(whole.name, core, whole.shape, len(partition)) + suffix
+            yield _task(pipeline, job, next(numbers), index, core, name, needs(core.count))
 
 
-def _needs(
-    pipeline: Pipeline, index: int, dtypes: Sequence[DType], count: tuple[int, ...]
-) -> tuple[int, int]:
+def _block_suffix(end: Write | Reduce | None) -> str:
+    """What ends the names of files of blocks; '' where tasks write no files of their own."""
+    if isinstance(end, Write) and end.keep == "blocks":
+        return formats.written()[end.format]
+    return ""
+
+
+def _needs(pipeline: Pipeline, becoming: Becoming, count: tuple[int, ...]) -> tuple[int, int]:
     """(bytes written, working memory) of a task whose block has this shape."""
-    written = math.prod(output_shape(pipeline, count)) * output_dtype(pipeline, index).itemsize
-    return written if isinstance(pipeline.end, Write) else 0, working_bytes(pipeline, count, dtypes)
+    written = 0
+    if isinstance(pipeline.end, Write):
+        made = becoming.main
+        written = math.prod(made.shape_of(count)) * made.dtype.itemsize
+    return written, working_bytes(pipeline, count, becoming.given)
 
 
 def _task(
@@ -384,17 +332,7 @@ def _task(
     name: str,
     needs: tuple[int, int],
 ) -> Task:
-    shape = pipeline.source.wholes[index].shape
-    low = [min(h, first) for h, first in zip(job.halo, core.start, strict=True)]
-    high = [
-        min(h, e - a - n)
-        for h, e, a, n in zip(job.halo, shape, core.start, core.count, strict=True)
-    ]
-    read = Hyperslab(
-        tuple(a - b for a, b in zip(core.start, low, strict=True)),
-        tuple(n + b + t for n, b, t in zip(core.count, low, high, strict=True)),
-    )
-    pad = tuple((h - b, h - t) for h, b, t in zip(job.halo, low, high, strict=True))
+    read, pad = _with_halo(core, job.halo, pipeline.source.wholes[index].shape)
     reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
     nbytes, peak = reading_cost(job.inputs, reads, job.values)
     written, working = needs
@@ -403,24 +341,38 @@ def _task(
         return task
     padded = written_nbytes(job, task)
     windows = max(form_of(sink).window_nbytes for sink, _ in job.output.volumes)
-    return replace(
-        task, bytes_written=padded, bytes_peak=task.bytes_peak + padded - written + windows
-    )
+    peak = task.bytes_peak + padded - written + windows
+    return replace(task, bytes_written=padded, bytes_peak=peak)
 
 
-def _require_storable(pipeline: Pipeline, job: Job, tasks: Sequence[Task]) -> None:
+def _with_halo(
+    core: Hyperslab, halo: Sequence[int], shape: Sequence[int]
+) -> tuple[Hyperslab, tuple[tuple[int, int], ...]]:
+    """The region to be read for a block, and the voxels per axis that lie beyond the array."""
+    start = []
+    count = []
+    pad = []
+    for h, first, n, extent in zip(halo, core.start, core.count, shape, strict=True):
+        low = min(h, first)
+        high = min(h, extent - first - n)
+        start.append(first - low)
+        count.append(n + low + high)
+        pad.append((h - low, h - high))
+    return Hyperslab(tuple(start), tuple(count)), tuple(pad)
+
+
+def _require_storable(job: Job, tasks: Sequence[Task]) -> None:
     """Raise UsageError, before anything runs, for a dtype or a number of axes that the output
     format cannot hold.
     """
     seen: set[DType] = set()
-    blocks = {
-        task.whole: task for task in tasks if task.output
-    }  # volumes have been checked already
+    # volumes have been checked already
+    blocks = {task.whole: task for task in tasks if task.output}
     for task in blocks.values():
-        dtype = output_dtype(pipeline, task.whole)
-        if dtype not in seen:
-            seen.add(dtype)
-            block_sink(job, task, output_shape(pipeline, task.core.count), dtype)
+        made = job.becoming[task.whole].main
+        if made.dtype not in seen:
+            seen.add(made.dtype)
+            block_sink(job, task, made.shape_of(task.core.count), made.dtype)
 
 
 def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
@@ -437,10 +389,9 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
 
 
 def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
-    volumes = job.output.volumes if job.output else ()
-    names = [task.output for task in tasks if task.output] + [
-        os.path.basename(sink.path) for sink, _ in volumes
-    ]
+    names = [task.output for task in tasks if task.output]
+    if job.output is not None:
+        names += [os.path.basename(sink.path) for sink, _ in job.output.volumes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(
@@ -449,13 +400,19 @@ def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
     require_short(names)
 
 
-def _stages(pipeline: Pipeline, job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:
+def _stages(job: Job, tasks: tuple[Task, ...]) -> Iterator[Stage]:
     """One stage, or one per fold where a fold wants another's result first."""
     fold: Fold | None = job.load_fold()
     depth = 0
     while fold is not None and fold.prior is not None:
-        fold, depth = fold.prior, depth + 1
+        fold = fold.prior
+        depth += 1
     for level in range(depth, -1, -1):
         first = (depth - level) * len(tasks)
-        own = tuple(replace(task, id=task.id + first) for task in tasks) if first else tasks
-        yield Stage("run" if level == 0 else f"prior {level}", replace(job, fold_depth=level), own)
+        own = tasks
+        if first:
+            own = tuple(replace(task, id=task.id + first) for task in tasks)
+        name = "run"
+        if level:
+            name = f"prior {level}"
+        yield Stage(name, replace(job, fold_depth=level), own)

@@ -15,31 +15,22 @@ from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.plan.function import digest_of
-from hyperslab.plan.pipeline import Pipeline, Reduce, Write
+from hyperslab.plan.pipeline import Pipeline, Reduce, Step, Write
 from hyperslab.redaction import is_private
 from hyperslab.units import show_count
 
 
 def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -> dict[str, Any]:
     """What was asked for, as plain values by name."""
-    end = pipeline.end
+    sources = {
+        name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()
+    }
     return {
-        "sources": {
-            name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()
-        },
+        "sources": sources,
         "values": pipeline.values,
         "boundary": pipeline.boundary,
-        "steps": [
-            _describe_function(s.ref) | {"dtype": s.dtype, "scale": s.scale, "halo": s.halo}
-            for s in pipeline.steps
-        ],
-        "end": (
-            _describe_function(end.ref)
-            if isinstance(end, Reduce)
-            else _describe_write(end)
-            if end
-            else {}
-        ),
+        "steps": [_describe_step(step) for step in pipeline.steps],
+        "end": _describe_end(pipeline.end),
         "partition": {
             "rule": str(rule),
             "blocks": sum(map(len, partitions)),
@@ -48,13 +39,30 @@ def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -
     }
 
 
+def _describe_step(step: Step) -> dict[str, Any]:
+    more = {"dtype": step.dtype, "scale": step.scale, "halo": step.halo}
+    return _describe_function(step.ref) | more
+
+
+def _describe_end(end: Write | Reduce | None) -> dict[str, Any]:
+    if end is None:
+        return {}
+    if isinstance(end, Reduce):
+        return _describe_function(end.ref)
+    return _describe_write(end)
+
+
 def _describe_write(end: Write) -> dict[str, Any]:
     """What is asked for beside the defaults, so that records of older runs are still the same."""
     encoding = {name: value for name, value in asdict(end.encoding).items() if value}
-    more = {"encoding": encoding, "grid": str(end.grid) if end.grid else "", "name": end.name}
-    return {"format": end.format, "keep": end.keep} | {
-        name: value for name, value in more.items() if value
-    }
+    described: dict[str, Any] = {"format": end.format, "keep": end.keep}
+    if encoding:
+        described["encoding"] = encoding
+    if end.grid:
+        described["grid"] = str(end.grid)
+    if end.name:
+        described["name"] = end.name
+    return described
 
 
 def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
@@ -69,7 +77,9 @@ def _describe_sources(inputs: SourceSet) -> dict[str, Any]:
 
 def _shown(name: str, value: Any) -> str:
     """A parameter as records show it; those whose name says that they are secret are left out."""
-    return "(not shown)" if is_private(name) else str(value)[:200]
+    if is_private(name):
+        return "(not shown)"
+    return str(value)[:200]
 
 
 def _describe_function(ref: Any) -> dict[str, Any]:
@@ -85,22 +95,29 @@ def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
 
 def fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
     """SHA-256 over everything that decides the results, but the sources and the code."""
+    asked = {key: value for key, value in summary.items() if key not in ("sources", "partition")}
     parts = {
         "inputs": [(name, inputs.kind, inputs.ndim) for name, inputs in pipeline.inputs.items()],
         "params": [digest_of(dict(ref.params)) for ref in pipeline.refs],
         "rule": summary["partition"]["rule"],
-        "summary": {
-            key: value for key, value in summary.items() if key not in ("sources", "partition")
-        },
+        "summary": asked,
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def code_digest(pipeline: Pipeline) -> str:
     """SHA-256 over the code of all functions."""
-    return hashlib.sha256(
-        json.dumps([(ref.target, ref.digest) for ref in pipeline.refs]).encode()
-    ).hexdigest()
+    return _over([(ref.target, ref.digest) for ref in pipeline.refs])
+
+
+def earlier_code_digest(pipeline: Pipeline) -> str:
+    """The same as an earlier version of the package said it."""
+    return _over([(ref.target, ref.earlier_digest or ref.digest) for ref in pipeline.refs])
+
+
+def _over(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def to_html(
@@ -114,9 +131,9 @@ def to_html(
     primary = next(iter(inputs.values()))
     steps = [_call(step) for step in summary["steps"]]
     end = summary["end"]
-    last = (
-        _call(end) if "function" in end else f"write {end.get('format', '')}, {end.get('keep', '')}"
-    )
+    last = f"write {end.get('format', '')}, {end.get('keep', '')}"
+    if "function" in end:
+        last = _call(end)
     partition = summary["partition"]
     largest = " x ".join(map(str, partition["largest"]))
     rows = {

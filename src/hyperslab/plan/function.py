@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import json
 import pickle
 import sys
 import sysconfig
@@ -24,6 +23,7 @@ import cloudpickle
 import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 
 _loading = threading.RLock()
 
@@ -37,7 +37,7 @@ class FunctionRef:
     target: str
     "module:name, /path/file.py:name, or the name of an object that travels as a pickle."
     digest: str
-    "SHA-256 of the source files or of the pickle."
+    "SHA-256 of the source files, of the pickle, or of a built-in's name and version."
     params: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
     "Its source file and those of its neighbours that it imports, with their SHA-256."
@@ -45,6 +45,8 @@ class FunctionRef:
     """The pickle, for what has no importable name (lambdas, closures, functions of a script or
     notebook).
     """
+    earlier_digest: str = ""
+    "Digest by which records of earlier versions know the same function, where that is another."
 
     @property
     def name(self) -> str:
@@ -112,16 +114,20 @@ def _with_neighbours(
     target: str, files: tuple[tuple[str, str], ...], params: Mapping[str, Any]
 ) -> FunctionRef:
     """The reference, resting on the function's file and on what that imports from beside it."""
-    if files:
-        place = target.rpartition(":")[0]
-        module = sys.modules[_user_module(files[0][1]) if place.endswith(".py") else place]
-        beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
-        files = (
-            files[0],
-            *sorted((name, digest) for name, digest in beside.items() if name != files[0][0]),
-        )
-    digest = hashlib.sha256(json.dumps([target, [d for _, d in files]]).encode()).hexdigest()
-    return FunctionRef(target, digest, params, files)
+    if not files:
+        return FunctionRef(target, digest_of_parts(target, []), params)
+    place = target.rpartition(":")[0]
+    if place.endswith(".py"):
+        place = _user_module(files[0][1])
+    module = sys.modules[place]
+    if (version := version_of(module)) is not None:
+        digest = digest_of_parts(target, version)
+        before = earlier_digest(target, module)
+        return FunctionRef(target, digest, params, files, earlier_digest=before)
+    beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
+    beside.pop(files[0][0], None)
+    files = (files[0], *sorted(beside.items()))
+    return FunctionRef(target, digest_of_parts(target, [d for _, d in files]), params, files)
 
 
 def _imported_files(module: ModuleType) -> set[str]:
@@ -129,18 +135,25 @@ def _imported_files(module: ModuleType) -> set[str]:
     turn.
     """
     folder = Path(str(module.__file__)).parent
-    found, waiting = set[str](), [(str(module.__file__), module.__package__ or "")]
+    found: set[str] = set()
+    waiting = [(str(module.__file__), module.__package__ or "")]
     while waiting:
         place, package = waiting.pop()
         if place in found or not _is_own(Path(place), folder):
             continue
         found.add(place)
-        waiting += [
-            (origin, name if origin.endswith("__init__.py") else name.rpartition(".")[0])
-            for name in _imported_names(Path(place), package)
-            if (origin := _origin(name, folder))
-        ]
+        for name in _imported_names(Path(place), package):
+            origin = _origin(name, folder)
+            if origin is not None:
+                waiting.append((origin, _package_of(name, origin)))
     return found
+
+
+def _package_of(name: str, origin: str) -> str:
+    """The package that relative imports of a module begin from."""
+    if origin.endswith("__init__.py"):
+        return name
+    return name.rpartition(".")[0]
 
 
 def _imported_names(path: Path, package: str) -> Iterator[str]:
@@ -149,19 +162,32 @@ def _imported_names(path: Path, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = (
-                package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            )
-            base = ".".join([*above, node.module] if node.module else above)
+            base = _base(node, package)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _base(node: ast.ImportFrom, package: str) -> str:
+    """The module that names are imported from."""
+    parts: list[str] = []
+    if node.level:
+        above = package.split(".")
+        parts = above[: len(above) - node.level + 1]
+    if node.module:
+        parts.append(node.module)
+    return ".".join(parts)
 
 
 def _origin(name: str, folder: Path) -> str | None:
     """The file of a module that lies beside, or that is loaded: nothing is imported to find out."""
     base = folder.joinpath(*name.split("."))
-    beside = (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file())
-    return str(next(beside, None) or getattr(sys.modules.get(name), "__file__", None) or "") or None
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return str(path)
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    if not loaded:
+        return None
+    return str(loaded)
 
 
 def _is_own(path: Path, folder: Path) -> bool:
@@ -170,14 +196,14 @@ def _is_own(path: Path, folder: Path) -> bool:
 
 def is_installed(path: Path) -> bool:
     """True for a file of Python, of an installed package, or of hyperslab itself."""
-    places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")} | {
-        Path(__file__).parents[1]
-    }
+    places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+    places.add(Path(__file__).parents[1])
     return bool(places & set(path.parents))
 
 
 def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
-    module, name = getattr(what, "__module__", None), getattr(what, "__qualname__", "")
+    module = getattr(what, "__module__", None)
+    name = getattr(what, "__qualname__", "")
     if module and module != "__main__" and getattr(sys.modules.get(module), name, None) is what:
         return _with_neighbours(f"{module}:{name}", _module_file(module, name), params)
     label = name or type(what).__name__
@@ -190,12 +216,10 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
     if payload is not None:
         return pickle.loads(payload)
     for name, digest in files:
-        path = _here(
-            name, digest
-        )  # what is installed may lie elsewhere on a worker's host: see _require_from
-        if (path.exists() or (name == files[0][0] and ".py:" in target)) and _file_digest(
-            path
-        ) != digest:
+        # what is installed may lie elsewhere on a worker's host: see _require_from
+        path = _here(name, digest)
+        is_needed = name == files[0][0] and ".py:" in target
+        if (path.exists() or is_needed) and _file_digest(path) != digest:
             raise HyperslabError(
                 f"{name} was edited after the run was planned: start the run again"
             )
@@ -284,11 +308,9 @@ def _module_file(module: str, text: str) -> tuple[tuple[str, str], ...]:
         raise UsageError(f"FUNCTION '{text}': {error}") from error
     if spec is None:
         raise UsageError(f"FUNCTION '{text}': there is no module '{module}' on the Python path")
-    return (
-        ((spec.origin, _file_digest(Path(spec.origin))),)
-        if spec.has_location and spec.origin
-        else ()
-    )
+    if not spec.has_location or not spec.origin:
+        return ()
+    return ((spec.origin, _file_digest(Path(spec.origin))),)
 
 
 def digest_of(value: Any) -> str:
@@ -302,16 +324,11 @@ def _canonical(value: Any) -> bytes:
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return f"{type(value).__name__} {value!r}".encode()
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        return (
-            f"array {value.dtype.str} {value.shape}".encode()
-            + np.ascontiguousarray(value).tobytes()
-        )
+        head = f"array {value.dtype.str} {value.shape}".encode()
+        return head + np.ascontiguousarray(value).tobytes()
     if isinstance(value, Mapping):
-        return (
-            b"{"
-            + b",".join(sorted(_canonical(k) + b":" + _canonical(v) for k, v in value.items()))
-            + b"}"
-        )
+        fields = [_canonical(name) + b":" + _canonical(each) for name, each in value.items()]
+        return b"{" + b",".join(sorted(fields)) + b"}"
     if isinstance(value, (set, frozenset)):
         return b"s(" + b",".join(sorted(map(_canonical, value))) + b")"
     if isinstance(value, (list, tuple)):

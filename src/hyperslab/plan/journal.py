@@ -11,6 +11,7 @@ task's result once.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -26,8 +27,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock
 from hyperslab.machine.host import peak_rss_bytes
-from hyperslab.plan.pipeline import Fold
-from hyperslab.plan.task import Failure, Outcome, StepFunction, Task
+from hyperslab.plan.task import Failure, Merge, Outcome
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.sealing import seal, unseal
 from hyperslab.storage.whole import appearing
@@ -39,9 +39,9 @@ FLUSH_SHARE = 0.02
 "Flushing earlier than that may cost this share of a slot's time."
 MOST_FLUSH_SHARE = 0.1
 "Flushing a large partial takes no more than this share, even if outcomes then wait longer."
+_MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
+"Modules of classes that users' values may hold, as earlier versions named them."
 _MEND = "mend that, then use --resume"
-
-Merge = Callable[[Any, Any], Any]
 
 
 @dataclass(slots=True)
@@ -52,7 +52,9 @@ class Partial:
     value: Any = None
 
     def add(self, tasks: Iterable[int], value: Any, merge: Merge) -> None:
-        self.value = merge(self.value, value) if self.tasks else value
+        if self.tasks:
+            value = merge(self.value, value)
+        self.value = value
         self.tasks.extend(tasks)
 
 
@@ -103,15 +105,6 @@ class SlotJournal:
         """Record work of the slot that belongs to no task, such as merging. Raises RunStopped."""
         self._append(_line({"phases": [list(phase) for phase in phases], "slot": self.slot}))
 
-    def run(self, task: Task, steps: Sequence[StepFunction]) -> None:
-        """Apply the steps to a task and record the Outcome that the last one returns. Raises
-        RunStopped.
-        """
-        x: Any = task
-        for step in steps:
-            x = step(x)
-        self.take(x)
-
     def take(self, outcome: Outcome) -> None:
         """Record what became of a task of this process, whose peak memory is read at each flush.
         Raises RunStopped.
@@ -145,14 +138,14 @@ class SlotJournal:
         """Go back to what is saved: a merge that failed may have changed half of its first
         argument.
         """
-        self._partial = (
-            self._partial_path.exists() and load_partial(self._partial_path)
-        ) or Partial()
+        saved = None
+        if self._partial_path.exists():
+            saved = load_partial(self._partial_path)
+        self._partial = saved or Partial()
         lost = Failure("MergeFailed", f"its value was lost with that of another task: {why}", "")
-        self._waiting = [
-            replace(o, status="lost", failure=lost) if o.status == "done" else o
-            for o in self._waiting
-        ]
+        for position, outcome in enumerate(self._waiting):
+            if outcome.status == "done":
+                self._waiting[position] = replace(outcome, status="lost", failure=lost)
 
     def flush(self) -> None:
         """Save the partial, then append the waiting outcomes. Raises RunStopped when they cannot be
@@ -222,9 +215,16 @@ def _write_all(fd: int, data: bytes) -> None:
 def encode(outcome: Outcome) -> bytes:
     """An outcome as one JSON line, without its value."""
     record = asdict(replace(outcome, value=None, phases=()))
-    record["phases"] = [phase if phase.slot else phase[:-1] for phase in outcome.phases]
+    record["phases"] = [_fields(phase) for phase in outcome.phases]
     del record["value"]
     return _line(record)
+
+
+def _fields(phase: Phase) -> tuple[Any, ...]:
+    """A phase as records have it: without a slot where it is the outcome's own."""
+    if phase.slot:
+        return phase
+    return phase[:-1]
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
@@ -237,17 +237,22 @@ def decode(line: bytes) -> Outcome | Clock | Merging | None:
     if text is None:
         return None
     try:
-        record = json.loads(text)
-        if "clock" in record:
-            return Clock(**record["clock"])
-        if "task" not in record:
-            return Merging(record["slot"], tuple(Phase(*phase) for phase in record["phases"]))
-        failure = Failure(**record.pop("failure")) if record["failure"] else record.pop("failure")
-        outputs = tuple(Written(**output) for output in record.pop("outputs"))
-        phases = tuple(Phase(*phase) for phase in record.pop("phases"))
-        return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+        return _said(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _said(record: dict[str, Any]) -> Outcome | Clock | Merging:
+    if "clock" in record:
+        return Clock(**record["clock"])
+    phases = tuple(Phase(*phase) for phase in record.pop("phases"))
+    if "task" not in record:
+        return Merging(record["slot"], phases)
+    failure = record.pop("failure")
+    if failure:
+        failure = Failure(**failure)
+    outputs = tuple(Written(**output) for output in record.pop("outputs"))
+    return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
 
 
 class Tail:
@@ -282,11 +287,9 @@ class Tail:
             offset_ns = self._offsets_ns.get(entry.name, 0)
             match decode(line):
                 case Outcome() as outcome:
-                    yield (
-                        replace(outcome, phases=_shifted(outcome.phases, offset_ns))
-                        if offset_ns
-                        else outcome
-                    )
+                    if offset_ns:
+                        outcome = replace(outcome, phases=_shifted(outcome.phases, offset_ns))
+                    yield outcome
                 case Clock() as clock:
                     self._offsets_ns[entry.name] = clock.offset_ns
                     self.clocks[clock.host] = clock
@@ -335,13 +338,14 @@ def load_partials(
     With each folder comes what its task ids are called here (None: the same); a partial with
     another task is left out.
     """
-    found = [
-        Partial([task if ids is None else ids.get(task, -1) for task in loaded.tasks], loaded.value)
-        for folder, ids in folders
-        for path in sorted((folder / "partials").glob("*.pickle"))
-        if (loaded := load_partial(path))
-    ]
-    left, chosen = set(wanted), []
+    found = []
+    for folder, ids in folders:
+        for partial in _saved(folder):
+            if ids is not None:
+                partial.tasks = [ids.get(task, -1) for task in partial.tasks]
+            found.append(partial)
+    left = set(wanted)
+    chosen = []
     for partial in sorted(found, key=lambda p: -len(p.tasks)):
         if left.issuperset(partial.tasks):
             chosen.append(partial)
@@ -351,12 +355,15 @@ def load_partials(
 
 def saved_tasks(folder: Path) -> set[int]:
     """Tasks that any saved partial of a submission holds."""
-    return {
-        i
-        for path in (folder / "partials").glob("*.pickle")
-        if (loaded := load_partial(path))
-        for i in loaded.tasks
-    }
+    return {task for partial in _saved(folder) for task in partial.tasks}
+
+
+def _saved(folder: Path) -> Iterator[Partial]:
+    """Every saved partial of a submission that is not damaged."""
+    for path in sorted((folder / "partials").glob("*.pickle")):
+        partial = load_partial(path)
+        if partial is not None:
+            yield partial
 
 
 def load_partial(path: Path) -> Partial | None:
@@ -365,8 +372,15 @@ def load_partial(path: Path) -> Partial | None:
     digest, body = data[:16], data[16:]
     if xxhash.xxh3_128_digest(body) != digest:
         return None  # cut short by a crash of the machine: its tasks are done again
-    tasks, value = pickle.loads(body)
+    tasks, value = _Unpickler(io.BytesIO(body)).load()
     return Partial(tasks, value)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads what earlier versions of the package have saved, too, whose modules lay elsewhere."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
 
 def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
@@ -375,20 +389,6 @@ def merge_partials(partials: Iterable[Partial], merge: Merge) -> Partial:
     for partial in partials:
         total.add(partial.tasks, partial.value, merge)
     return total
-
-
-def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
-    """The result of a fold, by the user's own functions. Raises RunStopped when one of them
-    fails.
-    """
-    try:
-        value = merge_partials(partials, fold.merge).value
-        return fold.finish(value) if fold.finish else value
-    except Exception as error:
-        raise RunStopped(
-            "all blocks are reduced, but the fold's merge or finish failed:"
-            f" {type(error).__name__}: {error}; correct it and run again with another output"
-        ) from error
 
 
 def moved_bytes(folder: Path) -> int:

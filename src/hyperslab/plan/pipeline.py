@@ -70,9 +70,9 @@ class Step:
 
     def shape(self, given: Sequence[int]) -> tuple[int, ...]:
         """Shape of what it returns for a block of the given shape."""
-        return tuple(
-            math.ceil(n / s) for n, s in zip(given, self.scale or (1,) * len(given), strict=True)
-        )
+        if self.scale is None:
+            return tuple(given)
+        return tuple(math.ceil(n / s) for n, s in zip(given, self.scale, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +151,23 @@ class Pipeline:
     def halo(self) -> tuple[int, ...]:
         """Voxels read around every block, per axis: what all steps need together."""
         none = (0,) * self.source.ndim
-        return tuple(
-            sum(axis)
-            for axis in zip(none, *(step.halo or none for step in self.steps), strict=True)
-        )
+        each = [step.halo or none for step in self.steps]
+        return tuple(sum(axis) for axis in zip(none, *each, strict=True))
 
     @property
     def scale(self) -> tuple[int, ...]:
         """Per axis, how many voxels of the input become one of the output."""
         one = (1,) * self.source.ndim
-        return tuple(
-            math.prod(axis)
-            for axis in zip(one, *(step.scale or one for step in self.steps), strict=True)
-        )
+        each = [step.scale or one for step in self.steps]
+        return tuple(math.prod(axis) for axis in zip(one, *each, strict=True))
 
     @property
     def refs(self) -> list[FunctionRef]:
         """Every function of the pipeline."""
-        return [step.ref for step in self.steps] + (
-            [self.end.ref] if isinstance(self.end, Reduce) else []
-        )
+        found = [step.ref for step in self.steps]
+        if isinstance(self.end, Reduce):
+            found.append(self.end.ref)
+        return found
 
     def map(
         self,
@@ -195,8 +192,11 @@ class Pipeline:
         """
         self._must_be_open("map")
         around = _per_axis(halo, self.source.ndim, "--halo", least=0)
-        merged = _per_axis(scale, self.source.ndim, "scale", least=1) if scale is not None else None
-        if (merged is not None or any(n > 1 for n in self.scale)) and any((*around, *self.halo)):
+        merged = None
+        if scale is not None:
+            merged = _per_axis(scale, self.source.ndim, "scale", least=1)
+        merges = merged is not None or any(n > 1 for n in self.scale)
+        if merges and any((*around, *self.halo)):
             raise UsageError(
                 "a halo and a scale in one pipeline: write the first result, then run the second"
                 " over it"

@@ -46,9 +46,9 @@ class Shipment:
 
     @property
     def digest(self) -> str:
-        parts = [
-            part for p in self.parcels for part in (p.path.encode(), p.root.encode(), p.content)
-        ]
+        parts = []
+        for parcel in self.parcels:
+            parts += [parcel.path.encode(), parcel.root.encode(), parcel.content]
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -63,9 +63,8 @@ def pack(refs: Iterable[FunctionRef]) -> Shipment:
             if not is_installed(Path(path)):
                 parcels[path] = _parcel(Path(path), digest)
         for package in _packages(ref):
-            parcels.setdefault(
-                str(package), Parcel(str(package), str(_root(package)), package.read_bytes())
-            )
+            parcel = Parcel(str(package), str(_root(package)), package.read_bytes())
+            parcels.setdefault(parcel.path, parcel)
     return Shipment(tuple(parcels[path] for path in sorted(parcels)), tuple(refs))
 
 
@@ -109,21 +108,19 @@ def unpack(shipment: Shipment) -> None:
             f"{base} belongs to another user: its code cannot be trusted; remove it or set TMPDIR"
         )
     folder = base / shipment.digest[:32]
-    places = {
-        p.path: folder / _name_of(p.root) / os.path.relpath(p.path, p.root)
-        for p in shipment.parcels
-    }
+    copies: dict[tuple[str, str], str] = {}
+    roots: dict[str, None] = {}
     for parcel in shipment.parcels:
-        _write_copy(places[parcel.path], parcel.content)
+        root = folder / _name_of(parcel.root)
+        place = root / os.path.relpath(parcel.path, parcel.root)
+        _write_copy(place, parcel.content)
+        copies[parcel.path, digest_of_bytes(parcel.content)] = str(place)
+        roots[str(root)] = None
     _remove_old(base, folder)
     _forget_others(base, folder, shipment)
-    roots = [
-        str(folder / _name_of(root)) for root in dict.fromkeys(p.root for p in shipment.parcels)
-    ]
-    sys.path[:] = roots + [entry for entry in sys.path if not entry.startswith(f"{base}/")]
-    use_copies(
-        {(p.path, digest_of_bytes(p.content)): str(places[p.path]) for p in shipment.parcels}
-    )
+    kept = [entry for entry in sys.path if not entry.startswith(f"{base}/")]
+    sys.path[:] = [*roots, *kept]
+    use_copies(copies)
     for ref in shipment.refs:
         with suppress(Exception):  # said by every task that needs it
             ref.load()

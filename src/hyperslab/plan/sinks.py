@@ -17,19 +17,21 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab import formats
+from hyperslab.arrays import DType
+from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Partition, cut
-from hyperslab.arrays.sets import Member, Whole
+from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import Scaling
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks import reading
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype, output_shape
-from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.task import Job, Output, Task, Volume, output_pieces, scaled_header
+from hyperslab.plan.becoming import Becoming, Made
+from hyperslab.plan.pipeline import Write
+from hyperslab.plan.task import Job, Output, Task, Volume, label_of, output_pieces
 
 _MOST_PLACES = 2**15
 _NAME_MAX = 255
@@ -37,79 +39,102 @@ _NAME_MAX = 255
 _LONGEST_NAME_NBYTES = _NAME_MAX - len("..123456789abc-123456789abc.part")
 
 
-def output(pipeline: Pipeline, end: Write) -> Output:
+def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Output:
     """Describe every file that several tasks will write to. Raises UsageError for what the format
     cannot hold.
     """
     formats.written_as(end.format)  # or says which there are
     folder = os.path.abspath(end.dest)
-    unfinished = _unfinished(folder) if end.keep == "volume" else {}
+    if end.keep != "volume":
+        return Output(folder, end.format, end.encoding)
+    unfinished = _unfinished(folder)
     volumes: list[Volume] = []
-    wholes: list[Whole] = []
-    for index in range(len(pipeline.source.wholes)) if end.keep == "volume" else ():
-        boxes = list(_grid(pipeline, end, index))
-        members = [Member(len(volumes) + number, box) for number, box in enumerate(boxes)]
-        volumes += (_volume(pipeline, end, folder, index, box, boxes, unfinished) for box in boxes)
-        wholes.append(_tiled(output_shape(pipeline, pipeline.source.wholes[index].shape), members))
-    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(wholes))
+    tiled: list[Whole] = []
+    for index, whole in enumerate(sources.wholes):
+        made = becoming[index].main
+        boxes = list(_grid(made, end))
+        if not made.shape:
+            raise UsageError(_is_a_number(sources.first(whole)))
+        encoding = end.encoding
+        if end.encodings:
+            encoding = end.encodings[index]
+        first = len(volumes)
+        for box in boxes:
+            name = end.name or block_name(whole.name, box, made.shape, len(boxes))
+            if not end.name:
+                name += formats.written()[end.format]
+            sink = _sink(os.path.join(folder, name), made, box, encoding)
+            volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
+        members = [Member(first + number, box) for number, box in enumerate(boxes)]
+        tiled.append(_tiled(made.shape, members))
+    return Output(folder, end.format, end.encoding, tuple(volumes), tuple(tiled))
 
 
-def _grid(pipeline: Pipeline, end: Write, index: int) -> Partition:
+def _grid(made: Made, end: Write) -> Partition:
     """The regions of a whole's result that are files."""
-    whole = pipeline.source.wholes[index]
-    shape, dtype = output_shape(pipeline, whole.shape), output_dtype(pipeline, index)
-    axes = pipeline.source.first(whole).axes
     if end.grid is None:
-        return Partition(tuple((0, n) for n in shape), axes)
-    return cut(Layout(shape, axes, dtype.itemsize, None), end.grid, 0)
+        return Partition(tuple((0, n) for n in made.shape), made.axes)
+    return cut(Layout(made.shape, made.axes, made.dtype.itemsize, None), end.grid, 0)
+
+
+def _is_a_number(source: ArraySource) -> str:
+    return (
+        f"{label_of(source)}: is a single number, not an array, and is not converted;"
+        " hyperslab.open reads it"
+    )
 
 
 def _tiled(shape: tuple[int, ...], members: Sequence[Member]) -> Whole:
+    """The files of an array as a whole that they tile."""
     axis = max(range(len(shape)), key=lambda a: len({m.box.start[a] for m in members}), default=0)
     ordered = sorted(members, key=lambda m: m.box.start[axis : axis + 1])
-    longest = max((m.box.count[axis] for m in members), default=0) if shape else 0
+    longest = 0
+    if shape:
+        longest = max((m.box.count[axis] for m in members), default=0)
     return Whole("", shape, tuple(ordered), Header(), axis, longest)
 
 
-def _volume(
-    pipeline: Pipeline,
-    end: Write,
-    folder: str,
-    index: int,
-    box: Hyperslab,
-    boxes: Sequence[Hyperslab],
-    unfinished: Mapping[str, str],
-) -> Volume:
-    whole = pipeline.source.wholes[index]
-    shape = output_shape(pipeline, whole.shape)
-    if not shape:
-        source = pipeline.source.first(whole)
-        where = f"{source.url}::{source.name}" if source.name else source.url
-        raise UsageError(
-            f"{where}: is a single number, not an array, and is not converted; hyperslab.open"
-            " reads it"
-        )
-    suffix = formats.written()[end.format]
-    name = end.name or block_name(whole.name, box, shape, len(boxes)) + suffix
-    path = os.path.join(folder, name)
-    header = scaled_header(header_kept(pipeline, index), pipeline.scale)
-    header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)
-    dtype, scaling = output_dtype(pipeline, index), scaling_kept(pipeline, index)
-    encoding = end.encodings[index] if end.encodings else end.encoding
-    sink = formats.module(formats.format_of_name(name)).sink(
-        path, box.count, dtype, header, scaling, encoding
-    )
-    return Volume(sink, _partial_path(folder, name, sink, unfinished))
+def _sink(path: str, made: Made, box: Hyperslab, encoding: Encoding) -> ArraySink:
+    """The file that holds a region of what a whole becomes."""
+    header = made.header_of()
+    if box.count != made.shape:
+        header = replace(header.for_slab(box), whole_shape=made.shape)
+    return _describe(path, box.count, made.dtype, header, made.scaling, encoding)
+
+
+def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: DType) -> ArraySink:
+    """The file of one block, with the header that keeps its voxels where they are in the whole."""
+    output = job.output
+    assert output is not None
+    made = job.becoming[task.whole].main
+    path = os.path.join(output.folder, task.output)
+    header = made.header_of(task.core)
+    return _describe(path, shape, dtype, header, made.scaling, output.encoding)
+
+
+def _describe(
+    path: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    header: Header,
+    scaling: Scaling | None,
+    encoding: Encoding,
+) -> ArraySink:
+    describe = formats.module(formats.format_of_name(path)).sink
+    return describe(path, shape, dtype, header, scaling, encoding)
 
 
 def block_name(stem: str, box: Hyperslab, shape: Sequence[int], blocks: int) -> str:
     """The stem alone when an array is one block, else with the block's first voxel, padded so that
     names sort.
     """
-    corner = [
-        f"{first:0{len(str(extent))}d}" for first, extent in zip(box.start, shape, strict=True)
-    ]
-    return "_".join([stem, *(corner if blocks > 1 else [])])
+    if blocks <= 1:
+        return stem
+    words = [stem]
+    for first, extent in zip(box.start, shape, strict=True):
+        digits = len(str(extent))
+        words.append(f"{first:0{digits}d}")
+    return "_".join(words)
 
 
 def require_short(names: Iterable[str]) -> None:
@@ -154,63 +179,43 @@ def _partial_path(folder: str, name: str, sink: ArraySink, unfinished: Mapping[s
 
 
 def _affine(sink: ArraySink) -> bytes:
-    return (
-        b"" if sink.header.affine is None else np.asarray(sink.header.affine, np.float64).tobytes()
-    )
+    if sink.header.affine is None:
+        return b""
+    return np.asarray(sink.header.affine, np.float64).tobytes()
 
 
-def scaling_kept(pipeline: Pipeline, index: int) -> Scaling | None:
-    """Blocks of stored values keep their slope and intercept while they keep their dtype."""
-    return (
-        pipeline.source.first(pipeline.source.wholes[index]).scaling
-        if _stays_stored(pipeline, index)
-        else None
-    )
-
-
-def header_kept(pipeline: Pipeline, index: int) -> Header:
-    """What goes on with the values of a whole; with stored ones also what dtype their real values
-    have.
-    """
-    whole = pipeline.source.wholes[index]
-    real = pipeline.source.first(whole).real
-    return replace(whole.header, real=real) if _stays_stored(pipeline, index) else whole.header
-
-
-def _stays_stored(pipeline: Pipeline, index: int) -> bool:
-    source = pipeline.source.first(pipeline.source.wholes[index])
-    return pipeline.values == "stored" and output_dtype(pipeline, index) == source.dtype("stored")
-
-
-def units(pipeline: Pipeline, output: Output | None, index: int) -> tuple[int, ...]:
-    """Per axis of the input, what every inner cut must be a multiple of: merged voxels, and the
-    output's chunks.
-    """
-    scale = pipeline.scale
-    if output is None or not output.volumes:
-        return scale
-    unit = output.volumes[output.wholes[index].members[0].source].sink.unit or (1,) * len(scale)
-    return tuple(s * u for s, u in zip(scale, unit, strict=True))
+def cut_for(becoming: Sequence[Becoming], output: Output) -> tuple[Becoming, ...]:
+    """What wholes become, where inner cuts of theirs keep to the chunks of the output's files."""
+    if not output.volumes:
+        return tuple(becoming)
+    cut_by_chunk = list(becoming)
+    for index, tiles in enumerate(output.wholes):
+        chunk = output.volumes[tiles.members[0].source].sink.unit
+        if chunk:
+            cut_by_chunk[index] = becoming[index].cut_by(chunk)
+    return tuple(cut_by_chunk)
 
 
 def transfer(
-    pipeline: Pipeline, output: Output, index: int, whole_axes: frozenset[int]
+    sources: SourceSet, made: Made, output: Output, index: int, whole_axes: frozenset[int]
 ) -> Transfer:
     """What the plan knows of an array on its way from its files to those that are written."""
-    whole, tiles = pipeline.source.wholes[index], output.wholes[index]
-    source, sink = pipeline.source.first(whole), output.volumes[tiles.members[0].source].sink
-    scale, unit = pipeline.scale, _coarse(units(pipeline, output, index), whole.shape)
-    edges = _edges(tiles, whole.shape, scale)
+    whole = sources.wholes[index]
+    tiles = output.wholes[index]
+    source = sources.first(whole)
+    sink = output.volumes[tiles.members[0].source].sink
+    unit = _coarse(made.unit, whole.shape)
+    read_edges = _edges(whole, whole.shape, (1,) * len(made.scale))
+    edges = _edges(tiles, whole.shape, made.scale)
+    chunk = _coarse(source.own_chunk_shape, whole.shape)
+    written_unit: tuple[int, ...] = ()
+    if sink.unit:
+        written_unit = unit
     return Transfer(
         shape=whole.shape,
         places=tuple(bounds_of(*axis) for axis in zip(edges, unit, strict=True)),
-        read=Side(
-            source.axes,
-            source.stored.itemsize,
-            _edges(whole, whole.shape, (1,) * len(scale)),
-            _coarse(source.own_chunk_shape, whole.shape),
-        ),
-        write=Side(sink.axes, sink.dtype.itemsize, edges, unit if sink.unit else ()),
+        read=Side(source.axes, source.stored.itemsize, read_edges, chunk),
+        write=Side(sink.axes, sink.dtype.itemsize, edges, written_unit),
         whole=whole_axes,
     )
 
@@ -230,17 +235,15 @@ def written_nbytes(job: Job, task: Task) -> int:
     beyond the array.
     """
     assert job.output is not None
-    pieces = [
-        (job.output.volumes[piece.source].sink, piece.slab.count)
-        for piece in output_pieces(job, task)
-    ]
-    return sum(
-        math.prod(
-            math.ceil(n / u) * u for n, u in zip(count, sink.unit or (1,) * len(count), strict=True)
-        )
-        * sink.dtype.itemsize
-        for sink, count in pieces
-    )
+    nbytes = 0
+    for piece in output_pieces(job, task):
+        sink = job.output.volumes[piece.source].sink
+        elements = piece.slab.size
+        if sink.unit:
+            whole_chunks = zip(piece.slab.count, sink.unit, strict=True)
+            elements = math.prod(math.ceil(n / u) * u for n, u in whole_chunks)
+        nbytes += elements * sink.dtype.itemsize
+    return nbytes
 
 
 def operations(job: Job, task: Task) -> tuple[int, int]:
@@ -261,11 +264,10 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
 
 def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:
     """Per axis of the input, where the files of a whole begin and end."""
-    bounds = (
-        np.array([m.box.bounds for m in whole.members], np.int64).reshape(-1, len(shape)) * scale
-    )
-    ends = [np.array([0, extent], np.int64) for extent in shape]
-    return tuple(
-        np.union1d(np.minimum(bounds[:, axis], extent), ends[axis])
-        for axis, extent in enumerate(shape)
-    )
+    corners = np.array([m.box.bounds for m in whole.members], np.int64)
+    bounds = corners.reshape(-1, len(shape)) * scale
+    edges = []
+    for axis, extent in enumerate(shape):
+        ends = np.array([0, extent], np.int64)
+        edges.append(np.union1d(np.minimum(bounds[:, axis], extent), ends))
+    return tuple(edges)

@@ -1,43 +1,37 @@
-"""Task, Job and the steps that a slot runs: read -> map ... -> write or lift -> Outcome.
-
-Contract, held by hyperslab.testing.EngineTests: a task is idempotent; its steps never raise (a
-failure is data); every phase is timed by the code that spends the time; a step's result is what the
-next step takes, so an engine may run the steps as one operator or each as its own.
+"""Task, Job and Outcome: what slots are given, and what they say of it. Records; `steps` acts on
+them.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-import math
-import os
-import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from hyperslab import formats
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import ArraySource, Scaling, Values
-from hyperslab.blocks import reading, writing
-from hyperslab.blocks.whole import assemble
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
-from hyperslab.errors import BlockError, HyperslabError, Unavailable
+from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
-from hyperslab.redaction import redact
-from hyperslab.trace import Phase, recording, span
+from hyperslab.trace import Phase
 
 Status = Literal["done", "failed", "lost", "timeout"]
-PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
+StepFunction = Callable[[Any], Any]
+"Step of a task as slots apply it; see `hyperslab.plan.steps`."
+Merge = Callable[[Any, Any], Any]
+"Merge of a fold: two values become one."
+
+
+def label_of(source: ArraySource) -> str:
+    """What a source is called in messages: path::dataset."""
+    if not source.name:
+        return source.url
+    return f"{source.url}::{source.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +82,11 @@ class Job:
     """What all tasks of a stage share. Sent to every worker once."""
 
     inputs: Mapping[str, tuple[ArraySource, ...]]
-    headers: tuple[Header, ...]
-    "Of every whole."
-    scalings: tuple[Scaling | None, ...]
-    "Of every whole: what a file of stored values must say to keep their meaning."
+    becoming: tuple[Becoming, ...]
+    "What every whole becomes."
     values: Values
     boundary: Boundary
     halo: tuple[int, ...]
-    scale: tuple[int, ...]
     steps: tuple[Step, ...]
     fold: FunctionRef | None = None
     fold_depth: int = 0
@@ -106,19 +97,24 @@ class Job:
 
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""
-        fold: Fold | None = self.fold.load() if self.fold else None
+        if self.fold is None:
+            return None
+        fold: Fold | None = self.fold.load()
         for _ in range(self.fold_depth):
-            fold = fold.prior if fold else None
+            assert fold is not None
+            fold = fold.prior
         return fold
 
     def label(self, task: Task) -> str:
         """Where a task's first input lies: path[region]."""
         pieces = task.reads[0]
         source = self.inputs[PRIMARY][pieces[0].source]
-        name = f"{source.url}::{source.name}" if source.name else source.url
+        name = label_of(source)
         if len(pieces) > 1:
             return f"{name} and {len(pieces) - 1} more, block {task.core}"
-        return name if source.broken else f"{name}{pieces[0].slab}"
+        if source.broken:
+            return name
+        return f"{name}{pieces[0].slab}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,259 +160,11 @@ class State:
     outputs: tuple[Written, ...] = ()
 
 
-StepFunction = Callable[[Any], Any]
-
-
-def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
-    """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together
-    unless stepwise.
-    """
-    last = _write if job.output else _lift
-    maps = (functools.partial(_map, number=i) for i in range(len(job.steps)))
-    chain: list[Callable[..., None]] = [_read, *maps, last]
-    guarded: list[StepFunction] = [functools.partial(_guarded, job, step) for step in chain]
-    if stepwise:
-        return (_Chain((State, guarded[0])), *guarded[1:-1], _Chain((guarded[-1], _outcome)))
-    return (_Chain((State, *guarded, _outcome)),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    steps: tuple[StepFunction, ...]
-
-    def __call__(self, x: Any) -> Any:
-        for step in self.steps:
-            x = step(x)
-        return x
-
-
-def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> State:
-    """Run one step; what it raises becomes the state's failure. Only Ctrl-C passes through."""
-    if state.failure is None:
-        with recording() as phases:
-            try:
-                step(job, state)
-            except BaseException as error:  # a failure is data, also sys.exit()
-                if (
-                    isinstance(error, KeyboardInterrupt)
-                    and threading.current_thread() is threading.main_thread()
-                ):
-                    raise  # Ctrl-C; in any other thread it is the function's own
-                state.failure = describe_failure(error, job.label(state.task))
-        state.phases += phases
-    return state
-
-
-def _outcome(state: State) -> Outcome:
-    status: Status = "failed" if state.failure else "done"
-    return Outcome(
-        state.task.id,
-        state.task.attempt,
-        status,
-        state.failure,
-        state.value,
-        state.outputs,
-        tuple(state.phases),
-    )
-
-
-def describe_failure(error: BaseException, where: str) -> Failure:
-    """An exception as data, with the sentence that a user reads. Never raises."""
-    name, said = type(error).__name__, _message(error)
-    if isinstance(error, SystemExit):
-        message = (
-            f"the function called sys.exit({error.code!r}); let it return a block or raise an"
-            " exception"
-        )
-    elif isinstance(error, MemoryError):
-        message = (
-            f"out of memory ({said}); use smaller blocks or fewer workers"
-            if said
-            else "out of memory"
-        )
-    elif isinstance(error, OSError) and error.strerror:
-        message = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    elif isinstance(error, HyperslabError):
-        message = said
-    else:
-        message = f"{name}: {said}" if said else name
-    text = "".join(traceback.format_exception(error))
-    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
-    return Failure(name, redact(message), where, permanent, redact(text))
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    # a user's exception class that cannot even say what it is
-    except Exception as another:  # noqa: BLE001
-        return f"its message cannot be shown ({type(another).__name__})"
-
-
-def _read(job: Job, state: State) -> None:
-    task = state.task
-    shape = tuple(
-        n + 2 * h - low - high
-        for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True)
-    )
-    for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
-        block = _assemble(sources, pieces, shape, job.values)
-        if any(low or high for low, high in task.pad):
-            block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
-        state.blocks.append(block)
-
-
-def _assemble(
-    sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
-) -> Array:
-    """The block that the pieces make; one piece is the block itself and is not copied."""
-
-    def read(piece: Piece, out: Array | None) -> Array:
-        return reading.read(sources[piece.source], piece.slab, out, values)
-
-    return assemble(pieces, shape, sources[pieces[0].source], values, read)
-
-
-def _map(job: Job, state: State, number: int) -> None:
-    step, block = job.steps[number], state.blocks[0]
-    function = step.ref.load()
-    with span("compute"):
-        returned = _call(function, step.ref.params, job, state)
-    if isinstance(returned, np.ma.MaskedArray):
-        raise BlockError(
-            f"{step.ref.name} returned a masked array, whose mask no file can keep: return"
-            " .filled(value)"
-        )
-    result = np.asarray(returned)
-    state.blocks[0] = _checked(result, block, job, number, state.task)
-
-
-def _call(
-    function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
-) -> Any:
-    others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
-    if _wants_slab(function):
-        more["slab"] = state.task.core
-    return function(state.blocks[0], **others, **params, **more)
-
-
-def _wants_slab(function: Callable[..., Any]) -> bool:
-    try:
-        return "slab" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a builtin without a signature has no such parameter
-        return False
-
-
-def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> Array:
-    """The result in native byte order, if it is the block that the step promised. Raises
-    BlockError.
-    """
-    step = job.steps[number]
-    expected = np.dtype(step.dtype) if step.dtype else block.dtype
-    if result.dtype.newbyteorder("=") != expected:
-        raise BlockError(
-            f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype}"
-            " if that is meant, or convert the block before returning it"
-        )
-    shape = step.shape(block.shape)
-    keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
-    if result.shape not in (shape, shape if keeps_halo else task.core.count):
-        raise BlockError(
-            f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped"
-            " function keeps its block's shape; use a fold (hyperslab.Fold) for values of another"
-            " shape"
-        )
-    return result.astype(expected, copy=False)
-
-
-def _trimmed(job: Job, task: Task, block: Array) -> Array:
-    """The block without its halo, unless the function has cut it off already."""
-    if not any(job.halo) or block.shape == task.core.count:
-        return block
-    return block[tuple(slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True))]
-
-
-def _write(job: Job, state: State) -> None:
-    output, task = job.output, state.task
-    assert output is not None
-    block = _trimmed(job, task, state.blocks[0])
-    if output.volumes:
-        written = [
-            writing.write_region(
-                *output.volumes[piece.source], piece.slab, block[piece.place.slices()]
-            )
-            for piece in output_pieces(job, task)
-        ]
-    else:
-        written = [writing.write(block_sink(job, task, block.shape, block.dtype), block)]
-    state.outputs = tuple(_within(output.folder, each) for each in written)
-    state.blocks.clear()
-
-
-def _within(folder: str, written: Written) -> Written:
-    """The same write, named from the output directory on: that one may be copied or moved before a
-    run goes on.
-    """
-    return replace(written, path=os.path.relpath(written.path, folder))
-
-
 def output_pieces(job: Job, task: Task) -> list[Piece]:
     """The parts of a task's result, and the volume and region that each goes to."""
     assert job.output is not None
-    start = tuple(a // s for a, s in zip(task.core.start, job.scale, strict=True))
-    region = Hyperslab(
-        start, tuple(math.ceil(n / s) for n, s in zip(task.core.count, job.scale, strict=True))
-    )
+    region = job.becoming[task.whole].main.region_of(task.core)
     return list(job.output.wholes[task.whole].pieces(region))
-
-
-def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArraySink:
-    """The file of one block, with the header that keeps its voxels where they are in the whole."""
-    output = job.output
-    assert output is not None
-    header = scaled_header(job.headers[task.whole].for_slab(task.core), job.scale)
-    path = os.path.join(output.folder, task.output)
-    describe = formats.module(formats.format_of_name(path)).sink
-    return describe(path, shape, dtype, header, job.scalings[task.whole], output.encoding)
-
-
-def scaled_header(header: Header, scale: Sequence[int]) -> Header:
-    """The header after every `scale` voxels became one: its centre is the middle of theirs."""
-    if all(s == 1 for s in scale):
-        return header
-    return header.moved([(s - 1) / 2 for s in scale], scale)
-
-
-def _lift(job: Job, state: State) -> None:
-    fold = job.load_fold()
-    assert fold is not None
-    assert job.fold is not None
-    state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
-    more = {"prior": job.prior} if fold.prior is not None else {}
-    with span("compute"):
-        state.value = _call(
-            fold.lift, job.fold.params if job.fold_depth == 0 else {}, job, state, **more
-        )
-    state.blocks.clear()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StageMerge:
-    """The merge of a stage's fold, loaded where it is called: a function of a user's file has no
-    importable name.
-    """
-
-    job: Job
-
-    def __call__(self, a: Any, b: Any) -> Any:
-        fold = self.job.load_fold()
-        assert fold is not None
-        return fold.merge(a, b)
-
-
-def merge_of(job: Job) -> StageMerge | None:
-    """How values of this stage's tasks become one; None for a stage that reduces nothing."""
-    return StageMerge(job) if job.fold else None
 
 
 def retried(task: Task) -> Task:

@@ -1,7 +1,8 @@
 """The built-in functions: what `hyperslab run NAME` adds to a pipeline.
 
 Each is a module with `build(pipeline, **params)`, which adds maps or a reduction and never a write,
-a line SUMMARY, and PARAMS, which describes its parameters. They are imported at first use.
+a line SUMMARY, PARAMS, which describes its parameters, and VERSION, which is raised when its
+results change. They are imported at first use.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import BlockError
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
+
 
 def cast(block: Array, dtype: str, slab: Hyperslab) -> Array:
     """The block's values as `dtype`; floats may be rounded, integers not.

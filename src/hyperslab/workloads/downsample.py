@@ -17,10 +17,12 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import kernels
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
 )

@@ -24,10 +24,12 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.workloads import kernels
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Count values: one bin per value for 8- and 16-bit integers, equal bins for others (CSV, NPZ"
     " and a picture)."

@@ -15,10 +15,12 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.workloads.histogram import Histogram, has_few_values, save
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Count the values of bool, 8- and 16-bit integers in a plain Python loop (a benchmark; use"
     " histogram)."

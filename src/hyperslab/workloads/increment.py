@@ -14,9 +14,11 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Add one to every voxel, `iterations` times, and sleep `delay` seconds after each (integers"
     " wrap around)."

@@ -16,10 +16,12 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import kernels
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = "Gaussian filter over the first three axes; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {
     "sigma": "standard deviation in voxels, one for all axes or one for each of the first three",

@@ -18,11 +18,13 @@ from typing import Any
 
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
-from hyperslab.plan.costs import output_dtype
+from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.storage.recordfile import save_json
 from hyperslab.workloads import kernels
 
+VERSION = 1
+"Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = (
     "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN"
     " counted apart."

@@ -18,8 +18,7 @@ from hyperslab.engines.batches.orders import clear, round_name, write_orders
 from hyperslab.engines.batches.tally import Tally, keep
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import ClockServer, reference, serve_towards
-from hyperslab.plan.journal import Merge
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
 POLL_S = 0.1

@@ -20,9 +20,9 @@ import cloudpickle
 from hyperslab.engines.batches.inflight import FOLDER, remove
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock, Reference, compare
-from hyperslab.plan.journal import Merge, SlotJournal
+from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.shipment import Shipment, unpack
-from hyperslab.plan.task import StepFunction
+from hyperslab.plan.task import Merge, StepFunction
 from hyperslab.trace import Slot
 
 

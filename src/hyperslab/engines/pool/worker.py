@@ -27,8 +27,9 @@ from typing import Any
 
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import end_with_the_driver
-from hyperslab.plan.journal import Merge, SlotJournal
-from hyperslab.plan.task import StepFunction, Task
+from hyperslab.plan.journal import SlotJournal
+from hyperslab.plan.steps import outcome_of
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.storage import fence
 from hyperslab.trace import Slot
 
@@ -109,7 +110,7 @@ class Worker:
             with fence.working(begin.folder):
                 while (task := self._next(journal)) is not None:
                     self._send("start", slot.thread, task.id)
-                    journal.run(task, steps)
+                    journal.take(outcome_of(task, steps))
                     self._send("done", slot.thread, task.id)
             journal.close()
         except BaseException as error:  # noqa: BLE001  # handed to the driver

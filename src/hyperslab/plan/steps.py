@@ -1,0 +1,322 @@
+"""The steps that a slot runs: read -> map ... -> write or lift -> Outcome.
+
+Contract, held by hyperslab.testing.EngineTests: a task is idempotent; its steps never raise (a
+failure is data); every phase is timed by the code that spends the time; a step's result is what the
+next step takes, so an engine may run the steps as one operator or each as its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.whole import assemble
+from hyperslab.blocks.writing import Written
+from hyperslab.errors import BlockError, HyperslabError, RunStopped, Unavailable
+from hyperslab.plan.journal import Partial, merge_partials
+from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.sinks import block_sink
+from hyperslab.plan.task import (
+    Failure,
+    Job,
+    Outcome,
+    State,
+    Status,
+    StepFunction,
+    Task,
+    Volume,
+    output_pieces,
+)
+from hyperslab.redaction import redact
+from hyperslab.trace import recording, span
+
+PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
+
+
+def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
+    """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together
+    unless stepwise.
+    """
+    chain: list[Callable[..., None]] = [_read]
+    chain += [functools.partial(_map, number=number) for number in range(len(job.steps))]
+    chain.append(_write if job.output else _lift)
+    guarded: list[StepFunction] = [functools.partial(_guarded, job, step) for step in chain]
+    if not stepwise:
+        return (_Chain((State, *guarded, _outcome)),)
+    first = _Chain((State, guarded[0]))
+    last = _Chain((guarded[-1], _outcome))
+    return (first, *guarded[1:-1], last)
+
+
+def outcome_of(task: Task, steps: Sequence[StepFunction]) -> Outcome:
+    """Apply the steps of a job to a task, one after the other."""
+    x: Any = task
+    for step in steps:
+        x = step(x)
+    outcome: Outcome = x
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    steps: tuple[StepFunction, ...]
+
+    def __call__(self, x: Any) -> Any:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> State:
+    """Run one step; what it raises becomes the state's failure. Only Ctrl-C passes through."""
+    if state.failure is not None:
+        return state
+    with recording() as phases:
+        try:
+            step(job, state)
+        except BaseException as error:  # a failure is data, also sys.exit()
+            if _is_ctrl_c(error):
+                raise
+            state.failure = describe_failure(error, job.label(state.task))
+    state.phases += phases
+    return state
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Whether a user has pressed it; in another thread, the exception is the function's own."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    return threading.current_thread() is threading.main_thread()
+
+
+def _outcome(state: State) -> Outcome:
+    status: Status = "done"
+    if state.failure:
+        status = "failed"
+    return Outcome(
+        task=state.task.id,
+        attempt=state.task.attempt,
+        status=status,
+        failure=state.failure,
+        value=state.value,
+        outputs=state.outputs,
+        phases=tuple(state.phases),
+    )
+
+
+def describe_failure(error: BaseException, where: str) -> Failure:
+    """An exception as data, with the sentence that a user reads. Never raises."""
+    message = redact(_sentence(error))
+    text = redact("".join(traceback.format_exception(error)))
+    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    return Failure(type(error).__name__, message, where, permanent, text)
+
+
+def _sentence(error: BaseException) -> str:
+    said = _message(error)
+    if isinstance(error, SystemExit):
+        return (
+            f"the function called sys.exit({error.code!r}); let it return a block or raise an"
+            " exception"
+        )
+    if isinstance(error, MemoryError):
+        if not said:
+            return "out of memory"
+        return f"out of memory ({said}); use smaller blocks or fewer workers"
+    if isinstance(error, OSError) and error.strerror:
+        if not error.filename:
+            return error.strerror
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, HyperslabError):
+        return said
+    name = type(error).__name__
+    if not said:
+        return name
+    return f"{name}: {said}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    # a user's exception class that cannot even say what it is
+    except Exception as another:  # noqa: BLE001
+        return f"its message cannot be shown ({type(another).__name__})"
+
+
+def _read(job: Job, state: State) -> None:
+    task = state.task
+    shape = []
+    for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True):
+        shape.append(n + 2 * h - low - high)
+    for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
+        block = _assemble(sources, pieces, tuple(shape), job.values)
+        if any(low or high for low, high in task.pad):
+            block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
+        state.blocks.append(block)
+
+
+def _assemble(
+    sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
+) -> Array:
+    """The block that the pieces make; one piece is the block itself and is not copied."""
+
+    def read(piece: Piece, out: Array | None) -> Array:
+        return reading.read(sources[piece.source], piece.slab, out, values)
+
+    return assemble(pieces, shape, sources[pieces[0].source], values, read)
+
+
+def _map(job: Job, state: State, number: int) -> None:
+    step, block = job.steps[number], state.blocks[0]
+    function = step.ref.load()
+    with span("compute"):
+        returned = _call(function, step.ref.params, job, state)
+    if isinstance(returned, np.ma.MaskedArray):
+        raise BlockError(
+            f"{step.ref.name} returned a masked array, whose mask no file can keep: return"
+            " .filled(value)"
+        )
+    result = np.asarray(returned)
+    state.blocks[0] = _checked(result, block, job, number, state.task)
+
+
+def _call(
+    function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
+) -> Any:
+    others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
+    if _wants_slab(function):
+        more["slab"] = state.task.core
+    return function(state.blocks[0], **others, **params, **more)
+
+
+def _wants_slab(function: Callable[..., Any]) -> bool:
+    try:
+        return "slab" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature has no such parameter
+        return False
+
+
+def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> Array:
+    """The result in native byte order, if it is the block that the step promised. Raises
+    BlockError.
+    """
+    step = job.steps[number]
+    expected = block.dtype
+    if step.dtype:
+        expected = np.dtype(step.dtype)
+    if result.dtype.newbyteorder("=") != expected:
+        raise BlockError(
+            f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype}"
+            " if that is meant, or convert the block before returning it"
+        )
+    shape = step.shape(block.shape)
+    allowed = [shape]
+    keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
+    if not keeps_halo:
+        allowed.append(task.core.count)
+    if result.shape not in allowed:
+        raise BlockError(
+            f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped"
+            " function keeps its block's shape; use a fold (hyperslab.Fold) for values of another"
+            " shape"
+        )
+    return result.astype(expected, copy=False)
+
+
+def _trimmed(job: Job, task: Task, block: Array) -> Array:
+    """The block without its halo, unless the function has cut it off already."""
+    if not any(job.halo) or block.shape == task.core.count:
+        return block
+    inner = [slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True)]
+    return block[tuple(inner)]
+
+
+def _write(job: Job, state: State) -> None:
+    output, task = job.output, state.task
+    assert output is not None
+    block = _trimmed(job, task, state.blocks[0])
+    if output.volumes:
+        written = [
+            _write_region(output.volumes[piece.source], piece, block)
+            for piece in output_pieces(job, task)
+        ]
+    else:
+        written = [writing.write(block_sink(job, task, block.shape, block.dtype), block)]
+    state.outputs = tuple(_within(output.folder, each) for each in written)
+    state.blocks.clear()
+
+
+def _write_region(volume: Volume, piece: Piece, block: Array) -> Written:
+    return writing.write_region(*volume, piece.slab, block[piece.place.slices()])
+
+
+def _within(folder: str, written: Written) -> Written:
+    """The same write, named from the output directory on: that one may be copied or moved before a
+    run goes on.
+    """
+    return replace(written, path=os.path.relpath(written.path, folder))
+
+
+def _lift(job: Job, state: State) -> None:
+    fold = job.load_fold()
+    assert fold is not None
+    assert job.fold is not None
+    state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
+    params: Mapping[str, Any] = {}
+    if job.fold_depth == 0:
+        params = job.fold.params
+    more = {}
+    if fold.prior is not None:
+        more["prior"] = job.prior
+    with span("compute"):
+        state.value = _call(fold.lift, params, job, state, **more)
+    state.blocks.clear()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageMerge:
+    """The merge of a stage's fold, loaded where it is called: a function of a user's file has no
+    importable name.
+    """
+
+    job: Job
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        fold = self.job.load_fold()
+        assert fold is not None
+        return fold.merge(a, b)
+
+
+def merge_of(job: Job) -> StageMerge | None:
+    """How values of this stage's tasks become one; None for a stage that reduces nothing."""
+    if job.fold is None:
+        return None
+    return StageMerge(job)
+
+
+def conclude(fold: Fold, partials: Iterable[Partial]) -> Any:
+    """The result of a fold, by the user's own functions. Raises RunStopped when one of them
+    fails.
+    """
+    try:
+        value = merge_partials(partials, fold.merge).value
+        if fold.finish is None:
+            return value
+        return fold.finish(value)
+    except Exception as error:
+        raise RunStopped(
+            "all blocks are reduced, but the fold's merge or finish failed:"
+            f" {type(error).__name__}: {error}; correct it and run again with another output"
+        ) from error
