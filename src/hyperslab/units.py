@@ -52,8 +52,10 @@ def show_share(share: float) -> str:
     return f"{percent:#.2g} %"
 
 
-def show_count(number: int, noun: str) -> str:
-    """A number with its noun, such as `1 task` or `12,500 tasks`."""
+def show_count(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun, such as `1 task` or `12,500 tasks`; `nouns` is a plural that takes
+    more than an s.
+    """
     if number == 1:
-        return f"{number:,} {noun}"
-    return f"{number:,} {noun}s"
+        return f"1 {noun}"
+    return f"{number:,} {nouns or noun + 's'}"

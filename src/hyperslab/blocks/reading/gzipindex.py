@@ -128,7 +128,9 @@ def indexed(source: ArraySource) -> ArraySource:
 
     Raises FormatError, SourceChanged.
     """
-    return index(source) if can_be_indexed(source) else source
+    if not can_be_indexed(source):
+        return source
+    return index(source)
 
 
 def load(source: ArraySource, path: Path) -> ArraySource | None:
