@@ -192,12 +192,16 @@ def _overlapping(assembly: Assembly, slab: Hyperslab) -> tuple[Numbers, Numbers,
     table = np.load(os.path.join(assembly.folder, _TABLE), mmap_mode="r")
     ndim = slab.ndim
     low, high = slab.bounds
-    first, last = np.searchsorted(table[0], (low[0] - assembly.longest + 1, high[0]))
+    earliest = low[0] - assembly.longest + 1
+    first, last = np.searchsorted(table[0], (earliest, high[0]))
     near: Numbers = np.array(table[:, first:last])
     start = near[:ndim].T
     count = near[ndim : 2 * ndim].T
-    touches = ((start < high) & (start + count > low) & (count > 0)).all(axis=1)
-    return start[touches], count[touches], near[-2][touches], near[-1][touches]
+    offset = near[-2]
+    file = near[-1]
+    end = start + count
+    touches = ((start < high) & (end > low) & (count > 0)).all(axis=1)
+    return start[touches], count[touches], offset[touches], file[touches]
 
 
 def _fill_box(
@@ -226,23 +230,27 @@ def _fill_rows(
     row_shape = tuple(count[0, 1:].tolist())
     nbytes = block.dtype.itemsize * int(np.prod(row_shape))
     low, high = slab.bounds
-    first = np.maximum(start[:, 0], low[0])
-    last = np.minimum(start[:, 0] + count[:, 0], high[0])
+    begins = start[:, 0]
+    ends = begins + count[:, 0]
+    first = np.maximum(begins, low[0])
+    last = np.minimum(ends, high[0])
     rows = last - first
-    at = offset + (first - start[:, 0]) * nbytes
+    at = offset + (first - begins) * nbytes
     until = at + rows * nbytes
     is_far = at[1:] - until[:-1] > PREAD_COST_NBYTES
     is_in_another_buffer = np.diff(at // BUFFER_NBYTES) != 0
     breaks = is_far | is_in_another_buffer
     inner = slab.slices()[1:]
-    for group in np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1):
+    groups = np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1)
+    for group in groups:
         begin = int(at[group[0]])
         end = int(until[group[-1]])
         buffer = np.empty(end - begin, np.uint8)
         file.read_into(buffer, begin)
         values = buffer.view(block.dtype).reshape(-1, *row_shape)
         taken = _expanded((at[group] - begin) // nbytes, rows[group])
-        block[_expanded(first[group] - low[0], rows[group])] = values[taken][(slice(None), *inner)]
+        places = _expanded(first[group] - low[0], rows[group])
+        block[places] = values[taken][(slice(None), *inner)]
 
 
 def _expanded(first: Numbers, count: Numbers) -> Numbers:
