@@ -116,7 +116,9 @@ def indexed(source: ArraySource) -> ArraySource:
 
     Raises FormatError, SourceChanged.
     """
-    return index(source) if can_be_indexed(source) else source
+    if not can_be_indexed(source):
+        return source
+    return index(source)
 
 
 def index_in(folder: Path, source: ArraySource, watch: Watch = lambda _: None) -> ArraySource:
