@@ -241,7 +241,7 @@ def _require_made_here(
     be mixed with.
     """
     if _is_one(dest):
-        file = set() if dest.rstrip("/").lower().endswith(".zarr") else {""}
+        file = set() if formats.is_store_name(dest) else {""}
         if not begun:
             require_replaceable(redact(dest), there.keys() - {REPLACING} - file, REPLACING in there)
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -22,10 +22,11 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.storage.location import parts
-from hyperslab.storage.suffixes import SUFFIXES
 from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
+Stem = Callable[[str], str]
+"What of the name of a file goes into the names of what is made of it."
 
 ORIGIN_TOLERANCE_VOXELS = 0.01
 """Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
@@ -131,10 +132,13 @@ class SourceSet:
         return self.sources[whole.members[0].source]
 
 
-def independent(sources: Sequence[ArraySource]) -> SourceSet:
-    """Every source is an array of its own; all have one number of dimensions."""
+def independent(sources: Sequence[ArraySource], stem_of: Stem = str) -> SourceSet:
+    """Every source is an array of its own; all have one number of dimensions.
+
+    Outputs are named by what `stem_of` makes of the names of files.
+    """
     _require_same_ndim(sources)
-    names = _unique_names(sources)
+    names = _unique_names(sources, stem_of)
     wholes = (
         Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), _header(source))
         for i, (name, source) in enumerate(zip(names, sources, strict=True))
@@ -142,7 +146,7 @@ def independent(sources: Sequence[ArraySource]) -> SourceSet:
     return SourceSet("independent", tuple(sources), tuple(wholes))
 
 
-def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
+def concatenated(sources: Sequence[ArraySource], axis: int, stem_of: Stem = str) -> SourceSet:
     """One array: the sources one after the other along `axis`, in the order given."""
     _require_same_ndim(sources)
     ndim = sources[0].ndim
@@ -164,7 +168,7 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
         origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
         reach += source.shape[axis]
     _require_one_place(sources, origins, axis)
-    return _tiled("concatenated", sources, origins)
+    return _tiled("concatenated", sources, origins, stem_of)
 
 
 def _require_one_place(
@@ -194,7 +198,9 @@ def _require_one_place(
 
 
 def mosaic(
-    sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None
+    sources: Sequence[ArraySource],
+    origins: Sequence[Sequence[int]] | None = None,
+    stem_of: Stem = str,
 ) -> SourceSet:
     """One array tiled by the sources; `origins` in voxels, or as their headers place them: by the
     affines, and along further axes by what the files say of the array that they were cut from.
@@ -203,17 +209,20 @@ def mosaic(
     """
     _require_same_ndim(sources)
     if origins is None and len(sources) > 1:
-        made = mosaic(sources, _origins_from_affines(sources))
+        made = mosaic(sources, _origins_from_affines(sources), stem_of)
         _require_complete(sources, made.wholes[0].shape)
         return made
     found = [tuple(o) for o in ([(0,) * sources[0].ndim] if origins is None else origins)]
     lowest = tuple(min(axis) for axis in zip(*found, strict=True))
     shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
-    return _tiled("mosaic", sources, shifted)
+    return _tiled("mosaic", sources, shifted, stem_of)
 
 
 def _tiled(
-    kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]]
+    kind: Kind,
+    sources: Sequence[ArraySource],
+    origins: Sequence[tuple[int, ...]],
+    stem_of: Stem,
 ) -> SourceSet:
     boxes = [
         Hyperslab(origin, source.shape) for origin, source in zip(origins, sources, strict=True)
@@ -232,7 +241,7 @@ def _tiled(
     members = sorted(
         (Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis : axis + 1]
     )
-    name = _unique_names(sources)[0] if len(sources) == 1 else kind
+    name = _unique_names(sources, stem_of)[0] if len(sources) == 1 else kind
     longest = max(math.prod(box.count[axis : axis + 1]) for box in boxes)
     whole = Whole(name, shape, tuple(members), header, axis, longest)
     return SourceSet(kind, tuple(sources), (whole,))
@@ -364,11 +373,11 @@ def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
         )
 
 
-def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
+def _unique_names(sources: Sequence[ArraySource], stem_of: Stem) -> list[str]:
     """A name per source for its outputs: the file's stem, with as much of its folders as makes it
     unique.
     """
-    paths = [_stem_parts(source) for source in sources]
+    paths = [_stem_parts(source, stem_of) for source in sources]
     for depth in range(1, max(len(p) for p in paths) + 1):
         names = ["_".join(p[-depth:]) for p in paths]
         if len(set(names)) == len(names):
@@ -376,12 +385,13 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
     return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
 
 
-def _stem_parts(source: ArraySource) -> tuple[str, ...]:
+def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
     *folders, name = parts(source.url)
-    for suffix in (".gz", *SUFFIXES, ".hdf"):
-        name = name.removesuffix(suffix)
+    stem = stem_of(name)
     dataset = source.name.strip("/").replace("/", "-")
-    return (*folders, f"{name}_{dataset}" if dataset else name)
+    if dataset:
+        stem = f"{stem}_{dataset}"
+    return (*folders, stem)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from hyperslab import formats
 from hyperslab.arrays.array import ArraySink
 from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit
@@ -88,8 +89,8 @@ def examine(
     written += JOURNAL_BYTES_PER_TASK * len(left)
     if any(_is_copied(*volume) for volume in volumes):
         written *= 2
-    are_gzip_files = any(task.output.endswith(".gz") for task in left)
-    compressed = are_gzip_files or any(_may_shrink(sink) for sink, _ in volumes)
+    are_compressed = any(_is_compressed(task.output) for task in left)
+    compressed = are_compressed or any(_may_shrink(sink) for sink, _ in volumes)
     least = written
     if compressed:
         least = min(written, int(_least_share(plan) * written))
@@ -155,6 +156,12 @@ def _folders(sink: ArraySink) -> int:
         + sink.encoding.name.count("/")
         + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
     )
+
+
+def _is_compressed(name: str) -> bool:
+    """Whether files of this name are compressed, whatever is asked for."""
+    suffix = formats.suffix_of(name)
+    return suffix is not None and suffix.is_compressed
 
 
 def _may_shrink(sink: ArraySink) -> bool:

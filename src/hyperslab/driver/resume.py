@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hyperslab import formats
 from hyperslab.arrays.array import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import OutputBusy
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
-from hyperslab.plan.sinks import SUFFIXES
 from hyperslab.plan.task import Outcome, Task
 
 
@@ -106,7 +106,7 @@ def _suffix(plan: Plan) -> str:
     output = plan.stages[-1].job.output
     if output is None or output.volumes:
         return ""
-    return SUFFIXES[output.format]
+    return formats.written()[output.format]
 
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:

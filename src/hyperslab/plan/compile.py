@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hyperslab import formats
 from hyperslab.arrays.array import ArraySource, DType
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
 from hyperslab.arrays.sets import SourceSet
@@ -32,7 +33,6 @@ from hyperslab.plan.costs import (
 )
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
-    SUFFIXES,
     block_name,
     header_kept,
     output,
@@ -346,7 +346,9 @@ def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> No
 
 def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
     number, end = 0, pipeline.end
-    suffix = SUFFIXES[end.format] if isinstance(end, Write) and end.keep == "blocks" else ""
+    suffix = ""
+    if isinstance(end, Write) and end.keep == "blocks":
+        suffix = formats.written()[end.format]
     for index, (whole, partition) in enumerate(
         zip(pipeline.source.wholes, partitions, strict=True)
     ):

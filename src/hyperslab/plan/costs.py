@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hyperslab import formats
 from hyperslab.arrays.array import ArraySource, DType, Values
 from hyperslab.arrays.sets import Piece
 from hyperslab.blocks import reading
@@ -87,5 +88,7 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
     if isinstance(pipeline.end, Reduce):
         needs.append(held + int(pipeline.end.temporaries * block))
     elif isinstance(pipeline.end, Write):
-        needs.append(held + block * (2 if pipeline.end.format != "nii" else 1))
+        suffix, _ = formats.written_as(pipeline.end.format)
+        copies_of_block = 1 if suffix.is_written_in_place else 2
+        needs.append(held + block * copies_of_block)
     return copies + max(needs)

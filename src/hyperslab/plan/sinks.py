@@ -32,16 +32,13 @@ _MOST_PLACES = 2**15
 _NAME_MAX = 255
 "Bytes of a file's name (Linux, limits.h)."
 _LONGEST_NAME_NBYTES = _NAME_MAX - len("..123456789abc-123456789abc.part")
-SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
-"Formats of outputs, as --format names them."
 
 
 def output(pipeline: Pipeline, end: Write) -> Output:
     """Describe every file that several tasks will write to. Raises UsageError for what the format
     cannot hold.
     """
-    if end.format not in SUFFIXES:
-        raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
+    formats.written_as(end.format)  # or says which there are
     folder = os.path.abspath(end.dest)
     unfinished = _unfinished(folder) if end.keep == "volume" else {}
     volumes: list[Volume] = []
@@ -89,7 +86,8 @@ def _volume(
             f"{where}: is a single number, not an array, and is not converted; hyperslab.open"
             " reads it"
         )
-    name = end.name or block_name(whole.name, box, shape, len(boxes)) + SUFFIXES[end.format]
+    suffix = formats.written()[end.format]
+    name = end.name or block_name(whole.name, box, shape, len(boxes)) + suffix
     path = os.path.join(folder, name)
     header = scaled_header(header_kept(pipeline, index), pipeline.scale)
     header = header if len(boxes) == 1 else replace(header.for_slab(box), whole_shape=shape)

@@ -186,7 +186,7 @@ def _expanded(item: Named) -> Iterator[Named]:
 
 
 def _without_suffix(name: str) -> str:
-    for suffix in sorted(formats.SUFFIXES, key=len, reverse=True):
+    for suffix in sorted(formats.suffixes(), key=len, reverse=True):
         name = name.removesuffix(suffix)
     return name
 

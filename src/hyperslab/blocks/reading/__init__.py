@@ -345,7 +345,7 @@ def _share_read(source: ArraySource, slab: Hyperslab) -> float:
     """The part of the file that a library reads: all of a gzip stream, the chunks that the slab's
     bounds touch, or the slab's share of what is one piece.
     """
-    if source.format == "nifti":
+    if gzipindex.is_stream(source):
         return 1.0
     if not source.chunk_shape:
         return slab.size / source.size

@@ -31,6 +31,7 @@ from hyperslab import native
 from hyperslab.arrays.array import LEAST_INDEXED_NBYTES, Array, ArraySource, GzipIndex
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.formats import facts_of
 from hyperslab.storage.location import Remote
 
 SPACING_NBYTES = 1024**2
@@ -55,11 +56,12 @@ def can_be_indexed(source: ArraySource) -> bool:
     """
     if isinstance(source.url, Remote) or source.broken or native.core is None:
         return False
-    return _is_stream(source) and source.gzip is None and _is_large(source)
+    is_from_start = facts_of(source.format).is_stream
+    return is_from_start and is_stream(source) and source.gzip is None and _is_large(source)
 
 
-def _is_stream(source: ArraySource) -> bool:
-    """Whether the whole file is one gzip stream; chunks in files of their own, as a store has them,
+def is_stream(source: ArraySource) -> bool:
+    """Whether all values are in one gzip stream; chunks in files of their own, as a store has them,
     are not.
     """
     is_piece = source.chunks is None and not source.chunk_shape
@@ -123,6 +125,14 @@ def index(
     return replace(source, gzip=made, reason=_reason(made))
 
 
+def indexed(source: ArraySource) -> ArraySource:
+    """The source with an index in memory where it can be given one, else as it is.
+
+    Raises FormatError, SourceChanged.
+    """
+    return index(source) if can_be_indexed(source) else source
+
+
 def load(source: ArraySource, path: Path) -> ArraySource | None:
     """The source with the index in a file; None where there is none, or it is damaged, or that of
     something else.
@@ -158,15 +168,12 @@ def fill(fd: int, source: ArraySource, slab: Hyperslab, block: Array, threads: i
         )
         return nbytes
     except core.ChunkError as error:
-        row, why = error.args
-        remedy = (
-            "run again with --resume, which makes it anew"
-            if "index" in why
-            else "fetch or copy the file again"
-        )
-        at = int(part[row, 1]) // 8
+        remedy = "fetch or copy the file again"
+        if error.kind == "misplaced":
+            remedy = "run again with --resume, which makes it anew"
+        at = int(part[error.row, 1]) // 8
         raise FormatError(
-            f"{source.url}: the gzip data that begin at byte {at} {why}; {remedy}"
+            f"{source.url}: the gzip data that begin at byte {at} {error.text}; {remedy}"
         ) from error
     finally:
         if windows_fd is not None:
@@ -249,7 +256,7 @@ def _points(
         rows, _unfit = native.core.index_gzip(fd, source.file_size, wanted, spacing, sink, watch)
         _check_unchanged(source, fd)
     except native.core.ChunkError as error:
-        raise FormatError(f"{source.url}: {error.args[1]}; fetch or copy the file again") from error
+        raise FormatError(f"{source.url}: {error.text}; fetch or copy the file again") from error
     finally:
         os.close(fd)
     return np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)

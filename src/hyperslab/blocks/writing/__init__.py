@@ -30,7 +30,7 @@ from hyperslab.blocks.positioned import opened, scatter, stored_bytes, write_at
 from hyperslab.blocks.writing import joining, segments
 from hyperslab.blocks.writing.segments import Segment
 from hyperslab.errors import BlockError, UsageError
-from hyperslab.formats import SUFFIXES, module
+from hyperslab.formats import facts_of_file_name, module
 from hyperslab.machine.host import LOCAL_FILE_SYSTEMS, file_system, network_file_system
 from hyperslab.storage import fence, frame, renaming
 from hyperslab.storage.frame import Frame, Span, documents, frame_of
@@ -308,8 +308,10 @@ def _token(partial: Path) -> str:
 
 def parts(final: Path) -> list[Path]:
     """The folder of parts that a file says it has, if that bears the file's name."""
-    is_hdf5 = SUFFIXES.get(final.suffix.lower()) == "hdf5" and final.is_file()
-    name = module("hdf5").parts_folder(str(final)) if is_hdf5 else ""
+    facts = facts_of_file_name(final.name)
+    if facts is None or not facts.has_parts or not final.is_file():
+        return []
+    name = module(facts.name).parts_folder(str(final))
     own = re.fullmatch(re.escape(final.name) + r"\.parts-[0-9a-f]+", name)
     return [final.with_name(name)] if own and final.with_name(name).is_dir() else []
 

@@ -85,11 +85,9 @@ class ChunkFiles(LocalStore):
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
         """The same for callers without an event loop."""
         found = _contents(f"{self.root}/{key}", byte_range)
-        return (
-            None
-            if found is None
-            else (prototype or cpu.buffer_prototype).buffer.from_array_like(found)
-        )
+        if found is None:
+            return None
+        return (prototype or cpu.buffer_prototype).buffer.from_array_like(found)
 
 
 class NewChunks(LocalStore):
@@ -202,7 +200,8 @@ def _finished(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     finally:
         for task in (left := asyncio.all_tasks(loop)):
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True)) if left else None
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
 
 
@@ -280,8 +279,10 @@ def read(
     """
     least = LEAST_NBYTES
     if isinstance(array.store_path.store, ChunkObjects):
-        least, shard = MOST_NBYTES, array.shards or chunk
-        chunk = shard if math.prod(shard) * block.dtype.itemsize <= LARGEST_SHARD_NBYTES else chunk
+        least = MOST_NBYTES
+        shard = array.shards or chunk
+        if math.prod(shard) * block.dtype.itemsize <= LARGEST_SHARD_NBYTES:
+            chunk = shard
     shares = _shares(slab, chunk, axes, block.dtype.itemsize, threads, least)
     finished([partial(_read_parts, array, parts, block) for parts in shares])
 
@@ -306,7 +307,8 @@ async def _read_parts(array: Any, parts: Sequence[_Part], block: Array) -> None:
         except HyperslabError:
             raise
         except Exception as error:  # codecs of many makers raise many kinds
-            where, text = array.store_path.store.root, str(error).strip() or type(error).__name__
+            where = array.store_path.store.root
+            text = str(error).strip() or type(error).__name__
             why = f"zarr cannot decode the chunks of {part}: {text}; copy the store again"
             raise FormatError(f"{where}: {why}") from error
 
