@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hyperslab import formats
 from hyperslab.apps.conversion import begun
 from hyperslab.apps.publication import publish, require_unfinished
 from hyperslab.arrays.encoding import Encoding
@@ -39,7 +40,8 @@ def convert(
         str,
         typer.Argument(
             help=(
-                "The new file (.nii, .nii.gz, .h5, .nc, .zarr), a directory for several, or a URL"
+                f"The new file ({', '.join(formats.written().values())}), a directory for"
+                " several, or a URL"
                 " (s3://...)."
             )
         ),
@@ -65,7 +67,7 @@ def convert(
     ] = None,
     format: Annotated[
         str,
-        Opt(help="Of the files in a directory: nii, nii.gz, h5, nc or zarr; else as the source."),
+        Opt(help=f"Of the files in a directory: {formats.say_words()}; else as the source."),
     ] = "",
     dtype: Annotated[
         str | None, Opt(help="Real values as this dtype; a value that does not fit stops its task.")
