@@ -205,10 +205,10 @@ def test_wrong_buffers_are_refused(source: ArraySource) -> None:
     short = [*buffers[:3], buffers[3][:-1], *buffers[4:]]
     with pytest.raises(native.core.ChunkError) as raised:
         native.core.decode_chunks(short, chunks, box, out, 1)
-    assert raised.value.args[0] == 3
-    assert re.search(
-        f"came as {len(short[3])} bytes instead of {table.nbytes[3]}", raised.value.args[1]
-    )
+    error: Any = raised.value
+    assert (error.row, error.kind) == (3, "corrupt")
+    assert error.text == f"came as {len(short[3])} bytes instead of {table.nbytes[3]}"
+    assert error.args == (error.row, error.text)
     with pytest.raises(ValueError, match="as many buffers as rows"):
         native.core.decode_chunks(buffers[1:], chunks, box, out, 1)
     with pytest.raises(ValueError, match="writable array of the region's shape"):
@@ -221,6 +221,24 @@ def test_wrong_buffers_are_refused(source: ArraySource) -> None:
         damaged = [bytes(reversed(buffer)) for buffer in buffers]
         with pytest.raises(native.core.ChunkError):
             native.core.decode_chunks(damaged, chunks, box, out, 2)
+
+
+def test_faults_come_with_row_kind_and_text(tmp_path: Path) -> None:
+    core: Any = native.core
+    path, out = tmp_path / "short", np.zeros(8, "u1")
+    path.write_bytes(b"12345")
+    with path.open("rb") as file, pytest.raises(core.ChunkError) as short:
+        core.read_bytes(file.fileno(), 3, out, 1)
+    assert (short.value.row, short.value.kind) == (0, "short")
+    assert short.value.text == "is cut off: the file ends at byte 5, 6 bytes too early"
+    with pytest.raises(core.ChunkError) as unreadable:
+        core.read_bytes(-1, 0, out, 1)
+    assert unreadable.value.kind == "unreadable"
+    number = np.zeros(2, np.int64)
+    with pytest.raises(core.ChunkError) as misplaced:
+        core.ChunkCache((number, number, number, number), (4,), (8,), (), 0)
+    assert misplaced.value.kind == "misplaced"
+    assert pickle.loads(pickle.dumps(short.value)).text == short.value.text
 
 
 def stored(source: ArraySource) -> tuple[ChunkTable, tuple[Any, ...], list[bytes]]:

@@ -288,3 +288,4 @@ def test_shares_and_counts() -> None:
         "100 %",
     ]
     assert [show_count(n, "task") for n in (0, 1, 12500)] == ["0 tasks", "1 task", "12,500 tasks"]
+    assert [show_count(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]

@@ -41,6 +41,8 @@ class Codec:
     "deflate, shuffle, ..."
     options: tuple[int, ...] = ()
     "The filter's own parameters, as the format stores them."
+    undoing: tuple[str, tuple[int, ...]] = ("", ())
+    "Name and numbers by which the native core undoes it; no name where others read."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

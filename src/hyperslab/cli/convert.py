@@ -22,6 +22,7 @@ from hyperslab.cli.parse import (
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver import run
 from hyperslab.driver.prepare import Options, prepare
+from hyperslab.engines.facts import DEFAULT, engine_help
 from hyperslab.errors import AlreadyDone
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.redaction import OPTION, redact
@@ -97,9 +98,7 @@ def convert(
         str | None,
         Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available."),
     ] = None,
-    engine: Annotated[
-        str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
-    ] = "processes",
+    engine: Annotated[str, Opt(help=engine_help())] = DEFAULT,
     workers: Annotated[
         int | None, Opt(help="Worker processes; by default one per processor this process may use.")
     ] = None,

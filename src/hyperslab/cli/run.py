@@ -26,6 +26,7 @@ from hyperslab.cli.parse import (
 )
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
+from hyperslab.engines.facts import DEFAULT, connect_help, engine_help
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.plan.pipeline import Pipeline, Reduce
 from hyperslab.redaction import OPTION
@@ -62,23 +63,12 @@ def run(
     ] = "independent",
     storage_option: Annotated[list[str], Opt(OPTION, help=OPTION_HELP)] = [],  # noqa: B006
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
-    engine: Annotated[
-        str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
-    ] = "processes",
+    engine: Annotated[str, Opt(help=engine_help())] = DEFAULT,
     workers: Annotated[
         int | None, Opt(help="Worker processes; by default one per processor this process may use.")
     ] = None,
     threads: Annotated[int | None, Opt(help="Tasks at a time in one worker.")] = None,
-    connect: Annotated[
-        str,
-        Opt(
-            help=(
-                "A cluster that runs already: tcp://HOST:PORT, tls://HOST:PORT or a scheduler file"
-                " of Dask, a Spark "
-                "master; or slurm, for Dask workers as Slurm jobs."
-            )
-        ),
-    ] = "",
+    connect: Annotated[str, Opt(help=connect_help())] = "",
     block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
     blocks: Annotated[
         str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")

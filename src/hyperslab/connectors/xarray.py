@@ -168,12 +168,16 @@ class LazyArray(BackendArray):
     def __init__(
         self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None
     ) -> None:
-        self.variable, self.listing, self.shape = variable, listing, variable.shape
-        self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
-        self._source, self._view = (
-            source,
-            None if source is None else shared(source, variable.values),
-        )
+        self.variable = variable
+        self.listing = listing
+        self.shape = variable.shape
+        self.dtype = variable.dtype
+        if variable.is_text:
+            self.dtype = create_vlen_dtype(str)
+        self._source = source
+        self._view = None
+        if source is not None:
+            self._view = shared(source, variable.values)
         self._opening = ForkLock()  # threads that share a variable wait for the one description
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -199,13 +203,18 @@ class LazyArray(BackendArray):
         """By integers, slices and at most one array of indices."""
         view = self._opened()
         is_padded = self.shape != self.variable.stored_shape
-        found = _padded(view, key, self.shape, self.variable.fill) if is_padded else view[key]
+        if is_padded:
+            found = _padded(view, key, self.shape, self.variable.fill)
+        else:
+            found = view[key]
         if any(isinstance(part, slice | np.ndarray) for part in key):
             block: Array = found
         else:  # one element, which may be a list
             block = np.empty((), view.dtype)
             block[()] = found
-        return _words(block) if self.variable.is_text else block
+        if self.variable.is_text:
+            return _words(block)
+        return block
 
     def _opened(self) -> ArrayView:
         if (view := self._view) is not None:
@@ -218,17 +227,19 @@ class LazyArray(BackendArray):
 
     def _described(self) -> ArraySource:
         """What the variable's format says of it; the file has to be the one that was listed."""
-        listing, variable = self.listing, self.variable
+        listing = self.listing
+        variable = self.variable
         assert listing is not None
         source = formats.module(listing.format).open(listing.path, variable.path)
-        is_linked, state = source.url != listing.path, (source.file_size, source.mtime_ns)
+        is_linked = source.url != listing.path
+        state = (source.file_size, source.mtime_ns)
         if source.shape != variable.stored_shape or not (
             is_linked or state == (listing.file_size, listing.mtime_ns)
         ):
             raise SourceChanged(
                 f"{listing.path}: was written to after it had been opened; open it again"
             )
-        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+        return gzipindex.indexed(source)
 
 
 class _Store(AbstractDataStore):
@@ -237,7 +248,8 @@ class _Store(AbstractDataStore):
     __slots__ = ("_arrays", "_group", "_path")
 
     def __init__(self, listing: Listing, group: Group) -> None:
-        self._group, self._path = group, str(listing.path)  # of a URL what can be shown
+        self._group = group
+        self._path = str(listing.path)  # of a URL what can be shown
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
@@ -275,7 +287,9 @@ class _Store(AbstractDataStore):
 
     def _variable(self, array: LazyArray) -> xarray.Variable:
         about = array.variable
-        said = {} if about.dtype.fields else dict(about.attributes)
+        said = {}
+        if not about.dtype.fields:
+            said = dict(about.attributes)
         encoding = {**about.encoding, "source": self._path, "original_shape": about.shape}
         if (
             0 in about.shape and "preferred_chunks" in encoding
@@ -305,7 +319,10 @@ def _listing(
         )
     if not isinstance(group, str | None):
         raise UsageError(f"group must be a string, not {group!r}")
-    names = [without] if isinstance(without, str) else list(without or ())
+    if isinstance(without, str):
+        names = [without]
+    else:
+        names = list(without or ())
     return read_groups(os.fspath(file), group or "", tree, names, storage_options)
 
 
@@ -365,25 +382,28 @@ def _inside(part: Any, extent: int, stored: int) -> tuple[int | None, Any, Any]:
     positions = np.arange(extent)[part]
     where = np.flatnonzero(positions < stored)
     if not where.size:
-        return None if positions.ndim == 0 else len(positions), None, None
+        if positions.ndim == 0:
+            return None, None, None
+        return len(positions), None, None
     if not isinstance(part, slice):
-        return (
-            (None, None, int(positions))
-            if positions.ndim == 0
-            else (len(positions), where, positions[where])
-        )
+        if positions.ndim == 0:
+            return None, None, int(positions)
+        return len(positions), where, positions[where]
     place = slice(int(where[0]), int(where[-1]) + 1)
     taken = range(extent)[part][place]
-    return (
-        len(positions),
-        place,
-        slice(taken.start, taken.stop if taken.stop >= 0 else None, taken.step),
-    )
+    stop = None
+    if taken.stop >= 0:
+        stop = taken.stop
+    return len(positions), place, slice(taken.start, stop, taken.step)
+
+
+def _word(part: Any) -> Any:
+    if isinstance(part, bytes):
+        return part.decode("utf-8", "surrogateescape")
+    return part
 
 
 def _words(block: Array) -> Array:
     """Text as Python has it, of the bytes in a file."""
-    words = [
-        p.decode("utf-8", "surrogateescape") if isinstance(p, bytes) else p for p in block.ravel()
-    ]
+    words = [_word(part) for part in block.ravel()]
     return np.array(words, object).reshape(block.shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -84,16 +85,15 @@ def columns_of(table: ChunkTable) -> tuple[Array, Array, Array, Array]:
 
 
 def filters_of(source: ArraySource) -> list[tuple[str, tuple[int, ...]]]:
-    """The filters of a source as the core takes them: names and parameters."""
-    return [(codec.name, codec.options) for codec in source.codecs]
+    """The filters of a source as the core takes them: names and numbers."""
+    return [codec.undoing for codec in source.codecs]
 
 
-def chunk_fault(source: ArraySource, table: ChunkTable, error: ValueError) -> FormatError:
-    """What the core says of a row of a table, as an error that names the chunk."""
-    row, why = error.args
+def chunk_fault(source: ArraySource, table: ChunkTable, error: Any) -> FormatError:
+    """What the core says of a row of a table, its ChunkError, as an error that names the chunk."""
     where = f"{source.url}::{source.name}" if source.name else source.url
     return FormatError(
-        f"{where}: the chunk at byte {table.offset[row]}: {why}; copy the file again"
+        f"{where}: the chunk at byte {table.offset[error.row]}: {error.text}; copy the file again"
     )
 
 

@@ -125,6 +125,14 @@ def index(
     return replace(source, gzip=made, reason=_reason(made))
 
 
+def indexed(source: ArraySource) -> ArraySource:
+    """The source with an index in memory where it can be given one, else as it is.
+
+    Raises FormatError, SourceChanged.
+    """
+    return index(source) if can_be_indexed(source) else source
+
+
 def load(source: ArraySource, path: Path) -> ArraySource | None:
     """The source with the index in a file; None where there is none, or it is damaged, or that of
     something else.
@@ -160,15 +168,12 @@ def fill(fd: int, source: ArraySource, slab: Hyperslab, block: Array, threads: i
         )
         return nbytes
     except core.ChunkError as error:
-        row, why = error.args
-        remedy = (
-            "run again with --resume, which makes it anew"
-            if "index" in why
-            else "fetch or copy the file again"
-        )
-        at = int(part[row, 1]) // 8
+        remedy = "fetch or copy the file again"
+        if error.kind == "misplaced":
+            remedy = "run again with --resume, which makes it anew"
+        at = int(part[error.row, 1]) // 8
         raise FormatError(
-            f"{source.url}: the gzip data that begin at byte {at} {why}; {remedy}"
+            f"{source.url}: the gzip data that begin at byte {at} {error.text}; {remedy}"
         ) from error
     finally:
         if windows_fd is not None:
@@ -251,7 +256,7 @@ def _points(
         rows, _unfit = native.core.index_gzip(fd, source.file_size, wanted, spacing, sink, watch)
         _check_unchanged(source, fd)
     except native.core.ChunkError as error:
-        raise FormatError(f"{source.url}: {error.args[1]}; fetch or copy the file again") from error
+        raise FormatError(f"{source.url}: {error.text}; fetch or copy the file again") from error
     finally:
         os.close(fd)
     return np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)

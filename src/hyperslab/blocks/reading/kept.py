@@ -105,7 +105,7 @@ class Reader:
             )
         except native.core.ChunkError as error:
             raise FormatError(
-                f"{self.source.url}: its chunk table {error.args[1]}; open the file again"
+                f"{self.source.url}: its chunk table {error.text}; open the file again"
             ) from error
         with _lock:
             if self._file is not None:  # else this reader was to let go of all in the meantime

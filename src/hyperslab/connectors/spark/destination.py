@@ -92,8 +92,12 @@ def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as
     Hadoop has them.
     """
-    match = _HADOOP.match(path) if isinstance(path, str) else None
-    return path if match is None or not isinstance(path, str) else path[match.end() :]
+    match = None
+    if isinstance(path, str):
+        match = _HADOOP.match(path)
+    if match is None or not isinstance(path, str):
+        return path
+    return path[match.end() :]
 
 
 def _require_room(path: str, dataset: str, overwrite: bool) -> None:
@@ -114,8 +118,11 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
     if others := _others(path, dataset):
+        more = ""
+        if others[3:]:
+            more = " and more"
         raise UsageError(
-            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a"
+            f"{path}: also holds {', '.join(others[:3])}{more}, and a"
             " file is written whole: choose another name, or remove the file first"
         )
 
@@ -140,7 +147,9 @@ def _others(path: str, dataset: str) -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    return os.listdir(path) if os.path.isdir(path) else []
+    if os.path.isdir(path):
+        return os.listdir(path)
+    return []
 
 
 def _dtype(given: Any) -> np.dtype[Any] | None:
@@ -161,7 +170,10 @@ def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     if given is None:
         return None
     try:
-        shape = tuple(map(operator.index, given if isinstance(given, Iterable) else [given]))
+        if isinstance(given, Iterable):
+            shape = tuple(map(operator.index, given))
+        else:
+            shape = (operator.index(given),)
     except TypeError:
         shape = (-1,)
     if not shape or min(shape) < 0:
@@ -186,7 +198,8 @@ def from_options(
         )
     if not given.get("path"):
         raise UsageError("hyperslab writes to a path: give one to save()")
-    chunks, shape = _wholes("chunks", given.get("chunks")), _wholes("shape", given.get("shape"))
+    chunks = _wholes("chunks", given.get("chunks"))
+    shape = _wholes("shape", given.get("shape"))
     return destination(
         given["path"],
         given.get("dataset", DATASET),

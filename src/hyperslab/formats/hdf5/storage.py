@@ -22,7 +22,7 @@ import numpy as np
 
 from hyperslab.arrays.array import ChunkTable, Codec
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5.filters import codec_name, is_packed_twice, is_senseless, undecoded
+from hyperslab.formats.hdf5.filters import codec, is_packed_twice, is_senseless, undecoded
 from hyperslab.formats.hdf5.listing import (
     LARGEST,
     Found,
@@ -128,7 +128,7 @@ def locate(dataset: Any, file_size: int) -> Storage:
     """
     creation = dataset.id.get_create_plist()
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
-    codecs = tuple(Codec(codec_name(code, name), options) for code, _, options, name in filters)
+    codecs = tuple(codec(code, options, name) for code, _, options, name in filters)
     why_not = eligible(dataset)
     listed = None
     if can_be_listed(dataset):
