@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks.reading import gzipindex
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.positioned import OpenFile
+from hyperslab.blocks.reading.ways.gzip import Gzip
 from hyperslab.driver import run
 from hyperslab.driver.prepare import Options, prepare
 from tests.clusters import dask, spark
@@ -148,13 +149,13 @@ def test_verify_enters_a_compressed_file_where_its_regions_begin(
         ).code
         == 0
     )
-    plain, regions = gzipindex.fill, list[Hyperslab]()
+    plain, regions = Gzip.fill, list[Hyperslab]()
 
-    def fill(fd: int, source: ArraySource, slab: Hyperslab, *more: Any) -> int:
+    def fill(way: Gzip, file: OpenFile, source: ArraySource, slab: Hyperslab, *more: Any) -> None:
         regions.append(slab)
-        return plain(fd, source, slab, *more)
+        plain(way, file, source, slab, *more)
 
-    monkeypatch.setattr(gzipindex, "fill", fill)
+    monkeypatch.setattr(Gzip, "fill", fill)
     done = call("verify", out)
     assert (done.code, len(regions) > 2) == (0, True), done
     out.write_bytes(out.read_bytes()[:-100_000] + bytes(100_000))

@@ -24,19 +24,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    ChunkTable,
-    Codec,
-    Encoded,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Codec, Scaling
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.facts import Facts, Magic, Suffix

@@ -25,10 +25,12 @@ import xarray
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Values
 from hyperslab.errors import FormatError, MissingExtra, MissingGroup, SourceChanged, UsageError
-from hyperslab.formats import table
+from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import GroupReader, read_groups
 from hyperslab.testing import FormatTests
@@ -331,7 +333,8 @@ def test_contributors_are_told_what_there_is() -> None:
     assert str(SOURCE.relative_to(ROOT)) in paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
     own = vars(importlib.import_module("nrrd_format"))
-    assert {word for word in words if word in vars(formats.Format)} == OFFERED
+    asked = set().union(*map(vars, (formats.Format, hooks.Encodes, hooks.Joins)))
+    assert words & asked == OFFERED
     assert OFFERED | {"FACTS"} <= own.keys()
     records = [Facts, ArraySink, FormatTests, TestNrrd, table, GroupReader]
     names = {name for record in records for name in dir(record)}

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import FormatError, UsageError

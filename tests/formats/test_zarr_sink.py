@@ -22,9 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import zarr as zarr_format

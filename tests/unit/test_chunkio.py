@@ -23,11 +23,12 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, native
-from hyperslab.arrays.array import ArraySource, ChunkTable
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import decoding, gzipindex
 from hyperslab.blocks.reading.kept import Reader
+from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import FormatError
 from hyperslab.testing.formats import assert_same
 from hyperslab.trace import recording
@@ -59,7 +60,7 @@ def test_the_core_is_installed() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_any_number_of_threads_gives_the_same(source: ArraySource, threads: int) -> None:
-    assert decoding.is_batch(source)
+    assert way_of(source).name == "chunks"
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
     assert_same(reading.read(source, FULL, threads=threads), VALUES)
     assert_same(reading.read(source, slab, threads=threads), VALUES[slab.slices()])
@@ -154,7 +155,7 @@ def test_without_the_core_libraries_read(
     source: ArraySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "core", None)
-    assert decoding.is_left_to_library(source) == bool(source.codecs)
+    assert way_of(source).uses_library == bool(source.codecs)
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
     assert_same(reading.read(source, slab), VALUES[slab.slices()])
     assert reading.read_nbytes(source, slab) > 0

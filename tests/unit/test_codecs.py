@@ -18,7 +18,7 @@ import pytest
 
 import hyperslab
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import codec
 from hyperslab.testing.formats import assert_same

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hyperslab.report.perfetto import write_perfetto
 from hyperslab.report.summary import lanes, window
-from hyperslab.storage.textfile import replacement
+from hyperslab.storage.whole import replacement
 from hyperslab.trace import NO_TASK, Span, Trace
 from tests.importer import Importer
 

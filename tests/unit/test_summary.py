@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hyperslab.report.measures import headline, measures, render, split
 from hyperslab.report.summary import SUMMARY_VERSION, Summary, summarise, window
 from hyperslab.storage.recordfile import save_record
-from hyperslab.storage.textfile import replace_text
+from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Span, Trace, union_ns
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.arrays.array import ArraySource, Values
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, gather
 from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.run import Result, run

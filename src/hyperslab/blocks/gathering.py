@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Header
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Kind, SourceSet, concatenated, independent, mosaic
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView, no_source
 from hyperslab.errors import FormatError, Missing, UsageError
 from hyperslab.redaction import redact

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import (
     BUFFER_NBYTES,
     ascending,

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.sets import Kind, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, gather, several
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
@@ -144,7 +145,11 @@ class StoredArray:
 
     def _read(self, slab: Hyperslab) -> Array:
         return read_whole(
-            self.whole, self.sources, slab, lambda source: shared(source, self.values)
+            self.whole,
+            self.sources,
+            slab,
+            self.values,
+            lambda source: shared(source, self.values),
         )
 
 

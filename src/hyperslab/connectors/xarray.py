@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import shared, threads

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import OutputBusy
 from hyperslab.machine.host import boot_id

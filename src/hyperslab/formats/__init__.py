@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    Encoded,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
 from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.detection import detect, is_store
 from hyperslab.formats.table import (
@@ -70,8 +65,8 @@ _LISTED = 20
 
 
 class Format(Protocol):
-    """What a module of `hyperslab.formats` offers. A path may be a
-    hyperslab.storage.location.Remote.
+    """What a module of `hyperslab.formats` offers, beside the `hooks` of the forms in which it
+    writes. A path may be a hyperslab.storage.location.Remote.
     """
 
     def arrays(self, path: str) -> list[ArrayInfo]:
@@ -102,42 +97,6 @@ class Format(Protocol):
         """Describe a file to be written; touches no disk. Raises UsageError for what the format
         cannot hold.
         """
-
-    def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
-        """Of a sink in pieces: those of a region, each with its number in the file."""
-
-    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
-        """The file of all pieces of a sink without a head, which come in the order of their
-        numbers.
-
-        The first part that it yields holds no values.
-        """
-
-    def index(
-        self, sink: ArraySink, numbers: Array, nbytes: Array, offsets: Array, size: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Of a sink in pieces with a head: what to write where, to complete a file of that size in
-        which they are.
-        """
-
-    def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
-        """Of a sink in parts: the file of a region."""
-
-    def write_index(self, whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
-        """Of a sink in parts: write the file that says where they are; they will be in `folder`, a
-        name beside it.
-        """
-
-    def parts_folder(self, path: str) -> str:
-        """Of a format that has sinks in parts: name of the folder beside a file in which its parts
-        are, '' for none.
-        """
-
-    def create(self, sink: ArraySink, path: str) -> None:
-        """Of a store: make it, without values."""
-
-    def write_region(self, sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
-        """Of a store: write the chunks of a region; bytes stored."""
 
 
 def module(name: str) -> Format:

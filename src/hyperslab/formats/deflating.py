@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySink, Encoded
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab, dense_level
 
 FASTEST, SMALLEST = 1, 9

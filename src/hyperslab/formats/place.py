@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.formats.nifti.header import carried, taken_over
 
 AFFINE = "affine"

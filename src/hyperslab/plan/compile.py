@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, DType
+from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
-from hyperslab.blocks.writing.directio import WINDOW_NBYTES
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan import description
 from hyperslab.plan.costs import (
@@ -401,9 +402,7 @@ def _task(
     if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
         return task
     padded = written_nbytes(job, task)
-    windows = (
-        2 * WINDOW_NBYTES if any(sink.form == "pieces" for sink, _ in job.output.volumes) else 0
-    )
+    windows = max(form_of(sink).window_nbytes for sink, _ in job.output.volumes)
     return replace(
         task, bytes_written=padded, bytes_peak=task.bytes_peak + padded - written + windows
     )

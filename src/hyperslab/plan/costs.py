@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, DType, Values
+from hyperslab.arrays import DType
 from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import UsageError

@@ -20,11 +20,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, ArraySource, Header, Scaling, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Piece, Whole
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks import reading, writing
+from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.plan.function import FunctionRef
@@ -266,16 +270,11 @@ def _assemble(
     sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
 ) -> Array:
     """The block that the pieces make; one piece is the block itself and is not copied."""
-    source = sources[pieces[0].source]
-    if len(pieces) == 1:
-        return reading.read(source, pieces[0].slab, values=values)
-    stored = np.empty([shape[a] for a in source.axes], source.dtype(values))
-    block = stored.transpose(np.argsort(source.axes))
-    for piece in pieces:
-        reading.read(
-            sources[piece.source], piece.slab, out=block[piece.place.slices()], values=values
-        )
-    return block
+
+    def read(piece: Piece, out: Array | None) -> Array:
+        return reading.read(sources[piece.source], piece.slab, out, values)
+
+    return assemble(pieces, shape, sources[pieces[0].source], values, read)
 
 
 def _map(job: Job, state: State, number: int) -> None:

@@ -26,7 +26,7 @@ from hyperslab.report.measures import measures, split
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import Verdict, judge
-from hyperslab.storage.textfile import replace_text
+from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from hyperslab.report.curves import throughput
 from hyperslab.report.summary import Window, lanes, window
-from hyperslab.storage.textfile import replacement
+from hyperslab.storage.whole import replacement
 from hyperslab.trace import NO_TASK, Span, Trace
 
 Event: TypeAlias = dict[str, Any]

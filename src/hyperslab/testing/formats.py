@@ -21,9 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
+from hyperslab.blocks.reading.ways import library
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats.table import known, supported
 from hyperslab.trace import recording
@@ -330,7 +332,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> list[str]:
     counted_open.plain, counted_fstat.plain = plain_open, plain_fstat  # type: ignore[attr-defined]
     monkeypatch.setattr(os, "open", counted_open)
     monkeypatch.setattr(os, "fstat", counted_fstat)
-    monkeypatch.setattr(reading, "module", _no_library)
+    monkeypatch.setattr(library, "module", _no_library)
     return calls
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 "The increment of SplitMix64."

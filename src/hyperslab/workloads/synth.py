@@ -20,8 +20,10 @@ from typing import IO
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from hyperslab.apps.difference.found import HeaderDifference
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import ROUNDINGS, apart, tolerance
-from hyperslab.arrays.array import Array, ArraySource, Scaling
 from hyperslab.arrays.sets import SourceSet
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.formats import facts_of
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
 from hyperslab.formats.nifti.header import said_beside

@@ -18,8 +18,9 @@ from functools import partial
 from typing import Any
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.decoding import chunk_fault, columns_of, filters_of
 from hyperslab.errors import FormatError

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Header, Values
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole, concatenated
 from hyperslab.arrays.slab import Hyperslab, Index, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView

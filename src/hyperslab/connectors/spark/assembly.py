@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, PREAD_COST_NBYTES
+from hyperslab.arrays.order import empty
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.blocks.positioned import OpenFile, gather, opened
@@ -134,9 +136,7 @@ def copy(assembly: Assembly, slab: Hyperslab) -> Written | str:
     sentence.
     """
     sink = assembly.sink
-    block = np.empty(slab.permute(sink.axes).count, sink.dtype.newbyteorder("=")).transpose(
-        np.argsort(sink.axes)
-    )
+    block = empty(slab.count, sink.axes, sink.dtype.newbyteorder("="))
     fill(assembly, slab, block)
     try:
         return writing.write_region(sink, assembly.partial, slab, block)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArrayInfo
+from hyperslab.arrays.source import ArrayInfo
 from hyperslab.errors import HyperslabError
 
 SCHEMA = types.StructType(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         RowMatrix,
     )
 
-    from hyperslab.arrays.array import Array
+    from hyperslab.arrays import Array
     from hyperslab.arrays.slab import Hyperslab
 
     Block = tuple[Hyperslab, Array]

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySink, Header
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.connectors.spark.exactness import NUMBERS
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.sinks import require_short

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."

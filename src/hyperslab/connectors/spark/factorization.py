@@ -29,7 +29,7 @@ import numpy as np
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import CPickleSerializer
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.arguments import whole
 from hyperslab.connectors.spark.vectors import (

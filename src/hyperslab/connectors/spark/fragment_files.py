@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hyperslab.blocks import writing
 from hyperslab.blocks.positioned import naming, stored_bytes, write_at
+from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.connectors.spark.fragments import Numbers, Staged
 from hyperslab.connectors.spark.rows import Piece
 from hyperslab.errors import FormatError, UsageError
@@ -95,7 +95,7 @@ def end(folder: str, final: str) -> None:
     find it gone.
     """
     if os.path.isdir(folder):
-        writing.discard(Path(folder), Path(final))
+        discard(Path(folder), Path(final))
 
 
 def stage(pieces: Iterable[Piece], folder: str, partition: int) -> Staged:
@@ -267,7 +267,7 @@ def _remove_abandoned(final: Path) -> None:
                 or os.pread(fd, 64, 0) == boot_id().encode()
             )
             if is_ours and _is_free(fd) and lock.exists():  # else somebody else has just removed it
-                writing.discard(folder, final)
+                discard(folder, final)
         finally:
             os.close(fd)
 

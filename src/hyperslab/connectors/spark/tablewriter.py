@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.spark import assembly, fragment_files
 from hyperslab.connectors.spark.destination import Destination, from_options
 from hyperslab.connectors.spark.exactness import promoted

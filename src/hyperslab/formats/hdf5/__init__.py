@@ -25,8 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArrayInfo, ArraySource, Header, Omitted
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.hdf5.file import by_own_name, errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable

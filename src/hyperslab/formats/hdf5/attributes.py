@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySink, Header, Omitted, Scaling
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.sink import ArraySink
+from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack

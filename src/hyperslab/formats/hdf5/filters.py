@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hyperslab.arrays.array import Codec
+from hyperslab.arrays.source import Codec
 
 _SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _BITSHUFFLE = 2, 3, 32001, 32004, 32008
 _NAMES = {

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ChunkTable, Codec
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import largest_ratio
 

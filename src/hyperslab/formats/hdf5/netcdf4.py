@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Omitted
+from hyperslab.arrays.header import Omitted
 from hyperslab.formats.hdf5.types import attribute, is_numpy, refers
 
 NOT_COORDINATE = "_nc4_non_coord_"

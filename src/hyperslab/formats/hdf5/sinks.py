@@ -25,9 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink, Codec, Encoded, Form, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink, Encoded, Form
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5 import chunkindex

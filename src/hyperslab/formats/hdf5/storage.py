@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import ChunkTable, Codec
+from hyperslab.arrays.source import ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import codec, is_packed_twice, is_senseless, undecoded
 from hyperslab.formats.hdf5.listing import (

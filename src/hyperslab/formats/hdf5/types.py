@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Omitted
+from hyperslab.arrays.header import Omitted
 from hyperslab.errors import FormatError
 
 _WIDEST = 8

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.scaling import real_values
+from hyperslab.arrays.source import Scaling
 from hyperslab.formats.netcdf.packing import Packing, float_of
 
 _TRIED_NBYTES = 2

@@ -21,17 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    ChunkTable,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc, packing

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySource, Header, Values
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
 from hyperslab.formats.netcdf.variables import Group, Variable

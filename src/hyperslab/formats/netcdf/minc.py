@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Scaling
 from hyperslab.formats.netcdf.header import Variable
 from hyperslab.formats.netcdf.packing import Packing, text_of
 from hyperslab.units import show_count

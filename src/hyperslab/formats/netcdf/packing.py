@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Scaling
 from hyperslab.units import show_count
 
 ATTRIBUTES = frozenset(

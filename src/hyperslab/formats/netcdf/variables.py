@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Values
+from hyperslab.arrays.source import Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,16 +25,10 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    LEAST_INDEXED_NBYTES,
-    Array,
-    ArrayInfo,
-    ArraySource,
-    ChunkTable,
-    Codec,
-    Header,
-)
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArrayInfo, ArraySource, ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti.header import (

@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, tolerance
-from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.source import Scaling
 from hyperslab.errors import FormatError
 from hyperslab.formats.nifti import space
 from hyperslab.formats.nifti import whole as nifti_whole

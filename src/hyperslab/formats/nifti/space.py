@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, tolerance
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays.header import Header
 
 _ALIGNED_CODE = 2
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Header
+from hyperslab.arrays.header import Header
 
 _COMMENT_CODE = 6
 _BLOCK_OF = b"hyperslab: a block of "

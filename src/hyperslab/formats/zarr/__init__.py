@@ -30,8 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArrayInfo, ArraySource
+from hyperslab.arrays import Array
+from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr import metadata as zarr_metadata
@@ -128,9 +130,7 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     """
     low, _ = slab.bounds
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
-    block = np.empty(forward.permute(source.axes).count, source.dtype("stored")).transpose(
-        np.argsort(source.axes)
-    )
+    block = empty(forward.count, source.axes, source.dtype("stored"))
     if slab.size:
         array = chunk_files().reading(
             _nodes(source.url).place(source.url, source.name), source.metadata

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Codec, Header, Omitted
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.source import Codec
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.place import NAMES, header_of

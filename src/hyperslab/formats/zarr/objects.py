@@ -22,7 +22,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError, HyperslabError, Unavailable
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.connections import store_of, submit

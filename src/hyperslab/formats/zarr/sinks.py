@@ -26,9 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink, Codec, Header, Omitted, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, pack, unpack

@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import os
-import secrets
 import stat
 import threading
 import warnings
@@ -36,12 +35,14 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByt
 from zarr.buffer import cpu
 from zarr.storage import LocalStore, StorePath
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats.zarr import codecs
 from hyperslab.formats.zarr.objects import ChunkObjects
 from hyperslab.storage.location import RemoteFolder
+from hyperslab.storage.unfinished import beside
+from hyperslab.storage.whole import appearing
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -114,16 +115,13 @@ class NewChunks(LocalStore):
         """The same for callers without an event loop."""
         final = Path(self.root, key)
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
-        try:
-            with temporary.open("xb", buffering=0) as file:
-                data = memoryview(value.as_numpy_array())
-                while data.nbytes:
-                    data = data[file.write(data) :]
-            temporary.replace(final)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with (
+            appearing(final, beside(final)) as temporary,
+            temporary.open("xb", buffering=0) as file,
+        ):
+            data = memoryview(value.as_numpy_array())
+            while data.nbytes:
+                data = data[file.write(data) :]
         self.nbytes += len(value)
 
 

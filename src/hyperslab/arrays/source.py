@@ -1,5 +1,4 @@
-"""What is known of an array in a file, as plain data: ChunkTable, GzipIndex, Header, ArraySource,
-ArraySink.
+"""ArraySource: what is known of an array in a file, as plain data.
 
 Nothing here opens a file. A source is made once, by the driver, from the file's metadata; it is
 picklable, and a task that holds it needs one open, one fstat and its positioned reads. "Stored
@@ -11,14 +10,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg, regular_cuts
@@ -28,9 +28,6 @@ Values = Literal["real", "stored"]
 """Two kinds of value: as meant (slope and intercept applied, fill as NaN) or as the bytes in the
 file say.
 """
-
-Array = npt.NDArray[Any]
-DType = np.dtype[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,12 @@ class Codec:
     "Name and numbers by which the native core undoes it; no name where others read."
 
 
+def _exact(number: Any) -> tuple[tuple[int, ...], str, bytes]:
+    """A number or array by its bits, so that NaN is equal to NaN."""
+    array = np.asarray(number)
+    return array.shape, array.dtype.str, array.tobytes()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
     """What turns stored values into real ones, one by one: real = stored * slope + inter, NaN for
@@ -54,7 +57,7 @@ class Scaling:
     intercept of 0 change nothing (NIfTI-1 standard, scl_slope and scl_inter). A NumPy number or
     array has its own: the product is of dtype result_type(stored, slope), the sum of
     result_type(product, inter), as NumPy's arithmetic gives them. What comes out is then converted
-    to the array's real dtype. `hyperslab.blocks.reading.scaling` applies it.
+    to the array's real dtype. `hyperslab.arrays.scaling` applies it.
     """
 
     slope: float | np.generic | Array = 1.0
@@ -81,13 +84,12 @@ class Scaling:
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for equal scalings, NaN included."""
-        numbers = (self.slope, self.inter, *self.missing, *(self.valid or ()))
-        exact = tuple(
-            (np.shape(n), np.asarray(n).dtype.str, np.asarray(n).tobytes())
-            for n in numbers
-            if n is not None
-        )
-        ends = None if self.valid is None else tuple(end is None for end in self.valid)
+        numbers = [self.slope, self.inter, *self.missing]
+        ends = None
+        if self.valid is not None:
+            numbers += [end for end in self.valid if end is not None]
+            ends = tuple(end is None for end in self.valid)
+        exact = tuple(map(_exact, numbers))
         return (exact, len(self.missing), ends, self.clip, self.unsigned)
 
     def __eq__(self, other: object) -> bool:
@@ -170,96 +172,6 @@ a second.
 """
 
 
-class Omitted(str):
-    """An attribute that is only described: what is in the file is too large, or means nothing
-    outside of it.
-    """
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Header:
-    """What travels with the values: geometry, units, attributes, and the format's own header.
-
-    A block cut from an array keeps the array's base affine and remembers where it was cut: voxel v
-    of the block is voxel `origin + step * v` of the array. So every format can place the block at
-    the parent's millimetres.
-    """
-
-    base_affine: Array | None = None
-    """(4, 4) float64: voxel indices of the uncut array to millimetres (RAS+); None where the format
-    has none.
-    """
-    origin: tuple[float, ...] = ()
-    "Position of this block's first voxel in the uncut array, per axis, in its voxels."
-    step: tuple[float, ...] = ()
-    """Size of this block's voxel in voxels of the uncut array, per axis; negative where an axis is
-    flipped.
-    """
-    native: bytes | None = None
-    "The uncut array's own header as the format stores it (for NIfTI: header and extensions)."
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    "Units, names and whatever else the format holds, for people to read."
-    dims: tuple[str, ...] = ()
-    "Names of the axes; (): unknown."
-    corner: tuple[float, ...] = ()
-    """Position of the uncut array's first voxel along the axes after the third, which no affine
-    places, in the array that it was itself cut from; as far as its file says so.
-    """
-    whole_shape: tuple[int, ...] = ()
-    "Shape of the array that a split made this block of; (): unknown, or no block."
-    real: np.dtype[Any] | None = None
-    """dtype of the real values of stored ones that go with the attributes of packing; None: those
-    are of other values.
-    """
-
-    @property
-    def affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices of this block to millimetres."""
-        return None if self.base_affine is None else self.placing(self.base_affine)
-
-    def placing(self, affine: Array) -> Array:
-        """An affine of the uncut array for the voxels of this block; bit by bit the same one if it
-        is all of it.
-        """
-        motion = self.motion()
-        if np.array_equal(motion, np.eye(4)):
-            return affine
-        with np.errstate(invalid="ignore"):  # an affine that is not finite stays so
-            placed: Array = affine @ motion
-        return placed
-
-    def motion(self) -> Array:
-        """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first
-        three axes).
-        """
-        motion = np.eye(4)
-        for axis, (first, step) in enumerate(zip(self.origin[:3], self.step[:3], strict=True)):
-            motion[axis, axis], motion[axis, 3] = step, first
-        return motion
-
-    def for_slab(self, slab: Hyperslab) -> Header:
-        """The header of the block that `slab` selects: the origin moves, the voxels grow by the
-        stride.
-        """
-        return self.moved(slab.start, slab.stride)
-
-    def moved(self, origin: Sequence[float], step: Sequence[float]) -> Header:
-        """The header of a block whose voxel v is voxel `origin + step * v` of this one (halves for
-        averaged voxels).
-        """
-        first = self.origin or (0.0,) * len(origin)
-        scale = self.step or (1.0,) * len(origin)
-        moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
-        return replace(
-            self,
-            origin=moved,
-            step=tuple(s * t for s, t in zip(scale, step, strict=True)),
-            whole_shape=(),
-        )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ArraySource:
     """An array in a file: what it is and where its bytes are. Data, not behaviour."""
@@ -327,7 +239,16 @@ class ArraySource:
     @property
     def watched(self) -> str:
         """Path of the file whose size and time of change tell that the array is another one now."""
-        return os.path.join(self.url, self.document) if self.document else self.url
+        if self.document:
+            return os.path.join(self.url, self.document)
+        return self.url
+
+    @property
+    def label(self) -> str:
+        """Path and dataset, for messages."""
+        if self.name:
+            return f"{self.url}::{self.name}"
+        return self.url
 
     @property
     def ndim(self) -> int:
@@ -357,28 +278,45 @@ class ArraySource:
 
     def html(self, more: Mapping[str, str] | None = None) -> str:
         """What it is, as a fragment of HTML without scripts, with further rows in its table."""
-        title = os.path.basename(self.url) + (f"::{self.name}" if self.name else "")
+        title = os.path.basename(self.url)
+        if self.name:
+            title += f"::{self.name}"
         if self.broken:
             return fragment(title, {"file": self.url, "broken": self.broken})
         chunks = self.own_chunk_shape or self.shape
-        stored = f", {show_bytes(self.nbytes_stored)} in the file" if self.data is None else ""
+        shown_chunks = "one piece"
+        if chunks != self.shape:
+            shown_chunks = " x ".join(map(str, chunks))
         rows = {
             "file": self.url,
             "format": self.format,
-            "shape": (
-                (" x ".join(f"{n:,}" for n in self.shape) or "scalar")
-                + f" ({', '.join(self.dims)})" * bool(self.dims)
-            ),
-            "stored as": (
-                str(self.stored)
-                + (f", {' then '.join(c.name for c in self.codecs)}" if self.codecs else "")
-            ),
-            "chunks": "one piece" if chunks == self.shape else " x ".join(map(str, chunks)),
-            "size": show_bytes(self.nbytes) + stored,
+            "shape": self._shown_shape(),
+            "stored as": self._shown_encoding(),
+            "chunks": shown_chunks,
+            "size": self._shown_size(),
             **(more or {}),
         }
         pieces = [regular_cuts(*axis) for axis in zip(self.shape, chunks, strict=True)]
         return fragment(title, rows, grid_svg(pieces, self.dims))
+
+    def _shown_shape(self) -> str:
+        text = " x ".join(f"{n:,}" for n in self.shape) or "scalar"
+        if self.dims:
+            text += f" ({', '.join(self.dims)})"
+        return text
+
+    def _shown_encoding(self) -> str:
+        text = str(self.stored)
+        if self.codecs:
+            names = " then ".join(codec.name for codec in self.codecs)
+            text += f", {names}"
+        return text
+
+    def _shown_size(self) -> str:
+        text = show_bytes(self.nbytes)
+        if self.data is None:
+            text += f", {show_bytes(self.nbytes_stored)} in the file"
+        return text
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -394,58 +332,9 @@ class ArraySource:
                 f"{self.url}::{self.name}: its real values cannot be computed: {self.unscalable}; "
                 "use --values stored (values='stored') if the stored numbers are meant"
             )
-        return self.real if values == "real" else self.stored.newbyteorder("=")
-
-
-Encoded = tuple[int, bytes | memoryview]
-"A piece of a file that is joined of such, and its number."
-Form = Literal["placed", "pieces", "parts", "store"]
-"""How regions of a new file are written. placed: at their positions in a file of known head and
-size. pieces: encoded by the writers, then joined in their order, or, where the head is known, put
-anywhere behind it. parts: to a file each, with one more that says where they are. store: by the
-format's own library into a directory of chunks.
-"""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ArraySink:
-    """A file that an array will be written to: what to put where. Data; hyperslab.blocks.writing
-    writes it.
-    """
-
-    path: str
-    "Absolute path under which the finished file appears, by rename."
-    format: str
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    "As in ArraySource."
-    dtype: np.dtype[Any]
-    "dtype of the bytes in the file."
-    head: bytes | None
-    """The bytes before the data, where they are known before these; None for stores, parts and
-    pieces that are joined.
-    """
-    header: Header = field(default_factory=Header)
-    scaling: Scaling | None = None
-    "What the file will say that the real values are."
-    form: Form = "placed"
-    unit: tuple[int, ...] = ()
-    """Shape along the array's own axes of what one writer owns: regions that are written begin and
-    end at multiples of it, or at the array's edge. A chunk, a shard; (): any region will do.
-    """
-    codecs: tuple[Codec, ...] = ()
-    "Filters of every chunk, in the order in which writing applies them."
-    encoding: Encoding = DEFAULT_ENCODING
-    "What was asked for."
-    reserved: np.generic | None = None
-    """A value of the dtype that readers would take for a missing one: a block that holds it is
-    refused.
-    """
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the finished file where head is known, of the values otherwise."""
-        return len(self.head or b"") + math.prod(self.shape) * self.dtype.itemsize
+        if values == "real":
+            return self.real
+        return self.stored.newbyteorder("=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,13 +344,3 @@ class ArrayInfo:
     name: str
     shape: tuple[int, ...]
     dtype: str
-
-
-def require_within(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
-    """Raise UsageError for a region that reaches beyond an array of this shape."""
-    if slab.ndim != len(shape) or any(
-        high > n for high, n in zip(slab.bounds[1], shape, strict=True)
-    ):
-        raise UsageError(
-            f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}"
-        )

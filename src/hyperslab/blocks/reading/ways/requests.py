@@ -17,10 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, ChunkTable
-from hyperslab.arrays.byteranges import Piece, ascending, pieces, plan_spans, span_offsets
+from hyperslab.arrays import Array
+from hyperslab.arrays.byteranges import (
+    Piece,
+    ascending,
+    is_covered,
+    pieces,
+    plan_spans,
+    span_offsets,
+)
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.reading import decoding
+from hyperslab.blocks.reading.kept import Reader
+from hyperslab.blocks.reading.ways.chunks import rows_nbytes, table_of, with_rows
+from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import (
     DEPTH,
     GAP_NBYTES,
@@ -49,18 +61,74 @@ class Landing(NamedTuple):
     "From element to element in the stored bytes."
 
 
-def fill(
-    file: RemoteFile, source: ArraySource, slab: Hyperslab, block: Array, threads: int
-) -> None:
-    """Read what chunks hold of a region into `block`, which has its shape and the file's dtype.
+class Requests(Way):
+    """Byte ranges of all chunks at once, by joined requests."""
 
-    Region and block are in stored order with strides above 0. Raises SourceChanged, Unavailable,
-    UsageError, and FormatError that names a corrupt chunk.
-    """
+    name = "requests"
+    words = "range requests"
+
+    def fits(self, source: ArraySource) -> bool:
+        return isinstance(source.url, Remote)
+
+    def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
+        return joined_nbytes(_ranges(source, region))
+
+    def operations(self, source: ArraySource, region: Hyperslab) -> int:
+        return sum(1 for _ in join(_ranges(source, region)))
+
+    def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
+        """Answers as they arrive, and chunks being decoded."""
+        overlapping = table_of(source).overlapping(region)
+        searched = 2 * rows_nbytes(source, overlapping)
+        if not region.size:
+            return searched
+        fetched = self.nbytes(source, region)
+        threads = threads or native.threads()
+        return searched + _fetching_nbytes(source, region, fetched, threads)
+
+    def fill(
+        self,
+        file: RemoteFile,
+        source: ArraySource,
+        region: Hyperslab,
+        block: Array,
+        threads: int,
+        reader: Reader | None,
+    ) -> None:
+        """Raises SourceChanged, Unavailable, UsageError, and FormatError that names a corrupt
+        chunk.
+        """
+        if not is_covered(table_of(source).overlapping(region), region):
+            block[...] = source.fill
+        table = _rows(source, region)
+        if source.codecs:
+            _decode(file, source, table, region, block, threads)
+        else:
+            _land(file, source, table, region, block)
+
+    def part(self, source: ArraySource, region: Hyperslab) -> ArraySource:
+        return with_rows(source, region)
+
+
+def _fetching_nbytes(source: ArraySource, slab: Hyperslab, fetched: int, threads: int) -> int:
+    """Upper bound of what is held beside the block while so many bytes are fetched."""
+    if not source.codecs:
+        flying = min(fetched, DEPTH * LARGEST_NBYTES + LARGEST_NBYTES)
+        return 3 * flying + _CLIENT_NBYTES
     table = _rows(source, slab)
-    if source.codecs:
-        _decode(file, source, table, slab, block, threads)
-        return
+    largest = int(table.nbytes.max(initial=0))
+    flying = min(fetched, DEPTH * LARGEST_NBYTES + largest)
+    held = min(fetched, _DECODED_TOGETHER_NBYTES + largest)
+    decoder = 0
+    if len(table):
+        decoder = decoding.peak_nbytes(source, table, threads)
+    return 3 * flying + 2 * held + decoder + _CLIENT_NBYTES
+
+
+def _land(
+    file: RemoteFile, source: ArraySource, table: ChunkTable, slab: Hyperslab, block: Array
+) -> None:
+    """Fetch the spans of unfiltered chunks that hold elements, and put these where they go."""
     landings: deque[Landing] = deque()
 
     def ranges() -> Iterator[Range]:
@@ -75,35 +143,9 @@ def fill(
         target[...] = np.ndarray(landing.shape, block.dtype, data, strides=landing.strides)
 
 
-def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
-    """Bytes that `fill` fetches."""
-    return joined_nbytes(_ranges(source, slab))
-
-
-def read_operations(source: ArraySource, slab: Hyperslab) -> int:
-    """Requests in which `fill` fetches them."""
-    return sum(1 for _ in join(_ranges(source, slab)))
-
-
-def peak_nbytes(source: ArraySource, slab: Hyperslab, threads: int) -> int:
-    """Upper bound of what `fill` holds beside the block: answers as they arrive, and chunks being
-    decoded.
-    """
-    table = _rows(source, slab)
-    wanted, largest = (
-        read_nbytes(source, slab),
-        int(table.nbytes.max(initial=0)) if source.codecs else LARGEST_NBYTES,
-    )
-    flying = min(wanted, DEPTH * LARGEST_NBYTES + largest)
-    held = min(wanted, _DECODED_TOGETHER_NBYTES + largest) if source.codecs else 0
-    decoder = decoding.peak_nbytes(source, table, threads) if source.codecs and len(table) else 0
-    return 3 * flying + 2 * held + decoder + _CLIENT_NBYTES
-
-
 def _rows(source: ArraySource, slab: Hyperslab) -> ChunkTable:
     """The chunks that hold elements of a region, in the order of the file."""
-    assert source.chunks is not None
-    table = source.chunks.overlapping(slab)
+    table = table_of(source).overlapping(slab)
     taken = np.ones(len(table), np.bool_)
     for axis, (first, count, step) in enumerate(
         zip(slab.start, slab.count, slab.stride, strict=True)
