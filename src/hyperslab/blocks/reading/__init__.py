@@ -47,8 +47,10 @@ def read(
     if threads is not None and not 1 <= threads <= native.MOST_THREADS:
         raise UsageError(f"threads is {threads}; it can be 1 to {native.MOST_THREADS}")
     _check(source, slab, out, values)
+    if slab.size == 0 and out is not None:
+        return out
     if slab.size == 0:
-        return out if out is not None else empty(slab.count, source.axes, source.dtype(values))
+        return empty(slab.count, source.axes, source.dtype(values))
     way = way_of(source)
     room = out if way.fills and _fits_raw(source, values) else None
     with way.opened(source, reader) as file, span("read") as mark:

@@ -76,8 +76,7 @@ def _open(source: ArraySource) -> OpenFile:
             fd = _descriptor(source.url)
         except FileNotFoundError as error:
             raise _changed(source, "is no longer there") from error
-    where = f"{source.url}::{source.name}" if source.name else source.url
-    return OpenFile(fd, where)
+    return OpenFile(fd, source.label)
 
 
 def _descriptor(path: str) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
 from hyperslab.formats import SUFFIXES, module
+from hyperslab.formats.hooks import Divides
 from hyperslab.storage import unfinished
 from hyperslab.storage.renaming import put_back, remove
 
@@ -40,7 +42,9 @@ def part_folders(final: Path) -> list[Path]:
     if own is None:
         return []
     folder = final.with_name(name)
-    return [folder] if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [folder]
 
 
 def _said_by(final: Path) -> str:
@@ -48,8 +52,10 @@ def _said_by(final: Path) -> str:
     kind = SUFFIXES.get(final.suffix.lower())
     if kind is None or not final.is_file():
         return ""
-    parts_folder = getattr(module(kind), "parts_folder", None)
-    return parts_folder(str(final)) if parts_folder is not None else ""
+    hooks = module(kind)
+    if not hasattr(hooks, "parts_folder"):
+        return ""
+    return cast(Divides, hooks).parts_folder(str(final))
 
 
 def discard(path: Path, final: Path) -> None:
