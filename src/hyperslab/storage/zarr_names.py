@@ -36,9 +36,9 @@ def require_replaceable(where: str, names: Collection[str], is_store: bool = Fal
     if odd is None and names and not is_store and set(ROOTS).isdisjoint(names):
         odd = min(names)
     if odd is not None:
-        what = (
-            f"holds {odd}, which is not of a Zarr store" if odd else "is a file, not a Zarr store"
-        )
+        what = f"holds {odd}, which is not of a Zarr store"
+        if odd == "":
+            what = "is a file, not a Zarr store"
         raise OutputBusy(
             f"{where}: {what}: only a Zarr store with nothing else in it is replaced; choose"
             " another name, or remove what is there"
