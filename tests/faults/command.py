@@ -40,7 +40,11 @@ def load(path: Path) -> Array:
 
 
 def command(*arguments: object) -> list[str]:
-    return [*PROGRAM, *map(str, arguments)]
+    """A command line; runs leave their page to `hyperslab report`, which is most of their time."""
+    line = [*PROGRAM, *map(str, arguments)]
+    if arguments[0] in ("run", "convert"):
+        line.append("--no-report")
+    return line
 
 
 def hyperslab(

@@ -13,7 +13,7 @@ from hyperslab.driver.submission import load_records, provenance
 from hyperslab.errors import UsageError
 from hyperslab.redaction import redact
 from hyperslab.storage.recordfile import load_record, save_record
-from tests.end_to_end.command import BRAIN, call, succeed
+from tests.end_to_end.command import ANATOMICAL, BRAIN, call, succeed
 
 FAILING = """
 def fail(block, slab):
@@ -69,6 +69,16 @@ def test_a_trace_of_an_earlier_version_is_told_what_its_engine_is(ran: Path) -> 
     del about["trace"]
     save_record(folder / "provenance.json", about)
     assert load_records(ran).trace.meta["run"] == run
+
+
+def test_the_page_may_be_left_for_later(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = succeed("run", "histogram", ANATOMICAL, "-o", out, "--engine", "serial", "--no-report")
+    page = out / ".hyperslab" / "run-0001" / "report.html"
+    assert f"report     'hyperslab report {out}' writes it" in said
+    assert not page.exists()
+    succeed("report", out)
+    assert "<h2>Where the time went" in page.read_text()
 
 
 def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli.flags import (
     Engine,
     Quiet,
+    Report,
     Retries,
     StorageOption,
     Threads,
@@ -112,6 +113,7 @@ def convert(
     dry_run: Annotated[
         bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")
     ] = False,
+    report: Report = True,
     quiet: Quiet = False,
 ) -> int:
     """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or
@@ -140,6 +142,7 @@ def convert(
         memory_bytes=memory_bytes(memory),
         retries=retries,
         resume=resume,
+        report=report,
     )
     try:
         conversion = planned(

@@ -21,6 +21,10 @@ StorageOption = Annotated[
     ),
 ]
 Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")]
+Report = Annotated[
+    bool,
+    Opt(help="Write the page at the end, which takes a second; 'hyperslab report' does so later."),
+]
 Retries = Annotated[int, Opt(help="Further attempts at a task that failed.")]
 Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.")]
 Workers = Annotated[

@@ -84,7 +84,10 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str) -> Non
         typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
         typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {result.folder.parent}")
-        typer.echo(f"report     {result.folder / 'report.html'}")
+        report = f"'hyperslab report {out}' writes it"
+        if result.page is not None:
+            report = str(result.page)
+        typer.echo(f"report     {report}")
 
 
 def _show_failures(result: Result, quiet: bool, remedy: str) -> None:

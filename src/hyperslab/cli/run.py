@@ -17,6 +17,7 @@ from hyperslab.blocks.gathering import gather
 from hyperslab.cli.flags import (
     Engine,
     Quiet,
+    Report,
     Retries,
     StorageOption,
     Threads,
@@ -125,6 +126,7 @@ def run(
     dry_run: Annotated[
         bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")
     ] = False,
+    report: Report = True,
     quiet: Quiet = False,
 ) -> int:
     """Run FUNCTION over SOURCE, block by block, into the directory OUT.
@@ -169,6 +171,7 @@ def run(
         retries=retries,
         task_timeout_s=task_timeout,
         resume=resume,
+        report=report,
         accept_changed_function=accept_changed_function,
     )
     if dry_run:

@@ -54,6 +54,8 @@ class Options:
     """A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT;
     or slurm.
     """
+    report: bool = True
+    "Whether the page is written at the end; `hyperslab report` writes it at any time."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

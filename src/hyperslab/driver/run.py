@@ -25,7 +25,7 @@ from hyperslab.driver.measured import Moments, agreement, build_trace
 from hyperslab.driver.prepare import Options, Prepared, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
-from hyperslab.driver.submission import Failed, provenance, save_records, save_value
+from hyperslab.driver.submission import PAGE, Failed, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, RunStopped
@@ -72,12 +72,21 @@ class Result:
     def ok(self) -> bool:
         return self.state == "done"
 
+    @property
+    def page(self) -> Path | None:
+        """The report, where it was written."""
+        page = self.folder / PAGE
+        return page if page.is_file() else None
+
     def _repr_html_(self) -> str:
         outputs = ""
         if self.outputs:
             files = show_count(len(self.outputs), "file")
             outputs = f"{files} in {self.folder.parent.parent}"
-        more = {"outputs": outputs, "report": str(self.folder / "report.html")}
+        page = ""
+        if self.page is not None:
+            page = str(self.page)
+        more = {"outputs": outputs, "report": page}
         failures = [(failed.label, failed.failure.message) for failed in self.failures]
         return run_html(f"run {self.state}", self.trace, self.summary, failures, more)
 
@@ -465,7 +474,9 @@ class _Run:
             trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
         facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
-        summary = save_records(self.folder, trace, self.plan.title, failures, facts, self.state)
+        summary = save_records(
+            self.folder, trace, self.plan.title, failures, facts, self.state, self.options.report
+        )
         save_status(self.folder, self.state, self._counts())
         return Result(
             self.state,

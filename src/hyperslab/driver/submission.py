@@ -38,6 +38,7 @@ from hyperslab.units import show_count
 RECORDS_VERSION = 1
 KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
+PAGE = "report.html"
 LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
 "Distributions that every run rests on."
 
@@ -75,8 +76,11 @@ def save_records(
     failures: Sequence[Failed],
     facts: Mapping[str, str],
     state: State = "done",
+    has_page: bool = True,
 ) -> Summary:
-    """Write trace, summary, provenance and report of a submission into its folder."""
+    """Write trace, summary, provenance and, if asked for, the page of a submission into its
+    folder.
+    """
     summary = summarise(trace)
     trace.save(folder / "trace.parquet")
     summary.save(folder / "summary.json")
@@ -92,11 +96,10 @@ def save_records(
     save_record(folder / "failures.json", {"failures": listed})
     about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
     save_record(folder / "provenance.json", {"version": RECORDS_VERSION, **about})
-    plan = load_record(folder / "plan.json", NO_REPORT)
-    write_report(
-        Records(folder, trace, summary, title, facts, _rows(listed), state, plan),
-        folder / "report.html",
-    )
+    if has_page:
+        plan = load_record(folder / "plan.json", NO_REPORT)
+        records = Records(folder, trace, summary, title, facts, _rows(listed), state, plan)
+        write_report(records, folder / PAGE)
     return summary
 
 

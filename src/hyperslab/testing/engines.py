@@ -91,14 +91,13 @@ class EngineTests:
         return str(path)
 
     def run(self, pipeline: Pipeline, **options: Any) -> Result:
-        """Run a pipeline on the engine under test."""
-        workers, threads = self.slots
-        place = (
-            {"connect": self.connect} if self.connect else {"workers": workers, "threads": threads}
-        )
-        return driver.run(
-            pipeline, **{"engine": self.engine, **({} if "engine" in options else place), **options}
-        )
+        """Run a pipeline on the engine under test, without its page unless that is asked for."""
+        settings: dict[str, Any] = {"engine": self.engine, "report": False}
+        if self.connect and "engine" not in options:
+            settings["connect"] = self.connect
+        elif "engine" not in options:
+            settings["workers"], settings["threads"] = self.slots
+        return driver.run(pipeline, **(settings | options))
 
     def test_a_volume_is_the_same_whatever_the_partition(
         self, image: str, tmp_path: Path, rule: str
@@ -265,7 +264,9 @@ class EngineTests:
             Pipeline(image).map(functions.add).write(tmp_path / "out"),
             rule=EIGHT,
             granularity=granularity,
+            report=True,
         )
+        assert result.page is not None
         spans, meta = sorted(result.trace.spans, key=lambda s: s.start_ns), result.trace.meta
         for task in range(8):
             assert [s.kind for s in spans if s.task == task] == MAP_PHASES
