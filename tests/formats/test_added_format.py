@@ -4,6 +4,7 @@ everything here without a line that is for it.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import re
@@ -332,6 +333,8 @@ def test_contributors_are_told_what_there_is() -> None:
     paths = {word for word in words if "/" in word}
     assert str(SOURCE.relative_to(ROOT)) in paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+    facts = re.findall(r"(?m)^\| `(\w+)` \|", adding())
+    assert facts == [field.name for field in dataclasses.fields(Facts)]
     own = vars(importlib.import_module("nrrd_format"))
     asked = set().union(*map(vars, (formats.Format, hooks.Encodes, hooks.Joins)))
     assert words & asked == OFFERED
