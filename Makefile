@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := $(wildcard src tests benchmarks examples)
-RUST := $(wildcard rust/*.toml rust/*.lock rust/*/*.toml rust/*/src/*.rs)
+RUST := $(wildcard rust/*.toml rust/*.lock rust/*/*.toml rust/*/src/*.rs rust/*/src/*/*.rs)
 CARGO := cargo
 
 # What the tests need from the system, as command=package of Debian.

@@ -27,7 +27,7 @@ from benchmarks.gates import Gates
 from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import grain, structure
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.cli.parse import parse_size
 

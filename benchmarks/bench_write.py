@@ -36,9 +36,11 @@ import hyperslab
 from benchmarks.gates import Gates
 from benchmarks.reading_data import CHUNK, grain, structure
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.cli.parse import parse_size

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce

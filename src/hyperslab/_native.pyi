@@ -7,7 +7,7 @@ its seconds.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,12 @@ _Columns: TypeAlias = tuple[_Column, _Column, _Column, _Column]
 of each chunk.
 """
 _Filters: TypeAlias = Sequence[tuple[str, Sequence[int]]]
-"Name and parameters (HDF5's) of each filter, in the order in which writing applied them."
+"""Name and numbers of each filter, in the order in which writing applied them.
+
+deflate, fletcher32, zstd, lz4, lzf and blosc have no numbers; shuffle, bitshuffle lz4 and
+bitshuffle zstd have the bytes of an element, bitshuffle also the elements of a block, 0 for as many
+as the filter finds good.
+"""
 _Box: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
 "Start, count and stride (at least 1) of a region, in stored order."
 
@@ -26,7 +31,19 @@ _Chunks: TypeAlias = tuple[_Columns, Sequence[int], _Filters]
 "Table, shape of a chunk, filters."
 
 class ChunkError(ValueError):
-    """(row of the chunk table, what is wrong with that chunk)."""
+    """A chunk, or an interval of a gzip file, that could not be read or decoded; `args` is (row,
+    text).
+    """
+
+    row: int
+    "Row of the chunk table or of the index; 0 where there is neither."
+    kind: Literal["unreadable", "short", "corrupt", "misplaced", "cancelled"]
+    """The kind of fault: the system refused a read; the file ends too early; the stored bytes are
+    not what a writer would have written; a table or an index does not belong to the file; somebody
+    asked to stop.
+    """
+    text: str
+    "Words that follow the name of the chunk."
 
 class ChunkCache:
     """The chunks of one array, with a cache of those that were decoded for a part of them."""
@@ -78,7 +95,7 @@ def helped_ns() -> int:
 
 def read_bytes(fd: int, offset: int, out: npt.NDArray[np.uint8], depth: int) -> None:
     """Fill a contiguous array of bytes from a position, up to `depth` reads in flight. Raises
-    ChunkError(0, why).
+    ChunkError with the row 0.
     """
 
 _GzipArray: TypeAlias = tuple[_Column, int, Sequence[int], int]
@@ -99,7 +116,7 @@ def index_gzip(
 
     There is a point about every `spacing` plain bytes; `sink` is given the windows one by one,
     `watch` is called about every 50 ms with the position in the file. (b'', why) for a file that
-    cannot be entered in the middle. Raises ChunkError(0, why) for a corrupt one, and whatever the
+    cannot be entered in the middle. Raises ChunkError for a corrupt one, and whatever the
     callables raise.
     """
 
@@ -120,7 +137,7 @@ def read_gzip(
     file included.
 
     The windows begin the file `windows_fd`, or are `windows` where that is None. Raises
-    ChunkError(row, why), MemoryError, ValueError for arguments that do not fit together.
+    ChunkError, MemoryError, ValueError for arguments that do not fit together.
     """
 
 def value_counts(block: npt.NDArray[Any], low: int, counts: npt.NDArray[np.int64]) -> None:

@@ -41,13 +41,14 @@ def fragment(title: str, rows: Mapping[str, str], picture: str = "", note: str =
     table = (
         "font:inherit;color:inherit;border-collapse:collapse;margin:4px 0;border:0;max-width:540px"
     )
+    below = ""
+    if note:
+        below = f'<p style="margin:4px 0 0">{escape(note)}</p>'
     return (
         f'<div style="font:13px/1.45 {FONT};max-width:900px"><div'
         f' style="font-weight:600;font-size:14px;overflow-wrap:anywhere">{escape(title)}</div><div'
         ' style="display:flex;flex-wrap:wrap;gap:8px 28px;align-items:flex-start"><table'
-        f' style="{table}">{body}</table>{picture}</div>'
-        + (f'<p style="margin:4px 0 0">{escape(note)}</p>' if note else "")
-        + "</div>"
+        f' style="{table}">{body}</table>{picture}</div>{below}</div>'
     )
 
 
@@ -80,11 +81,14 @@ def grid_svg(cuts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
     none = Edge(0.0, (0.0, 1.0), "")
     if len(edges) == 1:
         return _box(none, Edge(SHORTEST, (0.0, 1.0), ""), edges[0])
-    return _box(*edges) if len(edges) == 3 else _box(none, *edges)
+    if len(edges) == 3:
+        return _box(*edges)
+    return _box(none, *edges)
 
 
 def _edge(cuts: Sequence[int], name: str, longest: int) -> Edge:
-    extent, blocks = cuts[-1], len(cuts) - 1
+    extent = cuts[-1]
+    blocks = len(cuts) - 1
     step = -(-blocks // MAX_LINES) or 1
     drawn = [*cuts[:-1:step], extent]
     length = max(SHORTEST, LONGEST * (extent / longest) ** FLATTENING)
@@ -95,7 +99,8 @@ def _box(depth: Edge, down: Edge, across: Edge) -> str:
     """A box seen from the front, above and right; flat where the depth is 0."""
     slant = (depth.length * SLANT[0], -depth.length * SLANT[1])
     corner = (MARGIN_X + 8 * len(down.label), MARGIN_Y - slant[1])
-    right, below = (across.length, 0.0), (0.0, down.length)
+    right = (across.length, 0.0)
+    below = (0.0, down.length)
     faces = [_face("front", corner, (across, right), (down, below))]
     if depth.length:
         faces.append(_face("top", corner, (across, right), (depth, slant)))
@@ -153,9 +158,9 @@ def _point(vector: Vector) -> str:
 
 
 def _label(x: float, y: float, anchor: str, text: str) -> str:
-    return (
-        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
-        f' fill="currentColor">{escape(text)}</text>'
-        if text
-        else ""
-    )
+    if text:
+        return (
+            f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
+            f' fill="currentColor">{escape(text)}</text>'
+        )
+    return ""

@@ -62,18 +62,25 @@ core = _load()
 def threads() -> int:
     """How many threads one read decodes with, at least 1."""
     asked = os.environ.get(THREADS_VARIABLE, "")
-    return min(max(1, int(asked)), MOST_THREADS) if asked.isdecimal() else 1
+    if asked.isdecimal():
+        return min(max(1, int(asked)), MOST_THREADS)
+    return 1
 
 
 def all_threads() -> int:
     """As `threads`, for a program that reads one block at a time: all processors, unless the
     environment says else.
     """
-    return threads() if THREADS_VARIABLE in os.environ else len(os.sched_getaffinity(0))
+    if THREADS_VARIABLE in os.environ:
+        return threads()
+    return len(os.sched_getaffinity(0))
 
 
 def helped_ns() -> int:
     """Processor time that the core's threads have spent for this one since it last asked, in
     nanoseconds.
     """
-    return core.helped_ns() if core is not None else 0
+    if core is not None:
+        spent: int = core.helped_ns()
+        return spent
+    return 0

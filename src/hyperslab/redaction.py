@@ -106,9 +106,15 @@ def _argument(before: str, argument: str) -> str:
     if re.fullmatch(f"(?i)--{_NAME}", before):
         return "***"
     named = re.match(f"(?i)-*{_NAME}=", argument)
-    return f"{named[0]}***" if named else redact(argument)
+    if named:
+        return f"{named[0]}***"
+    return redact(argument)
 
 
 def _without_value(option: str) -> str:
     name, equals, _ = option.partition("=")
-    return redact(option) if name in HARMLESS else f"{name if equals else ''}{equals}***"
+    if name in HARMLESS:
+        return redact(option)
+    if not equals:
+        return "***"
+    return f"{name}=***"

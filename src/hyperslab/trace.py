@@ -181,7 +181,8 @@ class Mark:
 @contextmanager
 def recording() -> Iterator[list[Phase]]:
     """Collect the phases that this thread marks until the end of the block."""
-    outer, _current.phases = _current.phases, []
+    outer = _current.phases
+    _current.phases = []
     try:
         yield _current.phases
     finally:
@@ -196,11 +197,15 @@ def span(kind: str) -> Iterator[Mark]:
     if phases is None:
         yield mark
         return
-    start, cpu, runq = time.monotonic_ns(), time.thread_time_ns(), _run_queue_ns()
+    start = time.monotonic_ns()
+    cpu = time.thread_time_ns()
+    runq = _run_queue_ns()
     try:
         yield mark
     finally:
-        waited = _run_queue_ns() - runq if runq >= 0 else -1
+        waited = -1
+        if runq >= 0:
+            waited = _run_queue_ns() - runq
         cpu = time.thread_time_ns() - cpu + mark.helped_ns
         phases.append(
             Phase(kind, start, time.monotonic_ns(), mark.nbytes, cpu, waited)
@@ -231,7 +236,8 @@ def measure_span_cost_ns(repeats: int = 2000) -> float:
 
 def union_ns(intervals: Sequence[tuple[int, int]]) -> int:
     """Total length covered by intervals that may overlap or nest."""
-    covered, reach = 0, -(2**63)
+    covered = 0
+    reach = -(2**63)
     for start, end in sorted(intervals):
         if end > reach:
             covered += end - max(start, reach)

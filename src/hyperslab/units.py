@@ -9,10 +9,16 @@ PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 def show_bytes(nbytes: float) -> str:
     """A number of bytes, such as `1.50 MB`."""
-    size, prefix = float(nbytes), 0
+    size = float(nbytes)
+    prefix = 0
     while abs(size) >= 999.5 and prefix < len(PREFIXES) - 1:
-        size, prefix = size / 1000, prefix + 1
-    digits = 0 if prefix == 0 or abs(size) >= 99.95 else 1 if abs(size) >= 9.995 else 2
+        size /= 1000
+        prefix += 1
+    digits = 2
+    if prefix == 0 or abs(size) >= 99.95:
+        digits = 0
+    elif abs(size) >= 9.995:
+        digits = 1
     return f"{size:.{digits}f} {PREFIXES[prefix]}B"
 
 
@@ -30,16 +36,26 @@ def show_seconds(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s"
     if seconds == 0 or seconds >= 0.9995:
-        return f"{seconds:.1f} s" if seconds >= 9.995 or seconds == 0 else f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 0.9995e-3 else f"{seconds * 1e6:.3g} µs"
+        if seconds >= 9.995 or seconds == 0:
+            return f"{seconds:.1f} s"
+        return f"{seconds:.2f} s"
+    if seconds >= 0.9995e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} µs"
 
 
 def show_share(share: float) -> str:
     """A share of one in percent, such as `12 %`; small ones keep two digits (`0.031 %`)."""
     percent = 100 * share
-    return f"{percent:.0f} %" if percent >= 9.95 or percent == 0 else f"{percent:#.2g} %"
+    if percent >= 9.95 or percent == 0:
+        return f"{percent:.0f} %"
+    return f"{percent:#.2g} %"
 
 
-def show_count(number: int, noun: str) -> str:
-    """A number with its noun, such as `1 task` or `12,500 tasks`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def show_count(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun, such as `1 task` or `12,500 tasks`; `nouns` is a plural that takes
+    more than an s.
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {nouns or noun + 's'}"

@@ -8,7 +8,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 
 STALE = 100

@@ -12,7 +12,7 @@ import h5py
 import nibabel as nib
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.campaign import functions
 from tests.faults.command import FUNCTIONS
 

@@ -26,23 +26,6 @@ from tests.clusters.dask import ANOTHER_HOST, DaskCluster, dask_cluster
 from tests.clusters.processes import ClusterFailed, Household, household, runs
 from tests.clusters.required import required
 from tests.clusters.slurm import slurm
-from tests.clusters.spark import spark_cluster
-
-DRIVER = """
-import pathlib, sys, time
-from pyspark import SparkConf, SparkContext
-settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-            "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
-context = SparkContext(conf=SparkConf().setMaster(sys.argv[1]).setAll(settings.items()))
-while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 3:  # the driver counts as one
-    time.sleep(0.1)
-print("first", context.parallelize(range(10), 4).sum(), flush=True)
-while not pathlib.Path("go").exists():
-    time.sleep(0.1)
-print("second", context.parallelize(range(10), 4).sum(), flush=True)
-time.sleep(600)
-"""
-
 
 Answer = TypeVar("Answer")
 
@@ -117,27 +100,6 @@ def test_dask_parts_die(tmp_path: Path) -> None:
         cluster.kill_scheduler()
         home.wait_until("one worker alone", lambda: len(home.running("dask_worker")) == 1)
     assert cluster.household.left() == []
-
-
-def test_spark_survives_an_executor(tmp_path: Path) -> None:
-    required(spark_clusters.missing())
-    with spark_cluster(tmp_path / "spark") as cluster:
-        home = cluster.household
-        driver = home.start(
-            "driver", [sys.executable, "-c", DRIVER, cluster.master], **cluster.environment
-        )
-        home.wait_until("a first sum", lambda: "first 45" in home.log("driver"))
-        killed = cluster.executors(0)
-        assert len(killed) == len(cluster.executors(1)) == 1
-        cluster.kill_executor(0)
-        home.wait_until("another executor", lambda: cluster.executors(0) not in ([], killed))
-        (tmp_path / "spark" / "go").touch()
-        home.wait_until("a second sum", lambda: "second 45" in home.log("driver"))
-        cluster.kill_worker(0)
-        assert cluster.executors(0) == []
-        assert driver.poll() is None
-        cluster.kill_master()
-    assert home.left() == []
 
 
 def test_slurm_runs_jobs_and_a_dask_cluster(

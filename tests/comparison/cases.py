@@ -10,7 +10,8 @@ from random import Random
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison.datasets import kinds
 from tests.comparison.ledger import Ledger, told, without
 from tests.comparison.made import Dataset, NotMade

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 LARGEST_SIZE = 6000
 "Elements of most arrays."

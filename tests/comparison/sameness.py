@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 
 def unlike(found: Any, expected: Array, any_nan: bool = False) -> str:

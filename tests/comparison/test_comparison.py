@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError
 from tests.comparison import refusals

@@ -14,7 +14,8 @@ import numpy as np
 import zarr
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.nifti_rows import by_nibabel
 from tests.formats.reference import as_meant
 

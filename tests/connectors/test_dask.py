@@ -25,7 +25,7 @@ import zarr
 
 import hyperslab
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.connectors import dask as connector

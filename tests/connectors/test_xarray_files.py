@@ -13,7 +13,7 @@ import pytest
 import xarray
 from xarray.tests import create_test_data
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError
 from tests.connectors.opened import (

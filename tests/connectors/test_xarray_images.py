@@ -16,7 +16,7 @@ import pytest
 import xarray
 
 import hyperslab
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.connectors import xarray as connector
 from hyperslab.errors import UsageError

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import nibabel as nib
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.cli import main
 
 ROOT = Path(__file__).parents[2]

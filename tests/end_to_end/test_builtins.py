@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
     BRAIN,

@@ -19,7 +19,7 @@ import pytest
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import (
     ANATOMICAL,
     DATA,

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import affine_of, convert, refuse, save, values_of
 
 FINE = 5e-4

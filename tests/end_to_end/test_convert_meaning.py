@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import hyperslab
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.plan.becoming import become

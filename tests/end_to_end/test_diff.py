@@ -8,8 +8,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from tests.end_to_end.command import (
     call,
     call_program,
     outputs,
-    save,
     start,
     succeed,
     values_of,
@@ -36,10 +33,6 @@ from tests.end_to_end.command import (
 from tests.end_to_end.test_progress import LINE, pipe
 
 MIB = 2**20
-MEASURED = (
-    "import sys; from hyperslab.cli import main; from hyperslab.machine.host import"
-    " peak_rss_bytes\ntry: main()\nfinally: print(peak_rss_bytes(), file=sys.stderr)"
-)
 
 
 @pytest.fixture
@@ -267,38 +260,6 @@ def large(path: Path, planes: int, written: int = 0) -> Path:
         file.seek(352)
         file.writelines(np.full(MIB, plane, np.uint16).tobytes() for plane in range(written))
     return path
-
-
-def test_memory_is_bounded(tmp_path: Path) -> None:
-    image, other = large(tmp_path / "a.nii", 96, written=20), large(tmp_path / "b.nii", 96)
-    with h5py.File(tmp_path / "c.h5", "w") as file:
-        values = np.asfortranarray(values_of(image))
-        file.create_dataset(
-            "data",
-            values.shape,
-            values.dtype,
-            chunks=(128, 128, 16),
-            compression="gzip",
-            compression_opts=1,
-        )
-        for first in range(0, 96, 16):
-            file["data"][..., first : first + 16] = values[..., first : first + 16]
-    little = save(tmp_path / "little.nii", np.zeros((3, 3, 3)))
-    for b, kind in ((other, "real"), (tmp_path / "c.h5", "stored")):
-        base = _peak(little, b)  # which differ in shape
-        used = _peak(image, b, "--memory", "32MB", "--values", kind, "--values-only")
-        print(
-            f"{b.name}: {base / MIB:.1f} MiB without a block, {(used - base) / MIB:.1f} more with"
-            f" {kind} ones"
-        )
-        assert used - base < 32_000_000 + 8 * MIB
-
-
-def _peak(*arguments: object) -> int:
-    command = [sys.executable, "-c", MEASURED, "diff", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode in (0, 1), done
-    return int(done.stderr.splitlines()[-1])
 
 
 def test_progress_and_interruption(tmp_path: Path) -> None:

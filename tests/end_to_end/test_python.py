@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.testing import functions
 from tests.end_to_end.command import (

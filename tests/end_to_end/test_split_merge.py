@@ -15,7 +15,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.storage import renaming
 from tests.end_to_end.command import EPI, FUNCTIONAL, Finished, affine_of, call, save, values_of
 from tests.formats.nifti_made import RGB

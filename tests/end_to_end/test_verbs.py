@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.engines import ENGINES
+from hyperslab.engines.facts import ENGINES
 from hyperslab.workloads import BUILTINS
 from tests.end_to_end.command import Finished, affine_of, call, outputs, succeed, values_of
 

@@ -11,7 +11,7 @@ import pytest
 from hyperslab.testing import EngineTests
 from tests.clusters import dask
 from tests.clusters.required import required
-from tests.engines.images import IMAGES
+from tests.engines.chosen import DIFFERING, only
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(running.scheduler_file)
 
 
+@only(DIFFERING)
 class TestDaskDelayed(EngineTests):
-    engine, slots, images = "dask-delayed", (2, 2), IMAGES
+    engine, slots = "dask-delayed", (2, 2)
 
     @pytest.fixture(autouse=True)
     def _on_the_cluster(self, cluster: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hyperslab.testing import EngineTests
 from tests.clusters import dask
 from tests.clusters.required import required
-from tests.engines.images import IMAGES
+from tests.engines.chosen import DIFFERING, only
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.address
 
 
+@only(DIFFERING)
 class TestDaskFutures(EngineTests):
-    engine, slots, images = "dask-futures", (2, 1), IMAGES
+    engine, slots = "dask-futures", (2, 1)
 
     @pytest.fixture(autouse=True)
     def _on_the_cluster(self, cluster: str) -> None:

@@ -16,7 +16,7 @@ SCORE = Path("/proc/self/oom_score_adj")
 
 class TestProcesses(EngineTests):
     engine, images, stops_late_tasks = "processes", IMAGES, True
-    every = frozenset({"format", "end"})
+    every = frozenset({"end"})
 
 
 class TestProcessesWithThreads(EngineTests):

@@ -15,7 +15,7 @@ import nibabel as nib
 import numpy as np
 import psutil
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.clusters.processes import is_alive
 from tests.end_to_end.command import PROGRAM
 

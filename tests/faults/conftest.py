@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.driver import submission
 from tests.end_to_end.command import save
 from tests.faults import conversions

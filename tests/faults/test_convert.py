@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import call, save, values_of
 from tests.faults.command import await_gone, await_that, load, running
 from tests.faults.conversions import (

@@ -15,7 +15,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.storage.recordfile import load_record, save_record
 from tests.end_to_end.command import call, save
 from tests.faults import conversions

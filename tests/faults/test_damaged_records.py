@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.driver import run as driver
 from hyperslab.driver.committed import committed
 from hyperslab.driver.directory import RunDirectory

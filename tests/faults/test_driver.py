@@ -160,21 +160,11 @@ def test_of_two_runs_that_start_together_one_is_refused(tmp_path: Path) -> None:
     assert sum(executions(tmp_path / "runs").values()) == SLABS
 
 
-@pytest.mark.parametrize(
-    ("engine", "number"),
-    [
-        ("serial", signal.SIGINT),
-        ("threads", signal.SIGTERM),
-        ("processes", signal.SIGINT),
-        ("processes", signal.SIGTERM),
-    ],
-)
-def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, engine: str, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     function = "COUNTED_TOTAL" if number == signal.SIGTERM else "counted"
-    arguments = [
-        a for a in job(tmp_path, function, "--engine", engine) if a not in ("--workers", WORKERS)
-    ]
+    arguments = job(tmp_path, function)
     with running(*arguments) as run:
         await_recorded(run, out, 5)
         workers = run.workers()

@@ -17,7 +17,7 @@ import pytest
 import xxhash
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.plan.function import refer
 from hyperslab.plan.journal import Tail, load_partial
 from tests.faults.command import PATIENCE_S, command

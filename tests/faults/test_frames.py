@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.blocks import writing
+from hyperslab.blocks import checksums
 from tests.end_to_end.command import Finished, call
 from tests.faults.conversions import KINDS, job, undisturbed
 
@@ -155,7 +155,7 @@ def test_a_store_of_an_earlier_version_is_verified_by_its_values(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its checksum covers no documents."""
-    monkeypatch.setattr(writing, "with_documents", lambda values, _: values)
+    monkeypatch.setattr(checksums, "with_documents", lambda values, _: values)
     out = tmp_path / "out"
     words = ("increment", source, "-o", out, "--blocks", 2, "--format", "zarr")
     undisturbed("run", *words, "--engine", "serial", "-q")

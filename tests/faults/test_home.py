@@ -14,6 +14,7 @@ import h5py
 import pytest
 
 from hyperslab.blocks import writing
+from hyperslab.blocks.writing import places
 from hyperslab.driver.products import Products
 from tests.end_to_end.command import call
 from tests.faults import conversions
@@ -32,10 +33,10 @@ def out(source: Path) -> Path:
 @pytest.fixture
 def _shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A file system of which nobody knows that this machine has it alone."""
-    writing._is_local.cache_clear()
-    monkeypatch.setattr(writing, "LOCAL_FILE_SYSTEMS", frozenset())
+    places.is_local.cache_clear()
+    monkeypatch.setattr(places, "LOCAL_FILE_SYSTEMS", frozenset())
     yield
-    writing._is_local.cache_clear()
+    places.is_local.cache_clear()
 
 
 def job(source: Path, *more: object, compression: str = "none") -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.driver import products
 from hyperslab.driver.products import Products
 from hyperslab.storage import renaming

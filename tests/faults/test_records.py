@@ -134,7 +134,9 @@ def test_a_damaged_journal_costs_only_what_it_held(tmp_path: Path) -> None:
     with journal.open("ab") as file:
         file.write(b'\0\0\xff\n{}\n[1]\n{"task": 1}\n')
     assert Tail(out / ".hyperslab" / "run-0001").poll()
-    assert hyperslab("status", out).returncode == 0
+    said = hyperslab("status", out)
+    assert said.returncode == 0
+    assert "damaged    4 lines of the journal" in said.stdout
     done = hyperslab(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     (out / ".hyperslab" / "run-0002" / "plan.json").write_text("")

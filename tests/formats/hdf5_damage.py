@@ -23,7 +23,7 @@ import h5py
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
 from hyperslab.formats.groups import read_groups

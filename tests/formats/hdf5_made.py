@@ -14,7 +14,7 @@ import hdf5plugin
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t, h5z
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 NAME = "data"
 INDEXES = {

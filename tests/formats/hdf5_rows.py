@@ -16,7 +16,8 @@ import pytest
 from h5py import h5d, h5p, h5s, h5t, h5z
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.hdf5_made import DONT_FILTER_PARTIAL_CHUNKS, NAME, create, make, make_masked
 from tests.formats.matrix import Matrix, Row, Way
 

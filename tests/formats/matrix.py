@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
-from hyperslab.blocks.reading import gzipindex
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.blocks.reading import gzipindex, ways
 
 Way = Literal["chunk table", "index", "spans", "h5py", "nibabel", "zarr", "refused"]
 WAYS: dict[Way, str] = {
@@ -89,11 +90,12 @@ class Matrix:
 def opened(url: str) -> ArraySource:
     """A source as a run has it: a gzip file that is large enough is indexed."""
     source = formats.open_source(url)
-    return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+    return gzipindex.indexed(source)
 
 
 def way_of(source: ArraySource) -> Way:
     """By which way tasks read a source."""
-    if source.chunks is not None:
-        return "chunk table"
-    return "index" if gzipindex.is_entered(source) else _LIBRARIES[source.format]
+    way = ways.way_of(source)
+    if way.uses_library:
+        return _LIBRARIES[source.format]
+    return "index" if way.name == "gzip" else "chunk table"

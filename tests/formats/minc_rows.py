@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.matrix import Matrix, Row
 from tests.formats.minc_made import IMAGE, SPACE, write_minc1, write_minc2
 from tests.formats.reference import minc_affine, minc_image, minc_stored

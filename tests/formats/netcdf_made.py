@@ -14,7 +14,7 @@ import hdf5plugin  # noqa: F401
 import netCDF4
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 KINDS: dict[str, Any] = {
     "netCDF-4": "NETCDF4",

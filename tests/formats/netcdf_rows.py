@@ -16,7 +16,8 @@ import netCDF4
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.hdf5_rows import by_h5py
 from tests.formats.matrix import Matrix, Row
 from tests.formats.netcdf_made import (

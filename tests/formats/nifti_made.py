@@ -11,7 +11,7 @@ from typing import Any
 import nibabel
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 nib: Any = nibabel
 "Its functions carry no types."

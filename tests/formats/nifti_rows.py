@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.matrix import Matrix, Row
 from tests.formats.nifti_made import (
     RGB,

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.matrix import Row
 from tests.formats.netcdf_made import SMALL_TYPES, TYPES, Variable, make
 from tests.formats.reference import netcdf_masked, netcdf_whole

@@ -15,7 +15,8 @@ import nibabel
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 
 MASKING = {"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"}
 

@@ -26,8 +26,9 @@ from hypothesis import strategies as st
 import hyperslab
 import hyperslab.testing.formats as suite
 from hyperslab import formats, native
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged

@@ -18,8 +18,8 @@ import pytest
 
 import hyperslab
 from hyperslab import formats, native
-from hyperslab.arrays.array import ArraySource, GzipIndex
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, GzipIndex
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError

@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Header, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Values
 from hyperslab.blocks import reading, view, writing
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import hdf5

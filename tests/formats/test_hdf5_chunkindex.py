@@ -14,8 +14,9 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.blocks.writing.directio import ALIGNMENT

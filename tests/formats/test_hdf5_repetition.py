@@ -18,7 +18,7 @@ import pytest
 from h5py import h5d, h5p, h5s, h5t, h5z
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError

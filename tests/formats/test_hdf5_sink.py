@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import deflating

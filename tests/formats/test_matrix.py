@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import FormatError, UsageError
@@ -74,64 +75,58 @@ def whole(expected: Expected, url: str, values: Values) -> Array:
 
 
 @parametrized(READ)
-def test_values_are_those_of_the_library(matrix: Matrix, row: Row, made: Made) -> None:
-    for url in matrix.urls(row, made(matrix, row)):
-        source = source_of(url)
-        for values in kinds(source):
-            expected, view = (
-                whole(row.expected or matrix.expected, url, values),
-                ArrayView(source, values),
-            )
-            assert view.shape == expected.shape
-            for index in selections(expected.shape):
-                same_bits(np.asarray(view[index], view.dtype), expected[(..., *index)])
-            for axis, positions in lists(expected.shape):
-                before: tuple[Any, ...] = (slice(None),) * axis
-                same_bits(view[(*before, positions)], expected.take(positions, axis))
-
-
-@parametrized(READ)
-def test_values_are_read_into_memory_of_any_layout(matrix: Matrix, row: Row, made: Made) -> None:
-    for url in matrix.urls(row, made(matrix, row)):
-        source = source_of(url)
-        values: Values = "stored" if source.unscalable else "real"
-        expected = whole(row.expected or matrix.expected, url, values)
-        for index in selections(expected.shape):
-            slab, _ = from_index(index, expected.shape)
-            for out in outputs(slab.count, source.dtype(values)):
-                assert reading.read(source, slab, out, values) is out
-                same_bits(out, expected[(..., *index)])
-
-
-@parametrized(READ)
-def test_the_way_is_the_expected_one(matrix: Matrix, row: Row, made: Made) -> None:
+def test_a_row(matrix: Matrix, row: Row, made: Made) -> None:
     path = made(matrix, row)
     assert row.index in ("", chunk_index(path) if row.index else "")
-    for url in matrix.urls(row, path):
-        source = source_of(url)
-        assert way_of(source) == row.way, source.reason
-        assert row.reason in source.reason
-        assert source.dims == (matrix.dims(url) if matrix.dims else source.dims)
+    urls = matrix.urls(row, path)
+    for url in urls:
+        the_way_is_the_expected_one(matrix, row, url)
+        values_are_those_of_the_library(matrix, row, url)
+        values_are_read_into_memory_of_any_layout(matrix, row, url)
+        the_place_is_that_of_the_library(matrix, row, url)
+    real_values_are_what_the_table_says(row, [source_of(url) for url in urls])
 
 
-@parametrized(
-    [
-        (matrix, row)
-        for matrix, row in READ
-        if matrix.affine and not row.expected and not row.unscalable
-    ]
-)
-def test_the_place_is_that_of_the_library(matrix: Matrix, row: Row, made: Made) -> None:
-    assert matrix.affine is not None
-    for url in matrix.urls(row, made(matrix, row)):
-        header = source_of(url).header
-        found = header.attributes["space_affine"] if header.affine is None else header.affine
-        np.testing.assert_array_equal(found, matrix.affine(url))
+def values_are_those_of_the_library(matrix: Matrix, row: Row, url: str) -> None:
+    source = source_of(url)
+    for values in kinds(source):
+        expected = whole(row.expected or matrix.expected, url, values)
+        view = ArrayView(source, values)
+        assert view.shape == expected.shape
+        for index in selections(expected.shape):
+            same_bits(np.asarray(view[index], view.dtype), expected[(..., *index)])
+        for axis, positions in lists(expected.shape):
+            before: tuple[Any, ...] = (slice(None),) * axis
+            same_bits(view[(*before, positions)], expected.take(positions, axis))
 
 
-@parametrized(READ)
-def test_real_values_are_what_the_table_says(matrix: Matrix, row: Row, made: Made) -> None:
-    sources = [source_of(url) for url in matrix.urls(row, made(matrix, row))]
+def values_are_read_into_memory_of_any_layout(matrix: Matrix, row: Row, url: str) -> None:
+    source = source_of(url)
+    values: Values = "stored" if source.unscalable else "real"
+    expected = whole(row.expected or matrix.expected, url, values)
+    for index in selections(expected.shape):
+        slab, _ = from_index(index, expected.shape)
+        for out in outputs(slab.count, source.dtype(values)):
+            assert reading.read(source, slab, out, values) is out
+            same_bits(out, expected[(..., *index)])
+
+
+def the_way_is_the_expected_one(matrix: Matrix, row: Row, url: str) -> None:
+    source = source_of(url)
+    assert way_of(source) == row.way, source.reason
+    assert row.reason in source.reason
+    assert source.dims == (matrix.dims(url) if matrix.dims else source.dims)
+
+
+def the_place_is_that_of_the_library(matrix: Matrix, row: Row, url: str) -> None:
+    if matrix.affine is None or row.expected or row.unscalable:
+        return
+    header = source_of(url).header
+    found = header.attributes["space_affine"] if header.affine is None else header.affine
+    np.testing.assert_array_equal(found, matrix.affine(url))
+
+
+def real_values_are_what_the_table_says(row: Row, sources: list[ArraySource]) -> None:
     for source in sources:
         assert bool(source.unscalable) == bool(row.unscalable), source.unscalable
         if row.unscalable:

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Values
 from hyperslab.blocks import reading
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs

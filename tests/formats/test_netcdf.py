@@ -18,8 +18,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Header, Scaling, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import UsageError
 from hyperslab.formats import hdf5, nifti

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Header, Scaling, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import reading, writing
+from hyperslab.arrays.source import Scaling, Values
+from hyperslab.blocks import checksums, reading, writing
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import nifti
 from hyperslab.testing import FormatTests
@@ -173,7 +175,7 @@ def test_written_blocks_are_images_for_nibabel(tmp_path: Path, suffix: str, dtyp
     image: Any = nib.load(sink.path)
     assert_same(np.asanyarray(image.dataobj), values)
     assert image.header.endianness == "<"
-    assert written.checksum == writing.file_checksum(sink.path)
+    assert written.checksum == checksums.of_file(sink.path)
     assert written.nbytes == Path(sink.path).stat().st_size
 
 

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading, writing
 from hyperslab.formats import nifti

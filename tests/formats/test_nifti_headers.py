@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks.reading import read
 from hyperslab.connectors.xarray import HyperslabBackend

@@ -25,8 +25,9 @@ import zarr
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import gathering, reading
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.zarr import store as zarr_store

@@ -22,9 +22,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import zarr as zarr_format
@@ -101,12 +104,14 @@ def test_what_is_written_is_read_again(asked: Encoding, tmp_path: Path) -> None:
     path = tmp_path / "partial"
     zarr_format.create(sink, str(path))
     documents = {place.name for place in path.rglob("*") if place.is_file()}
+    assert documents
     assert documents <= {"zarr.json", ".zarray", ".zattrs", ".zgroup"}
     nbytes = sum(
         zarr_format.write_region(sink, str(path), part, block[part.slices()])
         for part in parts(sink)
     )
     files = [place for place in path.rglob("*") if place.is_file() and place.name not in documents]
+    assert files
     assert nbytes == sum(place.stat().st_size for place in files)
     found = opened(path, asked.name)
     np.testing.assert_array_equal(found[...], block)
@@ -375,8 +380,10 @@ def test_documents_are_strict_json(tmp_path: Path) -> None:
 
     for version in (2, 3):
         written(tmp_path / str(version), values(SHAPE, "c8"), version=version, name="a/b")
-        for place in [
+        documents = [
             *(tmp_path / str(version)).rglob("*.json"),
             *(tmp_path / str(version)).rglob(".z*"),
-        ]:
+        ]
+        assert len(documents) >= 3, "of two groups, at least, and of the array"
+        for place in documents:
             json.loads(place.read_text(), parse_constant=refuse)

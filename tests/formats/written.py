@@ -18,10 +18,13 @@ import netCDF4
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.testing.formats import assert_same
 from tests.clusters.required import required

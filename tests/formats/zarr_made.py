@@ -13,7 +13,7 @@ import zarr
 from xarray.backends.zarr import FillValueCoder
 from zarr.codecs import Crc32cCodec, GzipCodec, ZstdCodec
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.formats.nifti_made import random_values
 
 SHAPE = (5, 6, 7)

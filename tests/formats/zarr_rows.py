@@ -20,7 +20,8 @@ import zarr
 import zarr.codecs.numcodecs as more
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.formats.matrix import Matrix, Row
 from tests.formats.zarr_made import CODECS, edit, make, named, values
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import SourceSet, concatenated, mosaic
 from hyperslab.arrays.slab import Hyperslab

@@ -18,7 +18,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.remote.server import Server, serving
 
 BUCKET = "bucket"

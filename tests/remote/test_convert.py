@@ -15,7 +15,7 @@ import hyperslab
 from hyperslab import Encoding, Rule
 from hyperslab.apps import conversion, publication
 from hyperslab.apps.publication import MANIFEST
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import DamagedRecord, FormatError, HyperslabError, OutputBusy, UsageError
 from hyperslab.storage.remote.uploading import REPLACING

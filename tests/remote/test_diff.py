@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import call, save
 from tests.remote.conftest import S3
 

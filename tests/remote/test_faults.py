@@ -19,7 +19,7 @@ from fsspec.registry import _registry, known_implementations
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import (
     FormatError,

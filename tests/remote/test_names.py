@@ -10,7 +10,7 @@ import pytest
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.blocks.gathering import expand, gather
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.storage.location import Remote, is_remote, local_path, parts, scheme, split_dataset

@@ -23,7 +23,7 @@ import pytest
 
 import hyperslab
 from hyperslab import Fold, Hyperslab, Pipeline
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.blocks import reading
 from hyperslab.errors import SourceChanged, Unavailable
 from hyperslab.storage.location import Remote

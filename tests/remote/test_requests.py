@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import hyperslab
 from hyperslab import Hyperslab, formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.blocks import reading
 from hyperslab.storage.remote import file as remotefile
 from hyperslab.storage.remote.file import (

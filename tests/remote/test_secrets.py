@@ -12,7 +12,7 @@ import pytest
 
 import hyperslab
 from hyperslab import Pipeline, formats
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.redaction import hide, redact, redact_command

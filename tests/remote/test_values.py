@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import reading
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.storage.location import Remote

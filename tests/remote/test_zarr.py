@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import hyperslab
 from hyperslab import Encoding, Pipeline, formats
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.zarr import objects

@@ -14,8 +14,8 @@ import pytest
 
 import hyperslab
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError, SourceChanged, Unavailable
 from hyperslab.formats.zarr.objects import ChunkObjects

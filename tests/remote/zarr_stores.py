@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import zarr
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.formats.zarr_made import make
 from tests.remote.conftest import S3
 from tests.remote.server import Server

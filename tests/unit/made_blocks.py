@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.native import core
 from hyperslab.workloads import kernels
 

@@ -17,6 +17,7 @@ RUN = {
     "cpus": 2,
     "memory_nbytes": 10**9,
     "granularity": "fused",
+    "is_light": True,
 }
 LOAD = {
     "host": "h",

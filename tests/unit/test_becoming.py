@@ -11,7 +11,7 @@ import pytest
 
 from hyperslab import workloads
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.arrays import byteranges
-from hyperslab.arrays.array import Array, ArraySource, Header, Scaling
+from hyperslab.arrays import Array, byteranges
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.blocks import positioned, reading, writing
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import nifti

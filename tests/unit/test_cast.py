@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import BlockError
 from hyperslab.testing.formats import traced_memory

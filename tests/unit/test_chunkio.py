@@ -23,11 +23,12 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, native
-from hyperslab.arrays.array import ArraySource, ChunkTable
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import decoding, gzipindex
 from hyperslab.blocks.reading.kept import Reader
+from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import FormatError
 from hyperslab.testing.formats import assert_same
 from hyperslab.trace import recording
@@ -59,7 +60,7 @@ def test_the_core_is_installed() -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_any_number_of_threads_gives_the_same(source: ArraySource, threads: int) -> None:
-    assert decoding.is_batch(source)
+    assert way_of(source).name == "chunks"
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
     assert_same(reading.read(source, FULL, threads=threads), VALUES)
     assert_same(reading.read(source, slab, threads=threads), VALUES[slab.slices()])
@@ -154,7 +155,7 @@ def test_without_the_core_libraries_read(
     source: ArraySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "core", None)
-    assert decoding.is_left_to_library(source) == bool(source.codecs)
+    assert way_of(source).uses_library == bool(source.codecs)
     slab = Hyperslab((38, 1, 3), (13, 10, 9), (-3, 2, 1))
     assert_same(reading.read(source, slab), VALUES[slab.slices()])
     assert reading.read_nbytes(source, slab) > 0
@@ -205,10 +206,10 @@ def test_wrong_buffers_are_refused(source: ArraySource) -> None:
     short = [*buffers[:3], buffers[3][:-1], *buffers[4:]]
     with pytest.raises(native.core.ChunkError) as raised:
         native.core.decode_chunks(short, chunks, box, out, 1)
-    assert raised.value.args[0] == 3
-    assert re.search(
-        f"came as {len(short[3])} bytes instead of {table.nbytes[3]}", raised.value.args[1]
-    )
+    error: Any = raised.value
+    assert (error.row, error.kind) == (3, "corrupt")
+    assert error.text == f"came as {len(short[3])} bytes instead of {table.nbytes[3]}"
+    assert error.args == (error.row, error.text)
     with pytest.raises(ValueError, match="as many buffers as rows"):
         native.core.decode_chunks(buffers[1:], chunks, box, out, 1)
     with pytest.raises(ValueError, match="writable array of the region's shape"):
@@ -221,6 +222,24 @@ def test_wrong_buffers_are_refused(source: ArraySource) -> None:
         damaged = [bytes(reversed(buffer)) for buffer in buffers]
         with pytest.raises(native.core.ChunkError):
             native.core.decode_chunks(damaged, chunks, box, out, 2)
+
+
+def test_faults_come_with_row_kind_and_text(tmp_path: Path) -> None:
+    core: Any = native.core
+    path, out = tmp_path / "short", np.zeros(8, "u1")
+    path.write_bytes(b"12345")
+    with path.open("rb") as file, pytest.raises(core.ChunkError) as short:
+        core.read_bytes(file.fileno(), 3, out, 1)
+    assert (short.value.row, short.value.kind) == (0, "short")
+    assert short.value.text == "is cut off: the file ends at byte 5, 6 bytes too early"
+    with pytest.raises(core.ChunkError) as unreadable:
+        core.read_bytes(-1, 0, out, 1)
+    assert unreadable.value.kind == "unreadable"
+    number = np.zeros(2, np.int64)
+    with pytest.raises(core.ChunkError) as misplaced:
+        core.ChunkCache((number, number, number, number), (4,), (8,), (), 0)
+    assert misplaced.value.kind == "misplaced"
+    assert pickle.loads(pickle.dumps(short.value)).text == short.value.text
 
 
 def stored(source: ArraySource) -> tuple[ChunkTable, tuple[Any, ...], list[bytes]]:

@@ -18,9 +18,9 @@ import pytest
 
 import hyperslab
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5.filters import codec_name
+from hyperslab.formats.hdf5.filters import codec
 from hyperslab.testing.formats import assert_same
 
 CName = Literal["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
@@ -52,12 +52,41 @@ def decoded(dataset: Any) -> tuple[Array, int]:
     table = tuple(
         np.array(column, np.int64).reshape(-1) for column in (masks, sizes, masks, starts)
     )
-    codecs = [(codec_name(code, name), options) for code, _, options, name in filters]
+    codecs = [codec(code, options, name).undoing for code, _, options, name in filters]
     zeros = (0,) * dataset.ndim
     out, box = np.zeros(dataset.shape, dataset.dtype), (zeros, dataset.shape, (1,) * dataset.ndim)
     assert native.core is not None
     native.core.decode_chunks(buffers, (table, dataset.chunks, codecs), box, out, 1)
     return out, int(np.count_nonzero(masks))
+
+
+UNDOING = {
+    "deflate": (1, (9,), ("deflate", ())),
+    "shuffle": (2, (4,), ("shuffle", (4,))),
+    "lz4": (32004, (0,), ("lz4", ())),
+    "blosc": (32001, (2, 2, 4, 100, 5, 1, 1), ("blosc", ())),
+    "bitshuffle": (32008, (0, 4, 8), ("bitshuffle", (8, 0))),
+    "bitshuffle of a block size": (32008, (0, 4, 8, 64, 0), ("bitshuffle", (8, 64))),
+    "bitshuffle with lz4": (32008, (0, 4, 2, 64, 2), ("bitshuffle lz4", (2,))),
+    "bitshuffle with zstd": (32008, (0, 4, 2, 64, 3), ("bitshuffle zstd", (2,))),
+}
+"Number and parameters of a filter as HDF5 keeps them, and what the core is told."
+
+
+@pytest.mark.parametrize("name", UNDOING)
+def test_parameters_of_hdf5_are_translated(name: str) -> None:
+    number, options, undoing = UNDOING[name]
+    assert codec(number, options, b"").undoing == undoing
+    assert codec(number, options, b"").options == options
+
+
+def test_what_the_core_cannot_undo_is_refused() -> None:
+    core: Any = native.core
+    column, out = np.zeros(1, np.int64), np.zeros(1, "u1")
+    for unknown in (codec(32008, (0, 4, 2, 64, 7), b""), codec(700, (), b"odd")):
+        chunks = ((column, column, column, column), (1,), [unknown.undoing])
+        with pytest.raises(ValueError, match=rf"the filter {unknown.undoing[0]} .*is not known"):
+            core.decode_chunks([b""], chunks, ((0,), (1,), (1,)), out, 1)
 
 
 def elements(size: int, kind: str) -> Array:

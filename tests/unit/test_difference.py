@@ -21,7 +21,7 @@ from hyperslab.apps.difference import traversal
 from hyperslab.apps.difference.found import ValueDifference
 from hyperslab.apps.difference.side import side
 from hyperslab.apps.difference.traversal import peak, traverse
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
 from hyperslab.blocks.gathering import gather

@@ -14,8 +14,9 @@ import pytest
 import hyperslab
 from hyperslab.apps.difference.found import Difference
 from hyperslab.apps.difference.headers import compare_headers
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.sets import SourceSet, mosaic
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks.gathering import gather
 from tests.end_to_end.command import DATA, FUNCTIONAL
 

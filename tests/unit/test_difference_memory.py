@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.end_to_end.command import growth, save
 
 ALLOWED_NBYTES = 48_000_000

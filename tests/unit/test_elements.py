@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hyperslab.apps.difference.values import Tolerance, are_comparable, compare
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.unit.made_blocks import FLOATS, INTEGERS
 
 NUMBERS = (*INTEGERS, *FLOATS, "longdouble", "bool", "complex64", "complex128")

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hyperslab.arrays.array import ArraySink, Header
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.errors import RunStopped

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hyperslab import workloads
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import histogram
 from tests.blockwise import NUMBERS, SHAPES, arrays, reduce_blocks

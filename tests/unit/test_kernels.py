@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.workloads import kernels
 from tests.unit.made_blocks import FLOATS, INTEGERS, layouts, values_of
 

@@ -99,6 +99,16 @@ def test_the_layout_page_describes_the_tree() -> None:
     assert (modules | packages) - described == set()
 
 
+def test_the_layout_page_describes_the_core() -> None:
+    described = set(_described((ROOT / "docs" / "layout.md").read_text(), "rust/core/src/"))
+    folders = [ROOT / "rust" / "core" / "src", ROOT / "rust" / "python" / "src"]
+    files = [path for folder in folders for path in folder.rglob("*.rs")]
+    modules = {str(p.relative_to(ROOT)) for p in files if p.stem not in ("lib", "mod")}
+    rooms = {str(p.parent.relative_to(ROOT)) for p in files if p.stem in ("lib", "mod")}
+    assert modules
+    assert described == modules | rooms
+
+
 def test_importing_the_package_loads_no_heavy_library() -> None:
     code = "import json, sys, hyperslab; print(json.dumps(sorted(sys.modules)))"
     out = subprocess.run(
@@ -157,12 +167,12 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return function.end_lineno - function.body[0].lineno + 1
 
 
-def _described(page: str) -> Iterator[str]:
-    """Paths in the page's fenced tree from `src/hyperslab/` on: deeper is further right, a folder
-    ends in "/".
+def _described(page: str, root: str = "src/hyperslab/") -> Iterator[str]:
+    """Paths in the page's fenced tree from `root` on: deeper is further right, a folder ends in
+    "/".
     """
-    tree = re.search(r"^```\w*\n(src/hyperslab/.*?)^```", page, re.DOTALL | re.MULTILINE)
-    assert tree, "docs/layout.md has no fenced block that begins with src/hyperslab/"
+    tree = re.search(rf"^```\w*\n({root}.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert tree, f"docs/layout.md has no fenced block that begins with {root}"
     above: list[tuple[int, str]] = []
     for line in tree[1].splitlines():
         if not (entry := re.match(r"[\s│├└─]*", line)) or not line[entry.end() :]:

@@ -12,8 +12,8 @@ import pytest
 
 from hyperslab import formats
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import Header
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import shared_pages
 from hyperslab.errors import UsageError

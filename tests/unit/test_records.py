@@ -56,6 +56,21 @@ def test_records_are_read_back_from_the_directory_or_the_submission(ran: Path) -
     assert records.plan["tasks"] == 2
 
 
+def test_a_trace_of_an_earlier_version_is_told_what_its_engine_is(ran: Path) -> None:
+    """Which the run did not record then."""
+    folder = load_records(ran).folder
+    trace = load_records(ran).trace
+    run = dict(trace.meta["run"])
+    assert (run["in_caller"], run["process_per_slot"], run["is_light"]) == (True, False, True)
+    for name in ("in_caller", "process_per_slot", "is_light"):
+        del trace.meta["run"][name]
+    trace.save(folder / "trace.parquet")
+    about = load_record(folder / "provenance.json", "")
+    del about["trace"]
+    save_record(folder / "provenance.json", about)
+    assert load_records(ran).trace.meta["run"] == run
+
+
 def test_the_page_is_written_again_from_the_records_alone(ran: Path, tmp_path: Path) -> None:
     page = ran / ".hyperslab" / "run-0001" / "report.html"
     first = page.read_text()

@@ -291,15 +291,6 @@ def test_hovering_names_the_task() -> None:
     assert len(hover.renderers) == 3
 
 
-def test_a_page_of_100_000_spans_stays_under_ten_megabytes(tmp_path: Path) -> None:
-    trace = _many(100_000, 64)
-    _written(tmp_path / "report.html", trace)
-    assert (tmp_path / "report.html").stat().st_size < 10_000_000
-    chart = _drawn(trace)
-    assert sum(len(_bars(chart, kind)["lane"]) for kind in ("read", "compute", "write")) == 100_000
-    assert chart.below[1:] == [], "nothing was left out, so nothing says so"
-
-
 def test_more_spans_than_bars_are_shaded_and_said() -> None:
     trace = _many(MAX_BARS + 5000, 7)
     chart = _drawn(trace)

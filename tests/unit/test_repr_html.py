@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
 import hyperslab
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import gather
 from hyperslab.driver.prepare import Options, prepare
 from hyperslab.formats import open_source

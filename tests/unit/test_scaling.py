@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab.arrays import scaling
-from hyperslab.arrays.array import ArraySource, Scaling
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
 
 SHAPE = (4, 5, 6)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperslab.arrays.array import Encoded
+from hyperslab.arrays.sink import Encoded
 from hyperslab.blocks.writing import directio, segments
 from hyperslab.blocks.writing.directio import ALIGNMENT
 from hyperslab.blocks.writing.segments import Segment, home, pieces, settle

@@ -18,11 +18,12 @@ import xxhash
 from hypothesis import given, settings
 
 from hyperslab import Encoding, formats
-from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import reading, writing
-from hyperslab.blocks.writing import Written
-from hyperslab.driver.verification import region_checksum
+from hyperslab.blocks import checksums, reading, writing
+from hyperslab.blocks.writing import Written, part_folders
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
 from hyperslab.storage import renaming
@@ -87,7 +88,7 @@ def test_short_writes_are_continued(volume: ArraySink, calls: Calls) -> None:
     calls.most = 1000
     written = writing.write(volume, VALUES)
     assert calls.made.count("pwritev") >= 12
-    assert written.checksum == writing.file_checksum(volume.path)
+    assert written.checksum == checksums.of_file(volume.path)
     np.testing.assert_array_equal(reading.read(formats.open_source(volume.path), FULL), VALUES)
 
 
@@ -111,7 +112,7 @@ def test_a_failed_write_leaves_nothing_behind(
         str(tmp_path / name), VALUES.shape, VALUES.dtype, Header(), None
     )
     writing.write(sink, VALUES)
-    before = writing.file_checksum(sink.path)
+    before = checksums.of_file(sink.path)
 
     def full(*_: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -119,12 +120,12 @@ def test_a_failed_write_leaves_nothing_behind(
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", full)
         patch.setattr(os, "pwrite", full)
-        patch.setattr(writing, "file_checksum", full)
+        patch.setattr(checksums, "of_file", full)
         with pytest.raises(OSError, match="No space left") as raised:
             writing.write(sink, VALUES)
     assert raised.value.errno == errno.ENOSPC
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert writing.file_checksum(sink.path) == before, "the file of the earlier attempt stays"
+    assert checksums.of_file(sink.path) == before, "the file of the earlier attempt stays"
 
 
 def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_volume_appears_when_all_its_regions_are_written(
     for slab, done in written.items():
         assert done.nbytes == 2000
         assert done.checksum == xxhash.xxh3_128_hexdigest(VALUES[slab.slices()].tobytes(order="F"))
-        assert done.checksum == region_checksum(partial, slab)
+        assert done.checksum == checksums.of_region_at(partial, slab)
     assert not Path(volume.path).exists()
     writing.commit(volume, partial, list(written.values()))
     assert not Path(partial).exists()
@@ -169,7 +170,7 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
     with Path(partial).open("r+b") as file:
         file.seek(352 + 2 * 30 * 20 * 3)
         file.write(b"\xff")
-    assert region_checksum(partial, slab) != written.checksum
+    assert checksums.of_region_at(partial, slab) != written.checksum
 
 
 @given(slab=slabs(VALUES.shape))
@@ -181,7 +182,7 @@ def test_any_region_is_written_to_its_place(
     sink = nifti.sink(str(folder / "volume.nii"), VALUES.shape, VALUES.dtype, Header())
     writing.allocate(sink, str(folder / "part"))
     written = writing.write_region(sink, str(folder / "part"), slab, VALUES[slab.slices()])
-    assert written.checksum == region_checksum(folder / "part", slab)
+    assert written.checksum == checksums.of_region_at(folder / "part", slab)
     writing.commit(sink, str(folder / "part"), [written])
     expected = np.zeros_like(VALUES)
     expected[slab.slices()] = VALUES[slab.slices()]
@@ -300,13 +301,13 @@ def test_a_commit_that_was_interrupted_is_made_again(
             writing.commit(sink, partial, written)
     assert_same(content(sink), VALUES)
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "remove", _interrupted)
+        patch.setattr(part_folders, "remove", _interrupted)
         with nullcontext() if sink.form == "placed" else pytest.raises(KeyboardInterrupt):
             writing.commit(sink, partial, written)
     assert_same(content(sink), new)
     for path in folder.glob(".*.part"):
         assert ".gone-" in path.name
-        writing.remove_stale(path)
+        part_folders.remove_stale(path)
     assert len(names(folder)) == (2 if sink.form == "parts" else 1)
 
 
@@ -335,8 +336,8 @@ def test_parts_that_have_no_index_yet_are_removed_with_what_says_so(
         with pytest.raises(KeyboardInterrupt):
             writing.commit(sink, partial, written)
     assert names(tmp_path) == [".new.h5.index-00aa.part", "new.h5.parts-00aa"]
-    assert writing.parts(Path(sink.path)) == []
-    writing.remove_stale(tmp_path / ".new.h5.index-00aa.part")
+    assert part_folders.part_folders(Path(sink.path)) == []
+    part_folders.remove_stale(tmp_path / ".new.h5.index-00aa.part")
     assert names(tmp_path) == []
 
 
@@ -357,11 +358,11 @@ def test_removing_an_output_takes_its_parts(tmp_path: Path) -> None:
     )
     make(sink, VALUES, "0-00aa")
     (tmp_path / "mine.parts-00aa").mkdir()
-    writing.remove_output(tmp_path / "new.h5")
+    part_folders.remove_output(tmp_path / "new.h5")
     assert names(tmp_path) == ["mine.parts-00aa"]
     (tmp_path / "new.h5").write_text("not HDF5")
-    writing.remove_output(tmp_path / "new.h5")
-    writing.remove_output(tmp_path / "gone.h5")
+    part_folders.remove_output(tmp_path / "new.h5")
+    part_folders.remove_output(tmp_path / "gone.h5")
     assert names(tmp_path) == ["mine.parts-00aa"]
 
 
@@ -372,7 +373,7 @@ def test_a_file_of_another_folder_of_parts_is_no_owner_of_it(tmp_path: Path) -> 
         layout[:] = h5py.VirtualSource(os.path.join(folder, "part.h5"), "data", (4,))
         with h5py.File(tmp_path / "new.h5", "w") as file:
             file.create_virtual_dataset("data", layout)
-        assert writing.parts(tmp_path / "new.h5") == []
+        assert part_folders.part_folders(tmp_path / "new.h5") == []
 
 
 def test_a_block_alone_has_no_parts(tmp_path: Path) -> None:

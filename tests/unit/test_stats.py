@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperslab import workloads
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import stats
 from tests.blockwise import NUMBERS, arrays, reduce_blocks

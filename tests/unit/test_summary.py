@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hyperslab.report.measures import headline, measures, render, split
 from hyperslab.report.summary import SUMMARY_VERSION, Summary, summarise, window
 from hyperslab.storage.recordfile import save_record
-from hyperslab.storage.textfile import replace_text
+from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Span, Trace, union_ns
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
@@ -288,3 +288,4 @@ def test_shares_and_counts() -> None:
         "100 %",
     ]
     assert [show_count(n, "task") for n in (0, 1, 12500)] == ["0 tasks", "1 task", "12,500 tasks"]
+    assert [show_count(n, "process", "processes") for n in (1, 2)] == ["1 process", "2 processes"]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from hyperslab import formats
 from hyperslab.apps.conversion import conversion
-from hyperslab.arrays.array import Header
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.transfer import Side, Transfer, best_limit, cut_transfer
 from hyperslab.plan.compile import Budget, Plan, compile_plan

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.native import core
 from hyperslab.workloads import kernels
 from tests.unit.made_blocks import INTEGERS, both, both_ways, layouts  # noqa: F401

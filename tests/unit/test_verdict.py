@@ -39,7 +39,7 @@ def test_tiny_tasks_are_overhead() -> None:
     assert (
         "--engine processes"
         in found(
-            trace(between_gaps(0.001, 0.004), run={**RUN, "engine": "spark"}), tiny.rule
+            trace(between_gaps(0.001, 0.004), run={**RUN, "is_light": False}), tiny.rule
         ).advice
     )
 
@@ -87,7 +87,7 @@ def test_the_queue_for_a_processor_is_left_out_of_the_lock() -> None:
     [
         (threads(2, 0.5), ("w0/t0", "w1/t0"), {}),
         (threads(1, 0.5, runq=None), ONE_WORKER, {}),
-        (threads(1, 0.5), ONE_WORKER, {"run": {**RUN, "engine": "spark"}}),
+        (threads(1, 0.5), ONE_WORKER, {"run": {**RUN, "process_per_slot": True}}),
         (threads(1, 0.9), ONE_WORKER, {}),
         (threads(1, 0.5), ONE_WORKER, {"load": {**LOAD, "group": {"throttled_share": 0.4}}}),
         (threads(1, 0.5), ONE_WORKER, {"load": {**LOAD, "stolen_share": 0.4}}),
@@ -201,7 +201,7 @@ def test_workers_that_outgrow_their_memory_are_told_without_a_share() -> None:
     assert outgrown.share == 0.0
     assert "1.00 GB were allowed" in outgrown.evidence
     for harmless in (
-        {"max_rss": large, "run": {**RUN, "engine": "threads"}},
+        {"max_rss": large, "run": {**RUN, "in_caller": True}},
         {"max_rss": {"h/w0": 10**9}},
     ):
         assert "memory-pressure" not in rules(trace(spans, **harmless))

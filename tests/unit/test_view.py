@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import basic_indices
 
 import hyperslab
-from hyperslab.arrays.array import Header, Scaling
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import view, writing
 from hyperslab.errors import UsageError
 from hyperslab.formats import nifti

@@ -15,7 +15,7 @@ import pytest
 
 import hyperslab
 from hyperslab import workloads
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.driver import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline

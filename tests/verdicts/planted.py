@@ -11,7 +11,7 @@ import nibabel as nib
 import numpy as np
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.report.verdict import Finding, Verdict, judge
 
 TRIALS = 4

@@ -32,17 +32,11 @@ def histogram() -> hyperslab.Pipeline:
     return workloads.build("histogram-python", hyperslab.Pipeline(VOLUME), {})
 
 
-@pytest.mark.parametrize("engine", ["processes", "dask-futures"])
-def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not(
-    engine: str,
-) -> None:
-    on_threads = naming(
-        "gil", lambda: verdict_of(histogram(), blocks=8, workers=1, threads=2, engine=engine)
-    )
+def test_pure_python_on_threads_is_bound_by_the_lock_and_on_processes_it_is_not() -> None:
+    on_threads = naming("gil", lambda: verdict_of(histogram(), blocks=8, workers=1, threads=2))
     assert first(on_threads) == "gil"
     assert "--workers 2 --threads 1" in on_threads.paragraph
-    slots = {"workers": 2, "threads": 1, "engine": engine}
-    on_processes = naming("compute-bound", lambda: verdict_of(histogram(), blocks=8, **slots))
+    on_processes = naming("compute-bound", lambda: verdict_of(histogram(), blocks=8, threads=1))
     assert first(on_processes) == "compute-bound"
     assert "gil" not in {f.rule for f in on_processes.findings}
 
@@ -81,9 +75,8 @@ def crowd(processes: int) -> Iterator[None]:
 
 def test_a_machine_that_others_use_is_called_so_beside_the_verdict() -> None:
     with crowd(2 * Host.here().cpus):
-        verdict = verdict_of(
-            hyperslab.Pipeline(VOLUME).map(spin, params={"seconds": 0.1}).reduce(TOTAL), blocks=16
-        )
+        pipeline = hyperslab.Pipeline(VOLUME).map(spin, params={"seconds": 0.1}).reduce(TOTAL)
+        verdict = naming("compute-bound", lambda: verdict_of(pipeline, blocks=16))
     assert first(verdict) == "compute-bound"
     starved = finding(verdict, "cpu-starved")
     assert starved.sentence in verdict.paragraph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from tests.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 

@@ -4,16 +4,17 @@ use std::io::Write;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
 use hyperslab_core::error::Fault;
-use hyperslab_core::gzip::{Point, points};
-use hyperslab_core::gzip_build::{Built, Order, build};
-use hyperslab_core::gzip_read::{Block, Plain, Source, Windows, read, rows};
-use hyperslab_core::pool::Width;
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::gzip::build::{Built, Order, build};
+use hyperslab_core::gzip::points::{Point, points};
+use hyperslab_core::gzip::read::{Block, Plain, Source, Windows, read, rows};
+use hyperslab_core::io::pool::Width;
 use libdeflater::{CompressionLvl, Compressor};
 use libz_rs_sys::{
-    Z_FINISH, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE, Z_STREAM_END, deflate, deflateEnd, deflateInit2_, z_stream, zlibVersion,
+    Z_FINISH, Z_FIXED, Z_HUFFMAN_ONLY, Z_RLE, Z_STREAM_END, deflate, deflateEnd, deflateInit2_,
+    z_stream, zlibVersion,
 };
 
 /// Numbers that deflate to about half, with long equal stretches between.
@@ -52,10 +53,14 @@ fn by_libdeflate(plain: &[u8], level: i32) -> Vec<u8> {
 fn by_zlib(plain: &[u8], level: i32, strategy: i32) -> Vec<u8> {
     let mut stream = z_stream::default();
     let mut stored = vec![0; plain.len() + plain.len() / 8 + 1000];
-    // SAFETY: the stream is initialised before it is used, and its pointers are those of two live slices.
+    // SAFETY: the stream is initialised before it is used, and its pointers are those of two live
+    // slices.
     unsafe {
         let size = size_of::<z_stream>() as i32;
-        assert_eq!(deflateInit2_(&raw mut stream, level, 8, 31, 8, strategy, zlibVersion(), size), 0);
+        assert_eq!(
+            deflateInit2_(&raw mut stream, level, 8, 31, 8, strategy, zlibVersion(), size),
+            0
+        );
         (stream.next_in, stream.avail_in) = (plain.as_ptr(), plain.len() as u32);
         (stream.next_out, stream.avail_out) = (stored.as_mut_ptr(), stored.len() as u32);
         assert_eq!(deflate(&raw mut stream, Z_FINISH), Z_STREAM_END);
@@ -74,7 +79,8 @@ fn file(stored: &[u8]) -> File {
 
 fn indexed(stored: &[u8], wanted: usize, spacing: u64) -> Result<(Built, Vec<u8>), Fault> {
     let (file, mut windows) = (file(stored), Vec::new());
-    let order = Order { fd: file.as_raw_fd(), size: stored.len() as u64, wanted: wanted as u64, spacing };
+    let order =
+        Order { fd: file.as_raw_fd(), size: stored.len() as u64, wanted: wanted as u64, spacing };
     let mut keep = |window: &[u8]| {
         windows.extend_from_slice(window);
         Ok(())
@@ -95,7 +101,14 @@ fn points_of(stored: &[u8], wanted: usize, spacing: u64) -> (Vec<Point>, Vec<u8>
 }
 
 /// Read a region of bytes and compare.
-fn check(stored: &[u8], index: &(Vec<Point>, Vec<u8>), plain: &[u8], start: usize, count: usize, stride: usize) {
+fn check(
+    stored: &[u8],
+    index: &(Vec<Point>, Vec<u8>),
+    plain: &[u8],
+    start: usize,
+    count: usize,
+    stride: usize,
+) {
     let file = file(stored);
     let shape = [plain.len() as i64];
     let source = Source {
@@ -104,7 +117,11 @@ fn check(stored: &[u8], index: &(Vec<Point>, Vec<u8>), plain: &[u8], start: usiz
         windows: Windows::Memory(&index.1),
         plain: Plain { offset: 0, shape: &shape, itemsize: 1 },
     };
-    let region = Region { start: vec![start as i64], count: vec![count as i64], stride: vec![stride as i64] };
+    let region = Region {
+        start: vec![start as i64],
+        count: vec![count as i64],
+        stride: vec![stride as i64],
+    };
     let mut out = vec![0u8; count];
     // SAFETY: one axis of `count` bytes, in a vector that outlives the targets.
     let elements = unsafe { Target::new(out.as_mut_ptr(), vec![1], 1) };
@@ -113,7 +130,10 @@ fn check(stored: &[u8], index: &(Vec<Point>, Vec<u8>), plain: &[u8], start: usiz
     let block = Block { elements, bytes };
     for width in [Width { threads: 1, depth: 1 }, Width { threads: 2, depth: 3 }] {
         read(&source, &region, &block, width, &mut || true).unwrap();
-        assert!(plain[start..].iter().step_by(stride).zip(&out).all(|(a, b)| a == b), "{start} {count} {stride}");
+        assert!(
+            plain[start..].iter().step_by(stride).zip(&out).all(|(a, b)| a == b),
+            "{start} {count} {stride}"
+        );
         out.fill(0);
     }
 }
@@ -137,13 +157,22 @@ fn check_everywhere(stored: &[u8], plain: &[u8], spacing: u64) -> Vec<Point> {
 fn every_level_and_strategy() {
     let plain = sample(700_000, 1);
     for level in [1, 2, 6, 9, 12] {
-        assert!(check_everywhere(&by_libdeflate(&plain, level), &plain, 20_000).len() > 2, "libdeflate {level}");
+        assert!(
+            check_everywhere(&by_libdeflate(&plain, level), &plain, 20_000).len() > 2,
+            "libdeflate {level}"
+        );
     }
     for level in [0, 1, 3, 6, 9] {
-        assert!(check_everywhere(&by_zlib(&plain, level, 0), &plain, 20_000).len() > 5, "zlib {level}");
+        assert!(
+            check_everywhere(&by_zlib(&plain, level, 0), &plain, 20_000).len() > 5,
+            "zlib {level}"
+        );
     }
     for strategy in [Z_FIXED, Z_RLE, Z_HUFFMAN_ONLY] {
-        assert!(check_everywhere(&by_zlib(&plain, 6, strategy), &plain, 20_000).len() > 5, "strategy {strategy}");
+        assert!(
+            check_everywhere(&by_zlib(&plain, 6, strategy), &plain, 20_000).len() > 5,
+            "strategy {strategy}"
+        );
     }
 }
 
@@ -170,7 +199,8 @@ fn members_empty_members_and_padding() {
         check_everywhere(&stored, &plain, spacing);
     }
     stored.extend(b"garbage");
-    assert!(matches!(indexed(&stored, plain.len(), 1000), Err(Fault::Corrupt(why)) if why.contains("not gzip data")));
+    let refused = indexed(&stored, plain.len(), 1000);
+    assert!(matches!(refused, Err(Fault::Corrupt(why)) if why.contains("not gzip data")));
 }
 
 #[test]
@@ -186,17 +216,28 @@ fn elements_may_be_split_between_intervals() {
         windows: Windows::Memory(&windows),
         plain: Plain { offset: 13, shape: &shape, itemsize: 16 },
     };
-    for (start, count, stride) in
-        [([0, 0, 0], [40, 50, 60], [1, 1, 1]), ([3, 1, 2], [5, 10, 8], [7, 4, 5]), ([39, 49, 59], [1, 1, 1], [1, 1, 1])]
-    {
-        let region = Region { start: start.to_vec(), count: count.to_vec(), stride: stride.to_vec() };
+    for (start, count, stride) in [
+        ([0, 0, 0], [40, 50, 60], [1, 1, 1]),
+        ([3, 1, 2], [5, 10, 8], [7, 4, 5]),
+        ([39, 49, 59], [1, 1, 1], [1, 1, 1]),
+    ] {
+        let region =
+            Region { start: start.to_vec(), count: count.to_vec(), stride: stride.to_vec() };
         let mut out = vec![0u8; count.iter().product::<i64>() as usize * 16];
         let strides = vec![16, 16 * count[0] as isize, 16 * (count[0] * count[1]) as isize];
-        // SAFETY: the strides are those of a Fortran-ordered array of `count` elements of 16 bytes in `out`.
+        // SAFETY: the strides are those of a Fortran-ordered array of `count` elements of 16 bytes
+        // in `out`.
         let elements = unsafe { Target::new(out.as_mut_ptr(), strides.clone(), 16) };
         // SAFETY: as above, with an axis of 16 bytes.
         let bytes = unsafe { Target::new(out.as_mut_ptr(), [strides, vec![1]].concat(), 1) };
-        read(&source, &region, &Block { elements, bytes }, Width { threads: 2, depth: 2 }, &mut || true).unwrap();
+        read(
+            &source,
+            &region,
+            &Block { elements, bytes },
+            Width { threads: 2, depth: 2 },
+            &mut || true,
+        )
+        .unwrap();
         for z in 0..count[2] {
             for y in 0..count[1] {
                 for x in 0..count[0] {
@@ -265,7 +306,14 @@ fn a_file_that_changes_under_its_index_is_an_error() {
         let elements = unsafe { Target::new(out.as_mut_ptr(), vec![1], 1) };
         // SAFETY: as above, with an axis of one byte.
         let bytes = unsafe { Target::new(out.as_mut_ptr(), vec![1, 1], 1) };
-        read(&source, &region, &Block { elements, bytes }, Width { threads: 1, depth: 2 }, &mut || true).map(|_| out)
+        read(
+            &source,
+            &region,
+            &Block { elements, bytes },
+            Width { threads: 1, depth: 2 },
+            &mut || true,
+        )
+        .map(|_| out)
     };
     assert_eq!(attempt(&stored, &windows, &found).unwrap(), plain);
     for at in (20..stored.len() - 8).step_by(stored.len() / 200) {
@@ -294,12 +342,17 @@ fn what_lies_far_behind_what_is_wanted_is_checked_but_has_no_points() {
     let mut stored = by_zlib(&vec![0; 16_000_000], 9, 0);
     let (found, _) = points_of(&stored, 1000, 10_000);
     assert!(found.last().unwrap().plain < 10_000_000);
-    assert_eq!(points_of(&[stored.clone(), by_zlib(b"more", 6, 0)].concat(), 1000, 10_000).0, found);
+    assert_eq!(
+        points_of(&[stored.clone(), by_zlib(b"more", 6, 0)].concat(), 1000, 10_000).0,
+        found
+    );
     let garbage = [&stored[..], b"garbage"].concat();
-    assert!(matches!(indexed(&garbage, 1000, 10_000), Err(Fault::Corrupt(why)) if why.contains("not gzip data")));
+    let refused = indexed(&garbage, 1000, 10_000);
+    assert!(matches!(refused, Err(Fault::Corrupt(why)) if why.contains("not gzip data")));
     let end = stored.len() - 5;
     stored[end] ^= 1;
-    assert!(matches!(indexed(&stored, 1000, 10_000), Err(Fault::Corrupt(why)) if why.contains("checksum")));
+    let refused = indexed(&stored, 1000, 10_000);
+    assert!(matches!(refused, Err(Fault::Corrupt(why)) if why.contains("checksum")));
     let fixed = by_zlib(&sample(9_000_000, 9), 1, 0);
     assert!(points_of(&fixed, 1000, 1_000_000_000).0.last().unwrap().plain < 5_000_000);
 }
@@ -312,13 +365,19 @@ fn damage_is_named_by_its_kind_and_place() {
     for at in (10..stored.len() - 8).step_by(stored.len() / 500) {
         let mut mutated = stored.clone();
         mutated[at] ^= 0x40;
-        let Err(Fault::Corrupt(why)) = indexed(&mutated, plain.len(), 10_000) else { panic!("{at}") };
+        let Err(Fault::Corrupt(why)) = indexed(&mutated, plain.len(), 10_000) else {
+            panic!("{at}")
+        };
         assert!(!why.contains("call"), "{why}");
-        vague += usize::from(why.contains("an invalid code, or a distance too far back, near byte"));
+        vague +=
+            usize::from(why.contains("an invalid code, or a distance too far back, near byte"));
         let place = why.rsplit(' ').find_map(|word| word.parse::<usize>().ok());
         match place {
             Some(place) => assert!(place + 8 >= at && place <= stored.len(), "{at}: {why}"),
-            None => assert!(why.contains("checksum at byte") || why.contains("end too early"), "{at}: {why}"),
+            None => assert!(
+                why.contains("checksum at byte") || why.contains("end too early"),
+                "{at}: {why}"
+            ),
         }
     }
     assert!(vague > 0, "zlib-rs does not say which of the two its fast loop has found");
@@ -328,7 +387,12 @@ fn damage_is_named_by_its_kind_and_place() {
 fn a_caller_that_says_no_is_obeyed() {
     let stored = by_zlib(&sample(6_000_000, 8), 6, 0);
     let file = file(&stored);
-    let order = Order { fd: file.as_raw_fd(), size: stored.len() as u64, wanted: 6_000_000, spacing: 100_000 };
+    let order = Order {
+        fd: file.as_raw_fd(),
+        size: stored.len() as u64,
+        wanted: 6_000_000,
+        spacing: 100_000,
+    };
     let mut asked = 0;
     let slow = &mut |_: &[u8]| {
         std::thread::sleep(std::time::Duration::from_millis(60));

@@ -1,11 +1,12 @@
-//! Any chunk table and region over any buffers: nothing outside the block is written, whatever the table says.
+//! Any chunk table and region over any buffers: nothing outside the block is written, whatever the
+//! table says.
 #![no_main]
 use arbitrary::Arbitrary;
-use hyperslab_core::codec::Codec;
-use hyperslab_core::pool::Width;
-use hyperslab_core::read::{Bytes, Chunks, read};
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
+use hyperslab_core::chunks::read::{Bytes, Chunks, read};
+use hyperslab_core::codec::chain::Codec;
+use hyperslab_core::io::pool::Width;
 use libfuzzer_sys::fuzz_target;
 
 const GUARD: usize = 64;
@@ -33,7 +34,8 @@ fuzz_target!(|input: Input| {
     };
     let nbytes = count[0] * count[1] * itemsize;
     let mut memory = vec![0xA5u8; nbytes + 2 * GUARD];
-    let (one, other) = (itemsize as isize, (itemsize * count[usize::from(!input.is_fortran)]) as isize);
+    let (one, other) =
+        (itemsize as isize, (itemsize * count[usize::from(!input.is_fortran)]) as isize);
     let strides = if input.is_fortran { vec![one, other] } else { vec![other, one] };
     // SAFETY: the strides are those of an array of `count` in the memory between the guards.
     let target = unsafe { Target::new(memory.as_mut_ptr().add(GUARD), strides, itemsize) };
@@ -46,7 +48,14 @@ fuzz_target!(|input: Input| {
     let codecs = if input.is_shuffled { vec![Codec::Shuffle(itemsize)] } else { vec![] };
     let shape = input.shape.map(|n| if n % 2 == 0 { n } else { n % 40 });
     let buffers = vec![input.stored; input.rows.len()];
-    let chunks = Chunks { offset: &offset, nbytes: &sizes, mask: &mask, start: &start, shape: &shape, codecs: &codecs };
+    let chunks = Chunks {
+        offset: &offset,
+        nbytes: &sizes,
+        mask: &mask,
+        start: &start,
+        shape: &shape,
+        codecs: &codecs,
+    };
     let width = Width { threads: 1, depth: 1 };
     let _ = read(&chunks, &Bytes::Buffers(&buffers), &region, &target, width, &mut || true);
     assert!(memory[..GUARD].iter().chain(&memory[GUARD + nbytes..]).all(|&byte| byte == 0xA5));

@@ -1,8 +1,8 @@
 //! Any bytes through any chain of filters: a result of exactly the size asked for, or a fault.
 #![no_main]
 use arbitrary::Arbitrary;
-use hyperslab_core::bitshuffle::Inner;
-use hyperslab_core::codec::{Codec, Scratch, decode};
+use hyperslab_core::codec::bitshuffle::Inner;
+use hyperslab_core::codec::chain::{Codec, Scratch, decode};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -1,4 +1,5 @@
-//! Any gzip file, made or mutated: an index agrees with zlib about whether it is sound, and reads exactly its bytes.
+//! Any gzip file, made or mutated: an index agrees with zlib about whether it is sound, and reads
+//! exactly its bytes.
 #![no_main]
 use std::ffi::c_int;
 use std::fs::File;
@@ -7,16 +8,16 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use arbitrary::Arbitrary;
-use hyperslab_core::gzip::{COLUMNS, Point, points};
-use hyperslab_core::gzip_build::{Built, Order, build};
-use hyperslab_core::gzip_read::{Block, Plain, Source, Windows, read};
-use hyperslab_core::pool::Width;
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
+use hyperslab_core::gzip::build::{Built, Order, build};
+use hyperslab_core::gzip::points::{COLUMNS, Point, points};
+use hyperslab_core::gzip::read::{Block, Plain, Source, Windows, read};
+use hyperslab_core::io::pool::Width;
 use libfuzzer_sys::fuzz_target;
 use libz_sys::{
-    Z_FINISH, Z_OK, Z_STREAM_END, crc32, deflate, deflateEnd, deflateInit2_, deflateParams, inflate, inflateEnd,
-    inflateInit2_, z_stream, zlibVersion,
+    Z_FINISH, Z_OK, Z_STREAM_END, crc32, deflate, deflateEnd, deflateInit2_, deflateParams,
+    inflate, inflateEnd, inflateInit2_, z_stream, zlibVersion,
 };
 
 /// Bytes of an element are fewer.
@@ -36,7 +37,8 @@ enum Piece<'a> {
     Noise(u32, u16),
 }
 
-/// What a member is made of, and how: from each piece on by another level and strategy, after a flush of this kind.
+/// What a member is made of, and how: from each piece on by another level and strategy, after a
+/// flush of this kind.
 #[derive(Arbitrary, Debug)]
 struct Member<'a> {
     pieces: Vec<(Piece<'a>, u8, u8, u8)>,
@@ -76,7 +78,9 @@ fn plain_of(pieces: &[Piece]) -> Vec<Vec<u8>> {
             Piece::Run(byte, count) => all.extend(vec![byte; (count / 2).into()]),
             Piece::Again(distance, count) => {
                 for at in first..first + usize::from(count / 4) {
-                    all.push(all.get(at.wrapping_sub(usize::from(distance) + 1)).copied().unwrap_or(0));
+                    all.push(
+                        all.get(at.wrapping_sub(usize::from(distance) + 1)).copied().unwrap_or(0),
+                    );
                 }
             }
             Piece::Noise(seed, count) => {
@@ -119,15 +123,20 @@ fn begun(initialise: impl FnOnce(*mut z_stream, c_int) -> c_int) -> Box<z_stream
 }
 
 fn make(member: Member) -> Vec<u8> {
-    let (pieces, ways): (Vec<_>, Vec<_>) =
-        member.pieces.into_iter().map(|(piece, level, strategy, flush)| (piece, [level, strategy, flush])).unzip();
+    let (pieces, ways): (Vec<_>, Vec<_>) = member
+        .pieces
+        .into_iter()
+        .map(|(piece, level, strategy, flush)| (piece, [level, strategy, flush]))
+        .unzip();
     let parts = plain_of(&pieces);
     let plain = parts.concat();
     let mut room = vec![0; 2 * plain.len() + 100 * parts.len() + 1000];
-    // SAFETY: the stream is initialised before it is used, and its pointers are those of live slices.
+    // SAFETY: the stream is initialised before it is used, and its pointers are those of live
+    // slices.
     let made = unsafe {
         let memory = c_int::from(member.memory % 9) + 1;
-        let mut stream = begun(|stream, size| deflateInit2_(stream, 6, 8, -15, memory, 0, zlibVersion(), size));
+        let mut stream =
+            begun(|stream, size| deflateInit2_(stream, 6, 8, -15, memory, 0, zlibVersion(), size));
         (stream.next_out, stream.avail_out) = (room.as_mut_ptr(), room.len() as u32);
         for (part, [level, strategy, flush]) in parts.iter().zip(ways) {
             (stream.next_in, stream.avail_in) = (part.as_ptr().cast_mut(), part.len() as u32);
@@ -139,7 +148,8 @@ fn make(member: Member) -> Vec<u8> {
         deflateEnd(&raw mut *stream);
         room.len() - left
     };
-    [head(member.flags), room[..made].to_vec(), trailer(&plain), vec![0; (member.zeros % 8).into()]].concat()
+    [head(member.flags), room[..made].to_vec(), trailer(&plain), vec![0; (member.zeros % 8).into()]]
+        .concat()
 }
 
 /// The file, and whether nothing has been done to it.
@@ -163,14 +173,17 @@ fn stored(input: &mut Input) -> (Vec<u8>, bool) {
     }
     bytes.truncate(length.saturating_sub(usize::from(input.cut.saturating_sub(200))));
     bytes.extend(input.tail);
-    let is_same = input.flips.iter().take(3).all(|flip| flip.1 == 0) && input.tail.is_empty() && input.cut <= 200;
+    let is_same = input.flips.iter().take(3).all(|flip| flip.1 == 0)
+        && input.tail.is_empty()
+        && input.cut <= 200;
     (bytes, is_made && is_same)
 }
 
 /// What zlib makes of a deflate stream, and how many bytes that is.
 fn inflated(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut plain, mut room) = (Vec::new(), vec![0; 1 << 16]);
-    // SAFETY: the stream is initialised before it is used, and its pointers are those of live slices.
+    // SAFETY: the stream is initialised before it is used, and its pointers are those of live
+    // slices.
     unsafe {
         let mut stream = begun(|stream, size| inflateInit2_(stream, -15, zlibVersion(), size));
         (stream.next_in, stream.avail_in) = (bytes.as_ptr().cast_mut(), bytes.len() as u32);
@@ -243,7 +256,8 @@ fn block(
     let elements = unsafe { Target::new(out.as_mut_ptr(), strides.clone(), plain.itemsize) };
     // SAFETY: as above, with an axis of the bytes of an element.
     let bytes = unsafe { Target::new(out.as_mut_ptr(), [strides, vec![1]].concat(), 1) };
-    let source = Source { fd: file.as_raw_fd(), points: index.0, windows: Windows::Memory(index.1), plain };
+    let source =
+        Source { fd: file.as_raw_fd(), points: index.0, windows: Windows::Memory(index.1), plain };
     let result = read(&source, region, &Block { elements, bytes }, width, &mut || true);
     result.map(|_| out).map_err(|fault| format!("{fault:?}"))
 }
@@ -262,7 +276,11 @@ fn cut(axes: &[u32; 9], elements: u64) -> ([i64; 3], Region) {
         let (start, stride) = (within(start, extent) - 1, within(packed >> 16, 40));
         region.start.push(start as i64);
         region.stride.push(stride as i64);
-        region.count.push(within(packed & 0xffff, (extent - start).div_ceil(stride).min(LONGEST_AXIS)) as i64);
+        region
+            .count
+            .push(
+                within(packed & 0xffff, (extent - start).div_ceil(stride).min(LONGEST_AXIS)) as i64
+            );
     }
     (shape.map(|extent| extent as i64), region)
 }
@@ -288,8 +306,10 @@ fuzz_target!(|input: Input| {
     let (bytes, is_untouched) = stored(&mut input);
     let plain = reference(&bytes);
     assert!(plain.is_some() || !is_untouched, "zlib does not read what it has made");
-    let length = plain.as_ref().map_or(u64::from(input.axes[0] % 100_000), |plain| plain.len() as u64);
-    let (offset, itemsize) = (u64::from(input.offset).min(length), usize::from(input.itemsize) % LARGEST_ITEM + 1);
+    let length =
+        plain.as_ref().map_or(u64::from(input.axes[0] % 100_000), |plain| plain.len() as u64);
+    let (offset, itemsize) =
+        (u64::from(input.offset).min(length), usize::from(input.itemsize) % LARGEST_ITEM + 1);
     let (shape, region) = cut(&input.axes, (length - offset) / itemsize as u64);
     let array = Plain { offset, shape: &shape, itemsize };
     let wanted = offset + array.nbytes().unwrap();
@@ -312,17 +332,25 @@ fuzz_target!(|input: Input| {
     };
     let plain = plain.unwrap();
     assert!(plain.len() as u64 >= wanted);
-    assert!(found.len() as u64 <= length / order.spacing + 3, "{} points of {length} bytes", found.len());
+    assert!(
+        found.len() as u64 <= length / order.spacing + 3,
+        "{} points of {length} bytes",
+        found.len()
+    );
     let mut rows: Vec<i64> = found.iter().flat_map(Point::row).collect();
     assert_eq!(points(&rows).as_ref(), Ok(&found));
-    let width = if input.is_wide { Width { threads: 2, depth: 3 } } else { Width { threads: 1, depth: 1 } };
+    let width =
+        if input.is_wide { Width { threads: 2, depth: 3 } } else { Width { threads: 1, depth: 1 } };
     let count = [(wanted - offset) as i64];
     let flat = Plain { offset, shape: &count, itemsize: 1 };
     let all = Region { start: vec![0], count: count.to_vec(), stride: vec![1] };
     let whole = &plain[offset as usize..wanted as usize];
     if count[0] > 0 {
         assert_eq!(block(&file, (&found, &windows), flat, &all, width).as_deref(), Ok(whole));
-        assert_eq!(block(&file, (&found, &windows), array, &region, width), Ok(expected(&plain, array, &region)));
+        assert_eq!(
+            block(&file, (&found, &windows), array, &region, width),
+            Ok(expected(&plain, array, &region))
+        );
     }
     if let Some(at) = input.hurt_window.filter(|_| !windows.is_empty()) {
         let nbytes = windows.len();

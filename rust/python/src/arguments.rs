@@ -1,17 +1,18 @@
 //! What Python hands over, checked and copied, so that nothing it does meanwhile can matter.
-use hyperslab_core::bitshuffle;
-use hyperslab_core::codec::Codec;
-use hyperslab_core::error::{ChunkFault, Fault};
-use hyperslab_core::region::Region;
-use hyperslab_core::target::Target;
+use hyperslab_core::boxes::region::Region;
+use hyperslab_core::boxes::target::Target;
+use hyperslab_core::codec::bitshuffle::Inner;
+use hyperslab_core::codec::chain::Codec;
+use hyperslab_core::error::ChunkFault;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::ChunkError;
+use crate::failure::raised;
 
 /// The columns of a chunk table: offset, nbytes, mask and start.
-pub type Columns<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub type Columns<'py> =
+    (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 /// Start, count and stride of a region in stored order; strides are at least 1.
 pub type Box3 = (Vec<i64>, Vec<i64>, Vec<i64>);
 
@@ -30,40 +31,36 @@ fn column(array: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     PyBuffer::<i64>::get(array)?.to_vec(array.py())
 }
 
-/// A filter by name, and its parameters as HDF5 keeps them.
-pub type Filter = (String, Vec<u32>);
+/// A filter by name, and the numbers that undoing it takes: see `_native.pyi`.
+pub type Filter = (String, Vec<usize>);
 
 /// The filters in the order in which writing applied them.
 pub fn codecs(named: &[Filter]) -> PyResult<Vec<Codec>> {
-    named.iter().map(|(name, options)| codec(name, options)).collect()
+    named.iter().map(|(name, numbers)| codec(name, numbers)).collect()
 }
 
-fn codec(name: &str, options: &[u32]) -> PyResult<Codec> {
-    let option = |index: usize| options.get(index).map_or(0, |&option| option as usize);
-    Ok(match name {
-        "deflate" => Codec::Deflate,
-        "shuffle" => Codec::Shuffle(option(0)),
-        "fletcher32" => Codec::Fletcher32,
-        "zstd" => Codec::Zstd,
-        "lz4" => Codec::Lz4,
-        "lzf" => Codec::Lzf,
-        "blosc" => Codec::Blosc,
-        "bitshuffle" => Codec::Bitshuffle(option(2), bitshuffled(option(3), option(4))?),
-        _ => return Err(PyValueError::new_err(format!("the filter {name} is not known here"))),
+fn codec(name: &str, numbers: &[usize]) -> PyResult<Codec> {
+    Ok(match (name, numbers) {
+        ("deflate", []) => Codec::Deflate,
+        ("shuffle", &[itemsize]) => Codec::Shuffle(itemsize),
+        ("fletcher32", []) => Codec::Fletcher32,
+        ("zstd", []) => Codec::Zstd,
+        ("lz4", []) => Codec::Lz4,
+        ("lzf", []) => Codec::Lzf,
+        ("blosc", []) => Codec::Blosc,
+        ("bitshuffle", &[itemsize, block]) => Codec::Bitshuffle(itemsize, Inner::Nothing(block)),
+        ("bitshuffle lz4", &[itemsize]) => Codec::Bitshuffle(itemsize, Inner::Lz4),
+        ("bitshuffle zstd", &[itemsize]) => Codec::Bitshuffle(itemsize, Inner::Zstd),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "the filter {name} with {numbers:?} is not known here"
+            )));
+        }
     })
 }
 
-/// What the filter 32008 compresses with, by its number (`bshuf_h5filter.h`).
-fn bitshuffled(block: usize, number: usize) -> PyResult<bitshuffle::Inner> {
-    match number {
-        0 => Ok(bitshuffle::Inner::Nothing(block)),
-        2 => Ok(bitshuffle::Inner::Lz4),
-        3 => Ok(bitshuffle::Inner::Zstd),
-        _ => Err(PyValueError::new_err(format!("codec {number} inside bitshuffle is not known here"))),
-    }
-}
-
-/// How many threads, or reads in flight: from 1 on, and not so many that there could only be a mistake.
+/// How many threads, or reads in flight: from 1 on, and not so many that there could only be a
+/// mistake.
 #[derive(Clone, Copy)]
 pub struct Many(pub usize);
 
@@ -74,7 +71,11 @@ impl FromPyObject<'_, '_> for Many {
 
     fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let many = number.extract::<usize>().ok().filter(|many| (1..=MOST).contains(many));
-        let wrong = || PyValueError::new_err(format!("threads and reads in flight are 1 to {MOST}, not {number:?}"));
+        let wrong = || {
+            PyValueError::new_err(format!(
+                "threads and reads in flight are 1 to {MOST}, not {number:?}"
+            ))
+        };
         many.map(Self).ok_or_else(wrong)
     }
 }
@@ -83,7 +84,10 @@ impl FromPyObject<'_, '_> for Many {
 pub fn region((start, count, stride): Box3, ndim: usize) -> PyResult<Region> {
     let axes = start.iter().zip(&count).zip(&stride);
     let sound = axes.clone().all(|((&a, &n), &s)| {
-        a >= 0 && n >= 1 && s >= 1 && (n - 1).checked_mul(s).and_then(|reach| reach.checked_add(a)).is_some()
+        a >= 0
+            && n >= 1
+            && s >= 1
+            && (n - 1).checked_mul(s).and_then(|reach| reach.checked_add(a)).is_some()
     });
     if [start.len(), count.len(), stride.len()] != [ndim; 3] || !sound {
         return Err(PyValueError::new_err("the region does not fit the chunks' axes"));
@@ -98,14 +102,18 @@ pub fn target(out: &Bound<'_, PyAny>, region: &Region) -> PyResult<(PyUntypedBuf
     if buffer.readonly() || !fits || buffer.suboffsets().is_some() || buffer.item_size() == 0 {
         return Err(PyValueError::new_err("out has to be a writable array of the region's shape"));
     }
-    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and keeps them while the
-    // buffer is held; that elements of one array do not overlap, and that nobody else writes them during the call, is
-    // what the caller of the Python function vouches for, as with any function that fills an array without the GIL.
-    let target = unsafe { Target::new(buffer.buf_ptr().cast(), buffer.strides().to_vec(), buffer.item_size()) };
+    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and
+    // keeps them while the buffer is held; that elements of one array do not overlap, and that
+    // nobody else writes them during the call, is what the caller of the Python function vouches
+    // for, as with any function that fills an array without the GIL.
+    let target = unsafe {
+        Target::new(buffer.buf_ptr().cast(), buffer.strides().to_vec(), buffer.item_size())
+    };
     Ok((buffer, target))
 }
 
-/// Asks Python, now and then, whether a signal has come in; remembers the exception that its handler raised.
+/// Asks Python, now and then, whether a signal has come in; remembers the exception that its
+/// handler raised.
 #[derive(Default)]
 pub struct Signals(Option<PyErr>);
 
@@ -121,10 +129,7 @@ impl Signals {
         match (self.0, result) {
             (Some(raised), _) => Err(raised),
             (None, Ok(value)) => Ok(value),
-            (None, Err(ChunkFault { fault: fault @ Fault::Memory(_), .. })) => {
-                Err(PyMemoryError::new_err(fault.to_string()))
-            }
-            (None, Err(ChunkFault { row, fault })) => Err(ChunkError::new_err((row, fault.to_string()))),
+            (None, Err(failed)) => Err(raised(&failed)),
         }
     }
 }

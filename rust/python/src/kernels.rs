@@ -1,10 +1,10 @@
 //! Histograms of arrays, and their bytes in another order.
-use hyperslab_core::batch::{Element, Kind, Refusal};
-use hyperslab_core::binned_counts::binned_counts as count_between;
+use hyperslab_core::boxes::view::View;
+use hyperslab_core::codec::shuffle::shuffle as put_apart;
+use hyperslab_core::count::batch::{Element, Kind, Refusal};
+use hyperslab_core::count::bins::binned_counts as count_between;
+use hyperslab_core::count::values::value_counts as count_values;
 use hyperslab_core::error::{ChunkFault, Fault};
-use hyperslab_core::shuffle::shuffle as put_apart;
-use hyperslab_core::value_counts::value_counts as count_values;
-use hyperslab_core::view::View;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +13,12 @@ use crate::arguments::Signals;
 
 /// Add to `counts` how often each of the integers from `low` on occurs.
 #[pyfunction]
-pub fn value_counts(py: Python<'_>, block: &Bound<'_, PyAny>, low: i128, counts: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn value_counts(
+    py: Python<'_>,
+    block: &Bound<'_, PyAny>,
+    low: i128,
+    counts: &Bound<'_, PyAny>,
+) -> PyResult<()> {
     let (_block, element, view) = viewed(block)?;
     let mut held = PyBuffer::<i64>::get(counts)?;
     let counts = filled(&mut held)?;
@@ -24,12 +29,15 @@ pub fn value_counts(py: Python<'_>, block: &Bound<'_, PyAny>, low: i128, counts:
     let end = low + counts.len() as i128;
     let result = py.detach(|| count_values(&view, element, low, counts, &mut || signals.go_on()));
     result.map_err(|refusal| match refusal {
-        Refusal::Outside => PyValueError::new_err(format!("there are values other than {low} to {}", end - 1)),
+        Refusal::Outside => {
+            PyValueError::new_err(format!("there are values other than {low} to {}", end - 1))
+        }
         _ => raised(refusal, signals),
     })
 }
 
-/// Add to `counts` how many values lie between increasing edges; returns how many lie below, above, and are NaN.
+/// Add to `counts` how many values lie between increasing edges; returns how many lie below, above,
+/// and are NaN.
 #[pyfunction]
 pub fn binned_counts(
     py: Python<'_>,
@@ -46,23 +54,31 @@ pub fn binned_counts(
         return Err(PyValueError::new_err("edges have to increase, and be one more than counts"));
     }
     let mut signals = Signals::default();
-    let result = py.detach(|| count_between(&view, element, &edges, counts, &mut || signals.go_on()));
+    let result =
+        py.detach(|| count_between(&view, element, &edges, counts, &mut || signals.go_on()));
     let apart = result.map_err(|refusal| raised(refusal, signals))?;
     Ok((apart.below, apart.above, apart.nan))
 }
 
 /// Write the bytes of contiguous elements to `stored` as HDF5's shuffle filter orders them.
 #[pyfunction]
-pub fn shuffle(py: Python<'_>, plain: PyBuffer<u8>, itemsize: usize, stored: PyBuffer<u8>) -> PyResult<()> {
-    let both = plain.is_c_contiguous() && stored.is_c_contiguous() && plain.item_count() == stored.item_count();
+pub fn shuffle(
+    py: Python<'_>,
+    plain: PyBuffer<u8>,
+    itemsize: usize,
+    stored: PyBuffer<u8>,
+) -> PyResult<()> {
+    let both = plain.is_c_contiguous()
+        && stored.is_c_contiguous()
+        && plain.item_count() == stored.item_count();
     if itemsize == 0 || stored.readonly() || !both {
         return Err(PyValueError::new_err(
             "shuffle takes two contiguous arrays of as many bytes, one to be written to",
         ));
     }
     let count = plain.item_count();
-    // SAFETY: both buffers are contiguous, of `count` bytes, and held; the caller lets nobody write to either meanwhile,
-    // and `stored` is not `plain`, which is checked.
+    // SAFETY: both buffers are contiguous, of `count` bytes, and held; the caller lets nobody write
+    // to either meanwhile, and `stored` is not `plain`, which is checked.
     let (from, to) = unsafe {
         let (from, to) = (plain.buf_ptr().cast::<u8>(), stored.buf_ptr().cast::<u8>());
         let apart = from as usize + count <= to as usize || to as usize + count <= from as usize;
@@ -83,9 +99,10 @@ fn viewed(block: &Bound<'_, PyAny>) -> PyResult<(PyUntypedBuffer, Element, View)
     let buffer = PyUntypedBuffer::get(block)?;
     let element = element(buffer.format().to_bytes(), buffer.item_size());
     let element = element.filter(|_| buffer.suboffsets().is_none());
-    let element = element.ok_or_else(|| PyValueError::new_err("values of this dtype are not counted here"))?;
-    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and keeps them while the
-    // buffer is held.
+    let element = element
+        .ok_or_else(|| PyValueError::new_err("values of this dtype are not counted here"))?;
+    // SAFETY: the buffer protocol vouches for the elements that shape and strides describe, and
+    // keeps them while the buffer is held.
     let view = unsafe { View::new(buffer.buf_ptr().cast(), buffer.shape(), buffer.strides()) };
     Ok((buffer, element, view))
 }
@@ -116,17 +133,27 @@ fn element(format: &[u8], itemsize: usize) -> Option<Element> {
 /// The counts, to be written.
 fn filled(buffer: &mut PyBuffer<i64>) -> PyResult<&mut [i64]> {
     let bins = buffer.item_count();
-    if buffer.readonly() || !buffer.is_c_contiguous() || buffer.dimensions() != 1 || bins > u32::MAX as usize - 2 {
-        return Err(PyValueError::new_err("counts have to be a writable, contiguous array of one axis"));
+    if buffer.readonly()
+        || !buffer.is_c_contiguous()
+        || buffer.dimensions() != 1
+        || bins > u32::MAX as usize - 2
+    {
+        return Err(PyValueError::new_err(
+            "counts have to be a writable, contiguous array of one axis",
+        ));
     }
-    // SAFETY: the buffer holds so many aligned integers of writable memory while it is borrowed; nobody else uses
-    // them meanwhile, which the caller of the Python function vouches for.
+    // SAFETY: the buffer holds so many aligned integers of writable memory while it is borrowed;
+    // nobody else uses them meanwhile, which the caller of the Python function vouches for.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast(), bins) })
 }
 
 fn raised(refusal: Refusal, signals: Signals) -> PyErr {
     match refusal {
-        Refusal::Outside | Refusal::Kind => PyValueError::new_err("values of this dtype are not counted here"),
-        Refusal::Cancelled => signals.or::<()>(Err(ChunkFault { row: 0, fault: Fault::Cancelled })).unwrap_err(),
+        Refusal::Outside | Refusal::Kind => {
+            PyValueError::new_err("values of this dtype are not counted here")
+        }
+        Refusal::Cancelled => {
+            signals.or::<()>(Err(ChunkFault { row: 0, fault: Fault::Cancelled })).unwrap_err()
+        }
     }
 }

@@ -1,19 +1,19 @@
-//! The door between Python and `hyperslab-core`: whole batches into the caller's buffers, without the GIL.
+//! The door between Python and `hyperslab-core`: whole batches into the caller's buffers, without
+//! the GIL.
 #![allow(clippy::needless_pass_by_value, reason = "PyO3 hands arguments over by value")]
 mod arguments;
 mod chunks;
+mod failure;
 mod gzip;
 mod kernels;
 mod table;
 
 use pyo3::prelude::*;
 
-pyo3::create_exception!(_native, ChunkError, pyo3::exceptions::PyValueError, "A chunk, by its row, and its fault.");
-
 /// Chunks and bytes into arrays; see `_native.pyi`.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ChunkError", module.py().get_type::<ChunkError>())?;
+    module.add("ChunkError", module.py().get_type::<failure::ChunkError>())?;
     module.add_class::<table::ChunkCache>()?;
     module.add_function(wrap_pyfunction!(chunks::read_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(chunks::decode_chunks, module)?)?;

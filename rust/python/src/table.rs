@@ -1,9 +1,9 @@
 //! A chunk table that is asked again and again.
 use std::os::fd::RawFd;
 
+use hyperslab_core::chunks::table::Table;
 use hyperslab_core::error::ChunkFault;
-use hyperslab_core::pool::Width;
-use hyperslab_core::table::Table;
+use hyperslab_core::io::pool::Width;
 use pyo3::prelude::*;
 
 use crate::arguments::{Box3, Columns, Filter, Many, Signals, codecs, columns, region, target};
@@ -26,7 +26,8 @@ impl ChunkCache {
         cache_nbytes: usize,
     ) -> PyResult<Self> {
         let ndim = shape.len();
-        let made = Table::new(columns(&table, ndim)?, shape, &extent, codecs(&filters)?, cache_nbytes);
+        let made =
+            Table::new(columns(&table, ndim)?, shape, &extent, codecs(&filters)?, cache_nbytes);
         let table = Signals::default().or(made.map_err(|fault| ChunkFault { row: 0, fault }))?;
         Ok(Self { table, ndim })
     }
@@ -37,7 +38,8 @@ impl ChunkCache {
         self.table.is_complete()
     }
 
-    /// Read a region from an open file into `out`; None, with nothing done, where several reads of a chunk pay off.
+    /// Read a region from an open file into `out`; None, with nothing done, where several reads of
+    /// a chunk pay off.
     fn read(
         &self,
         py: Python<'_>,
@@ -51,7 +53,8 @@ impl ChunkCache {
         let (_held, target) = target(out, &region)?;
         let mut signals = Signals::default();
         let width = Width { threads: threads.0, depth: depth.0 };
-        let result = py.detach(|| self.table.read(fd, &region, &target, width, &mut || signals.go_on()));
+        let result =
+            py.detach(|| self.table.read(fd, &region, &target, width, &mut || signals.go_on()));
         signals.or(result)
     }
 }

@@ -18,17 +18,17 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
-from hyperslab.arrays.array import ArraySource, Values
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, gather
 from hyperslab.driver.prepare import Options, Prepared, prepare
 from hyperslab.driver.run import Result, run
 from hyperslab.errors import UsageError
 from hyperslab.formats.deflating import FASTEST
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.plan.sinks import SUFFIXES, require_short
+from hyperslab.plan.sinks import require_short
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
 from hyperslab.storage.location import is_remote, scheme, text_of
@@ -42,14 +42,6 @@ _NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
 _MINC = "/minc-2.0/"
 "A dataset below it would be taken for a MINC image."
-_IN_CHUNKS = ("h5", "nc", "zarr")
-_ENDINGS = {suffix: name for name, suffix in SUFFIXES.items()} | {
-    ".hdf5": "h5",
-    ".he5": "h5",
-    ".nc4": "nc",
-    ".cdf": "nc",
-}
-"Ends of the names of files that can be written, and their formats as --format names them."
 
 
 def conversion(
@@ -88,8 +80,8 @@ def conversion(
         )
     if not name and grid is None and not format and _looks_like_file(path):
         raise UsageError(
-            f"{path}: give a name that ends in {', '.join(SUFFIXES.values())}; for a directory of"
-            " that name, say --format"
+            f"{path}: give a name that ends in {', '.join(formats.written().values())}; for a"
+            " directory of that name, say --format"
         )
     sources = gather(source, kind or _kind(bool(name), axis), axis or 0, None, storage_options)
     _require_elsewhere(sources, source, path)
@@ -233,7 +225,7 @@ def _looks_like_file(path: str) -> bool:
 
 
 def _is_plain_directory(path: str) -> bool:
-    return os.path.isdir(path) and not path.lower().endswith(".zarr")
+    return os.path.isdir(path) and not formats.is_store_name(path)
 
 
 def _kind(one_file: bool, axis: int | None) -> Kind:
@@ -255,21 +247,27 @@ def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
         if not ending:
             raise UsageError(
                 f"{path}: such files are not written; give a name that ends in"
-                f" {', '.join(_ENDINGS)}"
+                f" {', '.join(_endings())}"
             )
         return ending
     same = format or _ending(sources.sources[0].url)
     if not same:
-        raise UsageError(f"{path}: say --format, one of {', '.join(SUFFIXES)}, or name a file")
+        raise UsageError(
+            f"{path}: say --format, one of {', '.join(formats.written())}, or name a file"
+        )
     return same
 
 
 def _ending(name: str) -> str:
     """The output format of a file of this name; '' for none."""
-    return max(
-        ((len(end), kind) for end, kind in _ENDINGS.items() if name.lower().endswith(end)),
-        default=(0, ""),
-    )[1]
+    suffix = formats.suffix_of(name)
+    return "" if suffix is None else suffix.word
+
+
+def _endings() -> list[str]:
+    """Ends of the names of files that can be written, the usual ones first."""
+    every = [suffix.text for suffix, _ in formats.suffixes().values() if suffix.word]
+    return list(dict.fromkeys([*formats.written().values(), *every]))
 
 
 def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
@@ -331,7 +329,8 @@ def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) 
     format can.
     """
     source = sources.sources[min(member.source for member in whole.members)]
-    if format not in _IN_CHUNKS:
+    _, facts = formats.written_as(format)
+    if not facts.has_chunks:
         return encoding
     names = {sources.sources[member.source].name for member in whole.members}
     if len(names) == 1 and not source.name.startswith(_MINC):
@@ -344,7 +343,7 @@ def _carried(encoding: Encoding, format: str, sources: SourceSet, whole: Whole) 
     ):
         chunks = source.own_chunk_shape
     compressed = any(codec.name not in ("shuffle", "fletcher32") for codec in source.codecs)
-    if encoding.compression or not compressed or format == "zarr":
+    if encoding.compression or not compressed or not facts.has_deflate:
         return replace(encoding, chunks=chunks)
     level = next(
         (codec.options[0] for codec in source.codecs if codec.name == "deflate" and codec.options),

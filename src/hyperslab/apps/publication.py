@@ -250,7 +250,7 @@ def _require_made_here(
         if begun:
             return
         others = there.keys() - {REPLACING}
-        if not dest.rstrip("/").lower().endswith(".zarr"):
+        if not formats.is_store_name(dest):
             others -= {""}
         require_replaceable(redact(dest), others, REPLACING in there)
         return

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hyperslab.arrays.array import ChunkTable
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ChunkTable
 
 PREAD_COST_NBYTES = 32 * 1024
 """Bytes that could be read in the time that one more system call takes; decides which gaps are read
@@ -62,16 +63,23 @@ def ascending(slab: Hyperslab) -> Hyperslab:
     """The same elements from low to high indices; a stride of 1 where there is one element."""
     if slab.is_box:
         return slab
-    axes = [
-        _ascending_axis(*axis) for axis in zip(slab.start, slab.count, slab.stride, strict=True)
-    ]
-    start, stride = tuple(a for a, _ in axes), tuple(s for _, s in axes)
-    return Hyperslab(start, slab.count, stride)
+    start, stride = [], []
+    for axis in zip(slab.start, slab.count, slab.stride, strict=True):
+        first, step = _ascending_axis(*axis)
+        start.append(first)
+        stride.append(step)
+    return Hyperslab(tuple(start), slab.count, tuple(stride))
 
 
 def turns(slab: Hyperslab) -> tuple[slice, ...]:
     """The index of a block that makes `ascending(slab)` of `slab` and the other way round."""
-    return tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
+    return tuple(map(_turn, slab.stride))
+
+
+def _turn(step: int) -> slice:
+    if step < 0:
+        return slice(None, None, -1)
+    return slice(None, None, 1)
 
 
 def pieces(chunks: ChunkTable, slab: Hyperslab) -> Iterator[Piece]:
@@ -81,23 +89,29 @@ def pieces(chunks: ChunkTable, slab: Hyperslab) -> Iterator[Piece]:
     for row in range(len(chunks)):
         start = chunks.start[row].tolist()
         taken = slab.clip(Hyperslab(tuple(start), chunks.chunk_shape))
-        if taken is not None:
-            part, place = taken
-            yield Piece(
-                int(chunks.offset[row]),
-                int(chunks.nbytes[row]),
-                part.shift([-first for first in start]),
-                place,
-            )
+        if taken is None:
+            continue
+        part, place = taken
+        inside = part.shift([-first for first in start])
+        offset = int(chunks.offset[row])
+        nbytes = int(chunks.nbytes[row])
+        yield Piece(offset, nbytes, inside, place)
 
 
 def is_covered(overlapping: ChunkTable, slab: Hyperslab) -> bool:
     """True when every chunk that the region's bounds touch is among the rows that overlap it."""
-    low, high = slab.bounds
-    cells = [
-        -(-z // n) - a // n for a, z, n in zip(low, high, overlapping.chunk_shape, strict=True)
-    ]
+    cells = touched(slab, overlapping.chunk_shape)
     return len(overlapping) == math.prod(cells)
+
+
+def touched(slab: Hyperslab, chunk_shape: Sequence[int]) -> list[int]:
+    """How many chunks the bounds of a region touch, per axis."""
+    low, high = slab.bounds
+    cells = []
+    for first, last, n in zip(low, high, chunk_shape, strict=True):
+        end = -(-last // n)
+        cells.append(end - first // n)
+    return cells
 
 
 def plan_spans(
@@ -128,10 +142,9 @@ def span_offsets(
     for index in itertools.product(*(range(n) for n in slab.count[: plan.level])):
         outer = base + sum(i * n for i, n in zip(index, plan.step_nbytes, strict=False))
         for first in range(0, extent, plan.group):
-            yield (
-                outer + first * plan.step_nbytes[plan.level],
-                (*index, slice(first, min(first + plan.group, extent))),
-            )
+            offset = outer + first * plan.step_nbytes[plan.level]
+            last = min(first + plan.group, extent)
+            yield offset, (*index, slice(first, last))
 
 
 def covering_nbytes(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> int:
@@ -139,9 +152,8 @@ def covering_nbytes(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> int
     empty.
     """
     row = row_nbytes(shape, itemsize)
-    return itemsize + sum(
-        (n - 1) * s * r for n, s, r in zip(slab.count, slab.stride, row, strict=True)
-    )
+    step = map(operator.mul, slab.stride, row)
+    return _reach(slab.count, tuple(step), itemsize)
 
 
 def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -152,17 +164,22 @@ def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
 def _ascending_axis(start: int, count: int, stride: int) -> tuple[int, int]:
     if count <= 1:
         return start, 1
-    return (start + (count - 1) * stride, -stride) if stride < 0 else (start, stride)
+    if stride > 0:
+        return start, stride
+    return start + (count - 1) * stride, -stride
 
 
 def _choices(count: Sequence[int], step: Sequence[int], itemsize: int) -> Iterator[tuple[int, int]]:
-    for level in range(len(count)):
-        inner = _reach(count[level + 1 :], step[level + 1 :], itemsize)
-        exact = itemsize * math.prod(count[level + 1 :])
-        if (count[level] - 1) * step[level] + inner == count[level] * exact:
-            yield level, count[level]
+    for level, (steps, step_nbytes) in enumerate(zip(count, step, strict=True)):
+        faster = count[level + 1 :]
+        inner = _reach(faster, step[level + 1 :], itemsize)
+        exact = itemsize * math.prod(faster)
+        reach = (steps - 1) * step_nbytes + inner
+        if reach == steps * exact:
+            yield level, steps
         elif inner <= BUFFER_NBYTES:
-            yield level, max(1, min(count[level], 1 + (BUFFER_NBYTES - inner) // step[level]))
+            together = 1 + (BUFFER_NBYTES - inner) // step_nbytes
+            yield level, max(1, min(steps, together))
             yield level, 1
 
 
@@ -170,7 +187,8 @@ def _plan_level(
     count: Sequence[int], step: tuple[int, ...], itemsize: int, level: int, group: int
 ) -> SpanPlan:
     inner = _reach(count[level + 1 :], step[level + 1 :], itemsize)
-    outer, groups = math.prod(count[:level]), -(-count[level] // group)
+    outer = math.prod(count[:level])
+    groups = -(-count[level] // group)
     nbytes = (count[level] - groups) * step[level] + groups * inner
     return SpanPlan(level, group, step, inner, outer * groups, outer * nbytes)
 

@@ -46,7 +46,8 @@ class Encoding:
         object.__setattr__(self, "chunks", _shape("chunks", self.chunks))
         object.__setattr__(self, "shards", _shape("shards", self.shards))
         object.__setattr__(self, "compression", name)
-        object.__setattr__(self, "level", self.level if level is None else level)
+        if level is not None:
+            object.__setattr__(self, "level", level)
 
 
 def require_encoding(given: object) -> None:
@@ -59,16 +60,21 @@ def parse_compression(text: Any) -> tuple[str | None, int | None]:
     """(name, level) from 'gzip:4', 'gzip' or 'none'; None where nothing is said."""
     if text is None:
         return None, None
-    name, colon, level = text.partition(":") if isinstance(text, str) else ("", "", "")
-    if not name or (colon and not re.fullmatch(r"-?\d{1,3}", level)):
+    said = re.fullmatch(r"([^:]+)(?::(-?\d{1,3}))?", text) if isinstance(text, str) else None
+    if said is None:
         raise UsageError(
             f"--compression {text}: give none, gzip, or a name with a level such as gzip:4"
         )
-    return name, int(level) if colon else None
+    name, level = said.groups()
+    if level is None:
+        return name, None
+    return name, int(level)
 
 
 def _shape(what: str, given: Any) -> tuple[int, ...]:
-    numbers = given if isinstance(given, Sequence) else [given]
+    numbers = [given]
+    if isinstance(given, Sequence):
+        numbers = list(given)
     try:
         shape = tuple(operator.index(n) for n in numbers)
     except TypeError:

@@ -35,10 +35,13 @@ class Rule:
     "Axes that are never cut."
 
     def __str__(self) -> str:
-        text = self.kind + ("=" + "x".join(map(str, self.value)) if self.value else "")
-        return text + (
-            f", axes {','.join(map(str, self.axes_whole))} whole" if self.axes_whole else ""
-        )
+        text: str = self.kind
+        if self.value:
+            text += "=" + "x".join(map(str, self.value))
+        if self.axes_whole:
+            axes = ",".join(map(str, self.axes_whole))
+            text += f", axes {axes} whole"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,18 @@ class Partition:
         for block in itertools.product(*intervals):
             by_axis = dict(zip(self.order, block, strict=True))
             edges = [by_axis[axis] for axis in range(len(self.cuts))]
-            yield Hyperslab(tuple(a for a, _ in edges), tuple(z - a for a, z in edges))
+            start = tuple(low for low, _ in edges)
+            count = tuple(high - low for low, high in edges)
+            yield Hyperslab(start, count)
 
     @property
     def largest(self) -> tuple[int, ...]:
         """Shape of the largest block."""
-        return tuple(
-            max((z - a for a, z in itertools.pairwise(axis)), default=0) for axis in self.cuts
-        )
+        extents = []
+        for axis in self.cuts:
+            intervals = [high - low for low, high in itertools.pairwise(axis)]
+            extents.append(max(intervals, default=0))
+        return tuple(extents)
 
 
 def cut(layout: Layout, rule: Rule, limit_nbytes: int, align: Sequence[int] = ()) -> Partition:
@@ -104,11 +111,9 @@ def cut(layout: Layout, rule: Rule, limit_nbytes: int, align: Sequence[int] = ()
         parts = _parts_per_axis(layout, rule.value, whole)
         cuts = tuple(_balanced(*axis) for axis in zip(layout.shape, parts, align, strict=True))
     else:
-        block = _block_shape(layout, rule, limit_nbytes, whole)
-        block = tuple(
-            _align(n, a, extent) for n, a, extent in zip(block, align, layout.shape, strict=True)
-        )
-        cuts = tuple(_regular(extent, n) for extent, n in zip(layout.shape, block, strict=True))
+        wanted = _block_shape(layout, rule, limit_nbytes, whole)
+        block = map(_align, wanted, align, layout.shape)
+        cuts = tuple(map(_regular, layout.shape, block))
     return Partition(cuts, layout.axes)
 
 
@@ -124,16 +129,15 @@ def _block_shape(
                     "--partition chunks: the array is not stored in chunks; use --partition slabs"
                     " or bytes=64MiB"
                 )
-            return tuple(
-                e if a in whole else c
-                for a, (c, e) in enumerate(zip(layout.chunk_shape, layout.shape, strict=True))
-            )
+            return _with_whole(layout.chunk_shape, layout.shape, whole)
         case "slabs":
             return _slab_shape(layout, whole)
         case "bytes":
             return _bounded(layout, rule.value[0], whole)
+        case _ if any(layout.halo):
+            return _compact(layout, limit_nbytes, whole)
         case _:
-            return (_compact if any(layout.halo) else _bounded)(layout, limit_nbytes, whole)
+            return _bounded(layout, limit_nbytes, whole)
 
 
 def _given_shape(layout: Layout, value: tuple[int, ...], whole: frozenset[int]) -> tuple[int, ...]:
@@ -142,10 +146,17 @@ def _given_shape(layout: Layout, value: tuple[int, ...], whole: frozenset[int]) 
             f"--block-shape {','.join(map(str, value))}: the array has {len(layout.shape)}"
             f" dimensions, give one positive extent for each of shape {layout.shape}"
         )
-    return tuple(
-        extent if axis in whole else n
-        for axis, (n, extent) in enumerate(zip(value, layout.shape, strict=True))
-    )
+    return _with_whole(value, layout.shape, whole)
+
+
+def _with_whole(
+    block: Sequence[int], shape: Sequence[int], whole: frozenset[int]
+) -> tuple[int, ...]:
+    """A block's shape with the array's extents along the axes that are not cut."""
+    extents = list(block)
+    for axis in whole:
+        extents[axis] = shape[axis]
+    return tuple(extents)
 
 
 def _slab_shape(layout: Layout, whole: frozenset[int]) -> tuple[int, ...]:
@@ -153,22 +164,27 @@ def _slab_shape(layout: Layout, whole: frozenset[int]) -> tuple[int, ...]:
     others.
     """
     thick = next((axis for axis in layout.axes if axis not in whole), None)
-    unit = layout.chunk_shape or (1,) * len(layout.shape)
-    return tuple(unit[a] if a == thick else extent for a, extent in enumerate(layout.shape))
+    block = list(layout.shape)
+    if thick is not None:
+        block[thick] = _unit(layout)[thick]
+    return tuple(block)
+
+
+def _unit(layout: Layout) -> tuple[int, ...]:
+    """Shape of what is read as a whole: a chunk, or one element."""
+    return layout.chunk_shape or (1,) * len(layout.shape)
 
 
 def _bounded(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[int, ...]:
     """The longest run of storage within the limit: whole along the fast axes, cut along the slow
     ones.
     """
-    unit = layout.chunk_shape or (1,) * len(layout.shape)
-    block = [
-        extent if axis in whole else min(u, extent)
-        for axis, (u, extent) in enumerate(zip(unit, layout.shape, strict=True))
-    ]
+    unit = _unit(layout)
+    smallest = tuple(map(min, unit, layout.shape))
+    block = list(_with_whole(smallest, layout.shape, whole))
     for axis in reversed(layout.axes):
-        others = math.prod(n for a, n in enumerate(block) if a != axis) * layout.itemsize
-        fits = limit_nbytes // max(1, others)
+        others = math.prod(n for a, n in enumerate(block) if a != axis)
+        fits = limit_nbytes // max(1, others * layout.itemsize)
         if fits >= layout.shape[axis]:
             block[axis] = layout.shape[axis]
             continue
@@ -185,25 +201,26 @@ def _compact(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[
     The fastest axis is halved only when the others are much shorter, since that makes the runs of
     storage shorter.
     """
-    unit = layout.chunk_shape or (1,) * len(layout.shape)
+    unit = _unit(layout)
     block = list(layout.shape)
 
     def padded_nbytes() -> int:
-        return (
-            math.prod(n + 2 * h for n, h in zip(block, layout.halo, strict=True)) * layout.itemsize
-        )
+        padded = (n + 2 * h for n, h in zip(block, layout.halo, strict=True))
+        return math.prod(padded) * layout.itemsize
 
     def gain(axis: int) -> float:
-        return block[axis] / (
-            (layout.halo[axis] or 0.5) * (FAST_AXIS_WEIGHT if axis == layout.axes[-1] else 1)
-        )
+        halo = layout.halo[axis] or 0.5
+        if axis == layout.axes[-1]:
+            halo *= FAST_AXIS_WEIGHT
+        return block[axis] / halo
 
     while padded_nbytes() > limit_nbytes:
         axes = [axis for axis in layout.axes if axis not in whole and block[axis] > unit[axis]]
         if not axes:
             break
         axis = max(axes, key=gain)
-        block[axis] = max(unit[axis], math.ceil(block[axis] / 2 / unit[axis]) * unit[axis])
+        half = math.ceil(block[axis] / 2 / unit[axis]) * unit[axis]
+        block[axis] = max(unit[axis], half)
     return tuple(block)
 
 
@@ -239,11 +256,15 @@ def _balanced(extent: int, parts: int, align: int) -> tuple[int, ...]:
 
 
 def _regular(extent: int, block: int) -> tuple[int, ...]:
-    return (*range(0, extent, max(1, block)), extent) if extent else (0,)
+    if extent == 0:
+        return (0,)
+    return (*range(0, extent, max(1, block)), extent)
 
 
 def _align(block: int, align: int, extent: int) -> int:
-    return block if block >= extent else max(align, block // align * align)
+    if block >= extent:
+        return block
+    return max(align, block // align * align)
 
 
 def _whole_axes(axes: Sequence[int], ndim: int) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""From stored to real values: slope and intercept, bounds, missing values. Applies `array.Scaling`
+"""From stored to real values: slope and intercept, bounds, missing values. Applies `Scaling`
 to a block.
 
 A block is converted in pieces, so that what is needed beside it is bounded: `working_nbytes` says
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 
 PIECE_SIZE = 2**16
 "Elements converted at a time; their intermediate values stay in the processor's cache."
@@ -36,13 +37,15 @@ def apply(source: ArraySource, slab: Hyperslab, stored: Array, out: Array) -> No
     """
     assert source.scaling is not None
     scaling = source.scaling
-    slope, inter = (_of_region(factor, source, slab) for factor in (scaling.slope, scaling.inter))
-    stored, out = stored.transpose(source.axes), out.transpose(source.axes)
+    slope = _of_region(scaling.slope, source, slab)
+    inter = _of_region(scaling.inter, source, slab)
+    stored = stored.transpose(source.axes)
+    out = out.transpose(source.axes)
     with np.errstate(all="ignore"):
         for piece in _pieces(out.shape):
-            _convert(
-                scaling, _of_piece(slope, piece), _of_piece(inter, piece), stored[piece], out[piece]
-            )
+            slope_here = _of_piece(slope, piece)
+            inter_here = _of_piece(inter, piece)
+            _convert(scaling, slope_here, inter_here, stored[piece], out[piece])
 
 
 def real_values(scaling: Scaling, stored: Array, real: np.dtype[Any]) -> Array:
@@ -66,16 +69,20 @@ def _of_region(factor: Any, source: ArraySource, slab: Hyperslab) -> Any:
     """The factors of a region, in stored order."""
     if np.ndim(factor) == 0:
         return factor
-    kept = zip(factor.shape, source.shape, slab.slices(), strict=True)
-    cut = tuple(part if extent == whole else slice(None) for extent, whole, part in kept)
-    return factor[cut].transpose(source.axes)
+    cut = []
+    for extent, whole, part in zip(factor.shape, source.shape, slab.slices(), strict=True):
+        is_one_for_all = extent != whole
+        cut.append(slice(None) if is_one_for_all else part)
+    return factor[tuple(cut)].transpose(source.axes)
 
 
 def _of_piece(factor: Any, piece: tuple[Any, ...]) -> Any:
     if np.ndim(factor) == 0:
         return factor
-    cut = zip(factor.shape, piece[1:], strict=True)
-    return factor[tuple(slice(None) if extent == 1 else part for extent, part in cut)]
+    cut = []
+    for extent, part in zip(factor.shape, piece[1:], strict=True):
+        cut.append(slice(None) if extent == 1 else part)
+    return factor[tuple(cut)]
 
 
 def _pieces(shape: Sequence[int]) -> Iterator[tuple[Any, ...]]:
@@ -87,15 +94,21 @@ def _pieces(shape: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     if level == 0:
         yield (..., *whole)
         return
-    extent, step = shape[level - 1], max(1, PIECE_SIZE // max(1, math.prod(shape[level:])))
-    for index in itertools.product(*(range(n) for n in shape[: level - 1])):
+    extent = shape[level - 1]
+    inner = max(1, math.prod(shape[level:]))
+    step = max(1, PIECE_SIZE // inner)
+    slower = (range(n) for n in shape[: level - 1])
+    for index in itertools.product(*slower):
         outer = tuple(slice(i, i + 1) for i in index)
         for first in range(0, extent, step):
-            yield (..., *outer, slice(first, min(first + step, extent)), *whole[level:])
+            last = min(first + step, extent)
+            yield (..., *outer, slice(first, last), *whole[level:])
 
 
 def _convert(scaling: Scaling, slope: Any, inter: Any, stored: Array, out: Array) -> None:
-    plain = stored.view(f"u{stored.dtype.itemsize}") if scaling.unsigned else stored
+    plain = stored
+    if scaling.unsigned:
+        plain = stored.view(f"u{stored.dtype.itemsize}")
     absent = _absent(scaling, plain)
     values = plain
     if scaling.clip is not None:
@@ -132,7 +145,9 @@ def _changes(factor: Any, neutral: int) -> bool:
 
 def _combine(operation: np.ufunc, values: Array, factor: Any, out: Array) -> Array:
     """The product or sum in the dtype that `Scaling` says, within `out` if that has it."""
-    known = isinstance(factor, np.ndarray | np.generic)
-    dtype = np.result_type(values.dtype, factor.dtype) if known else out.dtype
-    result: Array = operation(values, factor, out=out if dtype == out.dtype else None, dtype=dtype)
-    return result
+    dtype = out.dtype
+    if isinstance(factor, np.ndarray | np.generic):
+        dtype = np.result_type(values.dtype, factor.dtype)
+    if dtype == out.dtype:
+        return np.asarray(operation(values, factor, out=out, dtype=dtype))
+    return np.asarray(operation(values, factor, dtype=dtype))

@@ -10,22 +10,26 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import is_invertible, is_turned
-from hyperslab.arrays.array import Array, ArraySource, Header
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.storage.location import parts
-from hyperslab.storage.suffixes import SUFFIXES
 from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
+Stem = Callable[[str], str]
+"What of the name of a file goes into the names of what is made of it."
 
 ORIGIN_TOLERANCE_VOXELS = 0.01
 """Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
@@ -71,17 +75,21 @@ class Whole:
         its block.
         """
         for source, box in self.near(slab):
-            if (part := slab.clip(box)) is not None:
-                inside, place = part
-                yield Piece(source, inside.shift(tuple(-first for first in box.start)), place)
+            part = slab.clip(box)
+            if part is None:
+                continue
+            inside, place = part
+            offset = tuple(-first for first in box.start)
+            yield Piece(source, inside.shift(offset), place)
 
     def near(self, slab: Hyperslab) -> Sequence[Member]:
         """The members that may touch a region: a task among many must not look at all files."""
         if len(self.members) == 1 or not slab.ndim:
             return self.members
-        (low, *_), (high, *_) = (edge[self.axis :] for edge in slab.bounds)
+        low, high = (edge[self.axis] for edge in slab.bounds)
         first = bisect.bisect_right(self.members, low - self.longest, key=self._place)
-        return self.members[first : bisect.bisect_left(self.members, high, key=self._place)]
+        last = bisect.bisect_left(self.members, high, key=self._place)
+        return self.members[first:last]
 
     def _place(self, member: Member) -> int:
         return member.box.start[self.axis]
@@ -104,24 +112,28 @@ class SourceSet:
         return sum(math.prod(whole.shape) for whole in self.wholes)
 
     def _repr_html_(self) -> str:
-        whole, source = self.wholes[0], self.first(self.wholes[0])
-        files, arrays = show_count(len(self.sources), "file"), show_count(len(self.wholes), "array")
-        shapes = {whole.shape for whole in self.wholes}
+        whole = self.wholes[0]
+        source = self.first(whole)
+        files = show_count(len(self.sources), "file")
+        arrays = show_count(len(self.wholes), "array")
+        shape = " x ".join(f"{n:,}" for n in whole.shape)
+        if len({whole.shape for whole in self.wholes}) > 1:
+            shape += " (the first one's)"
+        dtypes = {str(source.stored) for source in self.sources}
+        nbytes = sum(source.nbytes for source in self.sources)
         rows = {
             "kind": self.kind,
             "arrays": arrays,
-            "shape": (
-                " x ".join(f"{n:,}" for n in whole.shape)
-                + (" (the first one's)" if len(shapes) > 1 else "")
-            ),
-            "stored as": ", ".join(sorted({str(source.stored) for source in self.sources})),
-            "size": show_bytes(sum(source.nbytes for source in self.sources)),
+            "shape": shape,
+            "stored as": ", ".join(sorted(dtypes)),
+            "size": show_bytes(nbytes),
             "first file": source.url,
         }
-        edges = [
-            sorted({n for _, box in whole.members for n in (box.start[a], box.bounds[1][a])})
-            for a in range(self.ndim)
-        ]
+        bounds = [box.bounds for _, box in whole.members]
+        edges = []
+        for axis in range(self.ndim):
+            places = {bound[axis] for pair in bounds for bound in pair}
+            edges.append(sorted(places))
         return fragment(f"{arrays} in {files}", rows, grid_svg(edges, source.dims))
 
     def first(self, whole: Whole) -> ArraySource:
@@ -131,18 +143,21 @@ class SourceSet:
         return self.sources[whole.members[0].source]
 
 
-def independent(sources: Sequence[ArraySource]) -> SourceSet:
-    """Every source is an array of its own; all have one number of dimensions."""
+def independent(sources: Sequence[ArraySource], stem_of: Stem = str) -> SourceSet:
+    """Every source is an array of its own; all have one number of dimensions.
+
+    Outputs are named by what `stem_of` makes of the names of files.
+    """
     _require_same_ndim(sources)
-    names = _unique_names(sources)
-    wholes = (
-        Whole(name, source.shape, (Member(i, Hyperslab.full(source.shape)),), _header(source))
-        for i, (name, source) in enumerate(zip(names, sources, strict=True))
-    )
+    wholes = []
+    names = _unique_names(sources, stem_of)
+    for number, (name, source) in enumerate(zip(names, sources, strict=True)):
+        member = Member(number, Hyperslab.full(source.shape))
+        wholes.append(Whole(name, source.shape, (member,), _header(source)))
     return SourceSet("independent", tuple(sources), tuple(wholes))
 
 
-def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
+def concatenated(sources: Sequence[ArraySource], axis: int, stem_of: Stem = str) -> SourceSet:
     """One array: the sources one after the other along `axis`, in the order given."""
     _require_same_ndim(sources)
     ndim = sources[0].ndim
@@ -154,17 +169,20 @@ def concatenated(sources: Sequence[ArraySource], axis: int) -> SourceSet:
     if not -ndim <= axis < ndim:
         raise UsageError(f"--axis {axis}: the sources have axes 0 to {ndim - 1}")
     axis %= ndim
-    origins, reach = [], 0
+    origins = []
+    reach = 0
     for source in sources:
         if _without(source.shape, axis) != _without(sources[0].shape, axis):
             raise UsageError(
                 f"cannot concatenate along axis {axis}: {source.url} has shape {source.shape}, "
                 f"{sources[0].url} has {sources[0].shape}"
             )
-        origins.append(tuple(reach if a == axis else 0 for a in range(ndim)))
+        origin = [0] * ndim
+        origin[axis] = reach
+        origins.append(tuple(origin))
         reach += source.shape[axis]
     _require_one_place(sources, origins, axis)
-    return _tiled("concatenated", sources, origins)
+    return _tiled("concatenated", sources, origins, stem_of)
 
 
 def _require_one_place(
@@ -175,16 +193,13 @@ def _require_one_place(
     All may be the first one's, as those of copies of one header are, or say where each source comes
     to lie.
     """
-    affines = [
-        np.eye(4) if source.header.affine is None else source.header.affine for source in sources
-    ]
+    affines = [_affine_or_none(source) for source in sources]
     offsets = [_offset(affine, affines[0]) for affine in affines]
-    places = [(*origin, 0, 0)[:3] for origin in origins]
-    strays = [
-        s
-        for s, offset, place in zip(sources, offsets, places, strict=True)
-        if not _is_near(offset, place)
-    ]
+    strays = []
+    for source, offset, origin in zip(sources, offsets, origins, strict=True):
+        place = (*origin, 0, 0)[:3]
+        if not _is_near(offset, place):
+            strays.append(source)
     if strays and not all(_is_near(offset, (0, 0, 0)) for offset in offsets):
         raise UsageError(
             f"{strays[0].url} does not lie where joining along axis {axis} would put it, by its"
@@ -193,8 +208,18 @@ def _require_one_place(
         )
 
 
+def _affine_or_none(source: ArraySource) -> Array:
+    """The affine of a source; where it has none, its voxels count as millimetres."""
+    affine = source.header.affine
+    if affine is None:
+        return np.eye(4)
+    return affine
+
+
 def mosaic(
-    sources: Sequence[ArraySource], origins: Sequence[Sequence[int]] | None = None
+    sources: Sequence[ArraySource],
+    origins: Sequence[Sequence[int]] | None = None,
+    stem_of: Stem = str,
 ) -> SourceSet:
     """One array tiled by the sources; `origins` in voxels, or as their headers place them: by the
     affines, and along further axes by what the files say of the array that they were cut from.
@@ -203,36 +228,42 @@ def mosaic(
     """
     _require_same_ndim(sources)
     if origins is None and len(sources) > 1:
-        made = mosaic(sources, _origins_from_affines(sources))
+        made = mosaic(sources, _origins_from_affines(sources), stem_of)
         _require_complete(sources, made.wholes[0].shape)
         return made
-    found = [tuple(o) for o in ([(0,) * sources[0].ndim] if origins is None else origins)]
-    lowest = tuple(min(axis) for axis in zip(*found, strict=True))
-    shifted = [tuple(a - low for a, low in zip(o, lowest, strict=True)) for o in found]
-    return _tiled("mosaic", sources, shifted)
+    if origins is None:
+        origins = [(0,) * sources[0].ndim]
+    lowest = [min(axis) for axis in zip(*origins, strict=True)]
+    shifted = [tuple(map(operator.sub, origin, lowest)) for origin in origins]
+    return _tiled("mosaic", sources, shifted, stem_of)
 
 
 def _tiled(
-    kind: Kind, sources: Sequence[ArraySource], origins: Sequence[tuple[int, ...]]
+    kind: Kind,
+    sources: Sequence[ArraySource],
+    origins: Sequence[tuple[int, ...]],
+    stem_of: Stem,
 ) -> SourceSet:
-    boxes = [
-        Hyperslab(origin, source.shape) for origin, source in zip(origins, sources, strict=True)
-    ]
-    shape = tuple(max(axis) for axis in zip(*(box.bounds[1] for box in boxes), strict=True))
+    boxes = []
+    for origin, source in zip(origins, sources, strict=True):
+        boxes.append(Hyperslab(origin, source.shape))
+    ends = [box.bounds[1] for box in boxes]
+    shape = tuple(max(axis) for axis in zip(*ends, strict=True))
     if kind == "mosaic":
         _require_exact_cover(shape, boxes, sources)
     first = sources[0]
-    corner = min(
-        range(len(sources)), key=lambda i: origins[i]
-    )  # its header is the whole's, without rounding
+    # The header of the first corner is the whole's, without rounding.
+    corner = min(range(len(sources)), key=lambda i: origins[i])
     header = _header(sources[corner])
     if len(sources) > 1:
-        header = header.moved(tuple(-o for o in origins[corner]), (1,) * first.ndim)
+        back = tuple(-first for first in origins[corner])
+        header = header.moved(back, (1,) * first.ndim)
     axis = max(range(first.ndim), key=lambda a: len({box.start[a] for box in boxes}), default=0)
-    members = sorted(
-        (Member(i, box) for i, box in enumerate(boxes)), key=lambda m: m.box.start[axis : axis + 1]
-    )
-    name = _unique_names(sources)[0] if len(sources) == 1 else kind
+    members = [Member(number, box) for number, box in enumerate(boxes)]
+    members.sort(key=lambda member: member.box.start[axis : axis + 1])
+    name: str = kind
+    if len(sources) == 1:
+        (name,) = _unique_names(sources, stem_of)
     longest = max(math.prod(box.count[axis : axis + 1]) for box in boxes)
     whole = Whole(name, shape, tuple(members), header, axis, longest)
     return SourceSet(kind, tuple(sources), (whole,))
@@ -249,14 +280,14 @@ def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...
     origins = []
     for source, affine in zip(sources, affines, strict=True):
         exact = _offset(affine, affines[0])
-        nearest = np.zeros(3) if exact is None else np.rint(exact)
-        if not _is_near(exact, nearest):
+        if exact is None or not _is_near(exact, np.rint(exact)):
             raise UsageError(
                 f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
                 "a mosaic needs blocks cut from one array; give them as independent sources instead"
             )
+        nearest = np.rint(exact).astype(int).tolist()
         further = _origin_beyond_affine(source, sources[0])
-        origins.append((*(int(n) for n in nearest[: source.ndim]), *further))
+        origins.append((*nearest[: source.ndim], *further))
     return origins
 
 
@@ -268,26 +299,30 @@ def _offset(affine: Array, grid: Array) -> Array | None:
         return np.zeros(3)
     if not is_invertible(grid) or is_turned(affine, grid):
         return None
-    return np.asarray(np.linalg.solve(grid[:3, :3], affine[:3, 3] - grid[:3, 3]))
+    between = affine[:3, 3] - grid[:3, 3]
+    return np.asarray(np.linalg.solve(grid[:3, :3], between))
 
 
 def _is_near(offset: Array | None, place: Array | tuple[int, ...]) -> bool:
-    return offset is not None and bool(np.abs(offset - place).max() <= ORIGIN_TOLERANCE_VOXELS)
+    if offset is None:
+        return False
+    distance = np.abs(offset - place).max()
+    return bool(distance <= ORIGIN_TOLERANCE_VOXELS)
 
 
 def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
     """Voxel origin along the axes after the third, 0 where the headers say nothing."""
     places = itertools.zip_longest(source.header.corner, first.header.corner, fillvalue=0.0)
-    exact = [a - b for a, b in places][: max(0, source.ndim - 3)]
+    beyond = max(0, source.ndim - 3)
+    exact = [a - b for a, b in places][:beyond]
     nearest = [round(place) for place in exact]
-    if any(
-        abs(place - n) > ORIGIN_TOLERANCE_VOXELS for place, n in zip(exact, nearest, strict=True)
-    ):
+    misses = [abs(place - n) for place, n in zip(exact, nearest, strict=True)]
+    if max(misses, default=0) > ORIGIN_TOLERANCE_VOXELS:
         raise UsageError(
             f"{source.url} lies between the steps of {first.url} along its fourth axis or further"
             " ones"
         )
-    return nearest + [0] * (max(0, source.ndim - 3) - len(nearest))
+    return nearest + [0] * (beyond - len(nearest))
 
 
 def _affine_of(source: ArraySource) -> Array:
@@ -340,16 +375,22 @@ def _overlap(low: Array, high: Array) -> tuple[int, int] | None:
     They are looked at in the order of the axis along which most differ, on which few of a grid's
     boxes meet.
     """
-    if not low.shape[1]:
-        return (0, 1) if len(low) > 1 else None
-    axis = max(range(low.shape[1]), key=lambda a: len(np.unique(low[:, a])))
+    count, ndim = low.shape
+    if ndim == 0 and count > 1:
+        return 0, 1
+    if ndim == 0:
+        return None
+    axis = max(range(ndim), key=lambda a: len(np.unique(low[:, a])))
     order = np.argsort(low[:, axis], kind="stable")
     low, high = low[order], high[order]
     ends = np.searchsorted(low[:, axis], high[:, axis])
     for i, end in enumerate(ends.tolist()):
-        touching = ((low[i] < high[i + 1 : end]) & (low[i + 1 : end] < high[i])).all(axis=1)
+        begins_before = low[i] < high[i + 1 : end]
+        ends_after = low[i + 1 : end] < high[i]
+        touching = (begins_before & ends_after).all(axis=1)
         if touching.any():
-            return int(order[i]), int(order[i + 1 + int(np.argmax(touching))])
+            other = i + 1 + int(np.argmax(touching))
+            return int(order[i]), int(order[other])
     return None
 
 
@@ -364,11 +405,11 @@ def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
         )
 
 
-def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
+def _unique_names(sources: Sequence[ArraySource], stem_of: Stem) -> list[str]:
     """A name per source for its outputs: the file's stem, with as much of its folders as makes it
     unique.
     """
-    paths = [_stem_parts(source) for source in sources]
+    paths = [_stem_parts(source, stem_of) for source in sources]
     for depth in range(1, max(len(p) for p in paths) + 1):
         names = ["_".join(p[-depth:]) for p in paths]
         if len(set(names)) == len(names):
@@ -376,12 +417,13 @@ def _unique_names(sources: Sequence[ArraySource]) -> list[str]:
     return [f"{'_'.join(p[-1:])}_{i}" for i, p in enumerate(paths)]
 
 
-def _stem_parts(source: ArraySource) -> tuple[str, ...]:
+def _stem_parts(source: ArraySource, stem_of: Stem) -> tuple[str, ...]:
     *folders, name = parts(source.url)
-    for suffix in (".gz", *SUFFIXES, ".hdf"):
-        name = name.removesuffix(suffix)
+    stem = stem_of(name)
     dataset = source.name.strip("/").replace("/", "-")
-    return (*folders, f"{name}_{dataset}" if dataset else name)
+    if dataset:
+        stem = f"{stem}_{dataset}"
+    return (*folders, stem)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Self
 
+from hyperslab.errors import UsageError
+
 Index = int | slice | EllipsisType
 
 
@@ -62,13 +64,16 @@ class Hyperslab:
         """
         if self.is_box:
             return self.start, tuple(map(operator.add, self.start, self.count))
-        ends = [
-            (a, a + (n - 1) * s, n)
-            for a, n, s in zip(self.start, self.count, self.stride, strict=True)
-        ]
-        low = tuple(min(a, z) if n else a for a, z, n in ends)
-        high = tuple(max(a, z) + 1 if n else a for a, z, n in ends)
-        return low, high
+        low, high = [], []
+        for first, count, stride in zip(self.start, self.count, self.stride, strict=True):
+            last = first + (count - 1) * stride
+            if count == 0:
+                low.append(first)
+                high.append(first)
+                continue
+            low.append(min(first, last))
+            high.append(max(first, last) + 1)
+        return tuple(low), tuple(high)
 
     @property
     def is_box(self) -> bool:
@@ -77,15 +82,12 @@ class Hyperslab:
 
     def slices(self) -> tuple[slice, ...]:
         """The same region as NumPy slices."""
-        return tuple(
-            _slice(a, n, s) for a, n, s in zip(self.start, self.count, self.stride, strict=True)
-        )
+        return tuple(map(_slice, self.start, self.count, self.stride))
 
     def shift(self, offset: Sequence[int]) -> Hyperslab:
         """The region moved by `offset` elements."""
-        return Hyperslab(
-            tuple(a + o for a, o in zip(self.start, offset, strict=True)), self.count, self.stride
-        )
+        start = tuple(a + o for a, o in zip(self.start, offset, strict=True))
+        return Hyperslab(start, self.count, self.stride)
 
     def compose(self, inner: Hyperslab) -> Hyperslab:
         """The region of the array that is `inner` of this region's block: `a[self][inner] ==
@@ -103,34 +105,29 @@ class Hyperslab:
         """
         if tuple(axes) == tuple(range(len(axes))):
             return self
-        return Hyperslab(
-            *(tuple([part[a] for a in axes]) for part in (self.start, self.count, self.stride))
-        )
+        start = tuple([self.start[axis] for axis in axes])
+        count = tuple([self.count[axis] for axis in axes])
+        stride = tuple([self.stride[axis] for axis in axes])
+        return Hyperslab(start, count, stride)
 
     def clip(self, box: Hyperslab) -> tuple[Hyperslab, Hyperslab] | None:
         """What of this region lies in `box` (strides 1): (that part, its place within this region's
         block), or None.
         """
-        parts = [
-            _clip_axis(*axis)
-            for axis in zip(self.start, self.count, self.stride, box.start, box.count, strict=True)
-        ]
-        if any(first >= last for first, last in parts):
-            return None
-        place = Hyperslab(
-            tuple(first for first, _ in parts), tuple(last - first for first, last in parts)
-        )
+        axes = zip(self.start, self.count, self.stride, box.start, box.count, strict=True)
+        start, count = [], []
+        for axis in axes:
+            first, last = _clip_axis(*axis)
+            if first >= last:
+                return None
+            start.append(first)
+            count.append(last - first)
+        place = Hyperslab(tuple(start), tuple(count))
         return self.compose(place), place
 
     def __str__(self) -> str:
-        return (
-            "["
-            + ", ".join(
-                _format_axis(*axis)
-                for axis in zip(self.start, self.count, self.stride, strict=True)
-            )
-            + "]"
-        )
+        axes = map(_format_axis, self.start, self.count, self.stride)
+        return f"[{', '.join(axes)}]"
 
 
 def from_index(
@@ -141,21 +138,31 @@ def from_index(
     Raises IndexError for an index out of range or of a kind that is not basic (lists, masks,
     newaxis).
     """
-    parts = _expand(index if isinstance(index, tuple) else (index,), len(shape))
+    given = index if isinstance(index, tuple) else (index,)
+    parts = _expand(given, len(shape))
     start, count, stride, dropped = [], [], [], []
     for axis, (part, extent) in enumerate(zip(parts, shape, strict=True)):
         if isinstance(part, slice):
-            first, stop, step = part.indices(extent)
-            n = len(range(first, stop, step))
-            start.append(first if n else 0)
+            first, n, step = _selected(part, extent)
+            start.append(first)
             count.append(n)
-            stride.append(step if n else 1)
+            stride.append(step)
         else:
             start.append(_position(part, extent, axis))
             count.append(1)
             stride.append(1)
             dropped.append(axis)
     return Hyperslab(tuple(start), tuple(count), tuple(stride)), tuple(dropped)
+
+
+def require_within(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
+    """Raise UsageError for a region that reaches beyond an array of this shape."""
+    if slab.ndim != len(shape) or any(
+        high > n for high, n in zip(slab.bounds[1], shape, strict=True)
+    ):
+        raise UsageError(
+            f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}"
+        )
 
 
 def dense_level(shape: Sequence[int], slab: Hyperslab) -> int:
@@ -187,6 +194,15 @@ def _expand(parts: tuple[Index, ...], ndim: int) -> tuple[int | slice, ...]:
     return (*parts[:where], *middle, *parts[where + 1 :])  # type: ignore[arg-type]
 
 
+def _selected(part: slice, extent: int) -> tuple[int, int, int]:
+    """First element, number and step of what a slice selects; an empty one begins at 0."""
+    first, stop, step = part.indices(extent)
+    count = len(range(first, stop, step))
+    if count == 0:
+        return 0, 0, 1
+    return first, count, step
+
+
 def _position(part: object, extent: int, axis: int) -> int:
     try:
         position = operator.index(part)  # type: ignore[arg-type]  # the TypeError is the check
@@ -201,7 +217,9 @@ def _position(part: object, extent: int, axis: int) -> int:
 
 def _slice(start: int, count: int, stride: int) -> slice:
     stop = start + count * stride
-    return slice(start, stop if stop >= 0 else None, stride)
+    if stop < 0:
+        return slice(start, None, stride)
+    return slice(start, stop, stride)
 
 
 def _clip_axis(start: int, count: int, stride: int, low: int, extent: int) -> tuple[int, int]:
@@ -214,4 +232,7 @@ def _clip_axis(start: int, count: int, stride: int, low: int, extent: int) -> tu
 
 
 def _format_axis(start: int, count: int, stride: int) -> str:
-    return f"{start}:{start + count * stride}" + (f":{stride}" if stride != 1 else "")
+    text = f"{start}:{start + count * stride}"
+    if stride != 1:
+        text += f":{stride}"
+    return text

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,14 +70,14 @@ def cut_transfer(transfer: Transfer, limit_nbytes: int) -> Partition:
     """
     bounds = (_bounds(transfer.read), _bounds(transfer.write))
     found = [_divided(transfer, bounds, marks, limit_nbytes) for marks in _marks(transfer, bounds)]
-    best = min(
-        found,
-        key=lambda cuts: (
-            max(limit_nbytes, _nbytes(transfer, cuts)),
-            _cost(transfer, bounds, cuts),
-        ),
-    )
-    return Partition(tuple(tuple(axis.tolist()) for axis in best), transfer.read.axes)
+
+    def excess_and_cost(cuts: Cuts) -> tuple[int, float]:
+        nbytes = max(limit_nbytes, _nbytes(transfer, cuts))
+        return nbytes, _cost(transfer, bounds, cuts)
+
+    best = min(found, key=excess_and_cost)
+    positions = (tuple(axis.tolist()) for axis in best)
+    return Partition(tuple(positions), transfer.read.axes)
 
 
 def best_limit(transfer: Transfer, least_nbytes: int, most_nbytes: int) -> int:
@@ -88,11 +88,14 @@ def best_limit(transfer: Transfer, least_nbytes: int, most_nbytes: int) -> int:
     while len(limits) < _LIMITS_TRIED and limits[-1] * 2 <= most_nbytes:
         limits.append(limits[-1] * 2)
     bounds = (_bounds(transfer.read), _bounds(transfer.write))
-    cuts = [tuple(map(np.asarray, cut_transfer(transfer, limit).cuts)) for limit in limits]
-    costs = [_cost(transfer, bounds, made) for made in cuts]
-    return next(
-        limit for limit, cost in zip(limits, costs, strict=True) if cost <= _WORTH * min(costs)
-    )
+    costs = []
+    for limit in limits:
+        made = cut_transfer(transfer, limit)
+        cuts = tuple(map(np.asarray, made.cuts))
+        costs.append(_cost(transfer, bounds, cuts))
+    worthwhile = _WORTH * min(costs)
+    good = (limit for limit, cost in zip(limits, costs, strict=True) if cost <= worthwhile)
+    return next(good)
 
 
 def _bounds(side: Side) -> Cuts:
@@ -104,8 +107,10 @@ def _bounds(side: Side) -> Cuts:
 
 def bounds_of(edges: Positions, step: int) -> Positions:
     """The edges of files, and every so many elements in each file."""
-    inner = [np.arange(a, z, step) for a, z in itertools.pairwise(edges.tolist())]
-    return np.concatenate([*inner, edges[-1:]]).astype(np.int64)
+    files = itertools.pairwise(edges.tolist())
+    inner = [np.arange(first, last, step) for first, last in files]
+    found = np.concatenate([*inner, edges[-1:]])
+    return found.astype(np.int64)
 
 
 def _marks(transfer: Transfer, bounds: tuple[Cuts, Cuts]) -> Iterator[Cuts]:
@@ -113,11 +118,10 @@ def _marks(transfer: Transfer, bounds: tuple[Cuts, Cuts]) -> Iterator[Cuts]:
     of none.
     """
     ends = [np.unique([0, extent]) for extent in transfer.shape]
-    for marks in (bounds[0], bounds[1], tuple(map(np.union1d, *bounds)), ends):
-        yield tuple(
-            np.union1d(np.intersect1d(m, p), e)
-            for m, p, e in zip(marks, transfer.places, ends, strict=True)
-        )
+    both = tuple(map(np.union1d, *bounds))
+    for marks in (*bounds, both, ends):
+        possible = map(np.intersect1d, marks, transfer.places)
+        yield tuple(map(np.union1d, possible, ends))
 
 
 def _divided(transfer: Transfer, bounds: tuple[Cuts, Cuts], marks: Cuts, limit_nbytes: int) -> Cuts:
@@ -125,31 +129,58 @@ def _divided(transfer: Transfer, bounds: tuple[Cuts, Cuts], marks: Cuts, limit_n
     within the limit.
     """
     places = transfer.places
-    most = [1 if axis in transfer.whole else max(1, len(p) - 1) for axis, p in enumerate(places)]
-    parts, last = [1] * len(places), -1
+    most = [max(1, len(found) - 1) for found in places]
+    for kept in transfer.whole:
+        most[kept] = 1
+    parts = [1] * len(places)
+    last = None
 
-    def made(axis: int, number: int) -> Cuts:
-        counts = [number if a == axis else n for a, n in enumerate(parts)]
-        return tuple(_cuts(*each) for each in zip(places, marks, counts, most, strict=True))
+    def made() -> Cuts:
+        return tuple(map(_cuts, places, marks, parts, most))
+
+    def made_with(axis: int, number: int) -> Cuts:
+        """The cuts with another number of parts along one axis."""
+        cuts = list(made())
+        cuts[axis] = _cuts(places[axis], marks[axis], number, most[axis])
+        return tuple(cuts)
 
     def more(axis: int) -> int:
-        doubled, marked = 2 * parts[axis], len(marks[axis]) - 1
-        return min(marked if parts[axis] < marked < doubled else doubled, most[axis])
+        """The next number of parts that is worth trying."""
+        doubled = 2 * parts[axis]
+        marked = len(marks[axis]) - 1
+        if parts[axis] < marked < doubled:
+            doubled = marked
+        return min(doubled, most[axis])
 
-    while _nbytes(transfer, made(-1, 0)) > limit_nbytes:
+    def cost_of_more(axis: int) -> float:
+        return _cost(transfer, bounds, made_with(axis, more(axis)))
+
+    while _nbytes(transfer, made()) > limit_nbytes:
         axes = [axis for axis in transfer.write.axes if parts[axis] < most[axis]]
         if not axes:
             break
-        last = min(axes, key=lambda axis: _cost(transfer, bounds, made(axis, more(axis))))
+        last = min(axes, key=cost_of_more)
         parts[last] = more(last)
-    if last >= 0:  # the fewest parts of the axis that was divided last
-        low, high = max(1, parts[last] // 2), parts[last]
-        while low < high:
-            middle = (low + high) // 2
-            fits = _nbytes(transfer, made(last, middle)) <= limit_nbytes
-            low, high = (low, middle) if fits else (middle + 1, high)
-        parts[last] = high
-    return made(-1, 0)
+    if last is None:
+        return made()
+    axis = last
+
+    def fits(number: int) -> bool:
+        return _nbytes(transfer, made_with(axis, number)) <= limit_nbytes
+
+    return made_with(axis, _fewest(fits, parts[axis]))
+
+
+def _fewest(fits: Callable[[int], bool], parts: int) -> int:
+    """The fewest parts, of those from half as many on, that fit; `parts` where no fewer do."""
+    low = max(1, parts // 2)
+    while low < parts:
+        middle = (low + parts) // 2
+        if fits(middle):
+            parts = middle
+        else:
+            low = middle + 1
+    return parts
 
 
 def _cuts(places: Positions, marks: Positions, parts: int, most: int) -> Positions:
@@ -165,40 +196,43 @@ def _cuts(places: Positions, marks: Positions, parts: int, most: int) -> Positio
     if parts < len(marks):
         return _spread(marks, parts)
     each = math.ceil(parts / (len(marks) - 1))
-    first = np.searchsorted(places, marks)
-    inner = [places[a : z + 1] for a, z in itertools.pairwise(first.tolist())]
-    return np.unique(
-        np.concatenate([_spread(between, min(each, len(between) - 1)) for between in inner])
-    )
+    rows = np.searchsorted(places, marks)
+    found = []
+    for first, last in itertools.pairwise(rows.tolist()):
+        between = places[first : last + 1]
+        found.append(_spread(between, min(each, last - first)))
+    return np.unique(np.concatenate(found))
 
 
 def _spread(places: Positions, parts: int) -> Positions:
-    return places[(len(places) - 1) * np.arange(parts + 1) // parts]
+    steps = np.arange(parts + 1)
+    rows = (len(places) - 1) * steps // parts
+    return places[rows]
 
 
 def _nbytes(transfer: Transfer, cuts: Cuts) -> int:
     """Bytes of the largest block."""
-    return math.prod(int(np.diff(axis).max(initial=0)) for axis in cuts) * transfer.itemsize
+    largest = [int(np.diff(axis).max(initial=0)) for axis in cuts]
+    return math.prod(largest) * transfer.itemsize
 
 
 def _cost(transfer: Transfer, bounds: tuple[Cuts, Cuts], cuts: Cuts) -> float:
     """What both sides have to do, in bytes: those that they move, and what each operation is
     worth.
     """
-    sides = (transfer.read, transfer.write)
-    return sum(
-        _side_cost(transfer.shape, side, own, cuts) for side, own in zip(sides, bounds, strict=True)
-    )
+    read = _side_cost(transfer.shape, transfer.read, bounds[0], cuts)
+    written = _side_cost(transfer.shape, transfer.write, bounds[1], cuts)
+    return read + written
 
 
 def _side_cost(shape: Sequence[int], side: Side, bounds: Cuts, cuts: Cuts) -> float:
-    pieces = tuple(np.union1d(*pair) for pair in zip(bounds, cuts, strict=True))
+    pieces = tuple(map(np.union1d, bounds, cuts))
     if side.chunk:  # one that is cut counts for each of its parts
         touched = math.prod(len(axis) - 1 for axis in pieces)
-        return touched * float(math.prod(side.chunk) * side.itemsize + OPERATION_NBYTES)
-    return math.prod(shape) * side.itemsize + OPERATION_NBYTES * float(
-        _runs(shape, side, bounds, pieces)
-    )
+        chunk_nbytes = math.prod(side.chunk) * side.itemsize
+        return touched * float(chunk_nbytes + OPERATION_NBYTES)
+    nbytes = math.prod(shape) * side.itemsize
+    return nbytes + OPERATION_NBYTES * float(_runs(shape, side, bounds, pieces))
 
 
 def _runs(shape: Sequence[int], side: Side, bounds: Cuts, pieces: Cuts) -> int:
@@ -208,19 +242,19 @@ def _runs(shape: Sequence[int], side: Side, bounds: Cuts, pieces: Cuts) -> int:
     Of the pieces that are whole along all axes faster than one, those that are cut along it have a
     run for each element of the slower axes.
     """
-    runs, whole = 0, 1
+    runs = 0
+    whole = 1
     slower = math.prod(shape)
     for axis in reversed(side.axes):
         slower //= max(1, shape[axis])
-        first, end = (
-            np.searchsorted(bounds[axis], pieces[axis][:-1]),
-            np.searchsorted(bounds[axis], pieces[axis][1:]),
-        )
-        uncut = int(
-            (
-                (bounds[axis][first] == pieces[axis][:-1]) & (bounds[axis][end] == pieces[axis][1:])
-            ).sum()
-        )
-        runs += whole * (len(pieces[axis]) - 1 - uncut) * slower
+        uncut = _uncut(bounds[axis], pieces[axis])
+        parts = len(pieces[axis]) - 1 - uncut
+        runs += whole * parts * slower
         whole *= uncut
     return runs + whole
+
+
+def _uncut(bounds: Positions, pieces: Positions) -> int:
+    """How many pieces are whole files, along one axis."""
+    is_bound = bounds[np.searchsorted(bounds, pieces)] == pieces
+    return int((is_bound[:-1] & is_bound[1:]).sum())

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Header
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Kind, SourceSet, concatenated, independent, mosaic
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView, no_source
 from hyperslab.errors import FormatError, Missing, UsageError
 from hyperslab.redaction import redact
@@ -54,15 +55,16 @@ def gather(
     opened = [found for item in items for found in _open(item, storage_options)]
     sound = [found for found in opened if isinstance(found, ArraySource)]
     if kind == "independent" and (sound or not opened):
-        return independent(
-            [f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened]
-        )
+        every = [f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened]
+        return independent(every, formats.stem_of)
     for found in opened:
         if isinstance(found, _Broken):
             raise found.error
     if kind == "concatenated":
-        return concatenated(sound, axis)
-    return mosaic(sound, origins if origins is not None else _listed_origins(items, sound[0].ndim))
+        return concatenated(sound, axis, formats.stem_of)
+    if origins is None:
+        origins = _listed_origins(items, sound[0].ndim)
+    return mosaic(sound, origins, formats.stem_of)
 
 
 def several(named: Named | Sequence[Named]) -> list[Named]:
@@ -169,7 +171,7 @@ def _files_of(folder: str) -> list[str]:
     files = sorted((name for name in names if formats.is_array_file(name)), key=natural)
     if not files:
         raise UsageError(
-            f"SOURCE '{folder}': the directory holds no array file ({' '.join(formats.SUFFIXES)})"
+            f"SOURCE '{folder}': the directory holds no array file ({' '.join(formats.suffixes())})"
         )
     return files
 

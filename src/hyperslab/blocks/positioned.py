@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import (
     BUFFER_NBYTES,
     ascending,
@@ -68,7 +68,7 @@ class OpenFile:
         try:
             native.core.read_bytes(self.fd, offset, target, native.DEPTH)
         except native.core.ChunkError as error:
-            raise FormatError(f"{self.where}: {error.args[1]}; copy it again") from error
+            raise FormatError(f"{self.where}: {error.text}; copy it again") from error
         self.nbytes += target.nbytes
 
 

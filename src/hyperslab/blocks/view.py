@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab, Index, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.kept import Reader

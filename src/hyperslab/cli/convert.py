@@ -22,6 +22,7 @@ from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver.prepare import Options
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone
 from hyperslab.redaction import redact
 from hyperslab.report.progress import progress_for
@@ -95,7 +96,7 @@ def convert(
         str | None,
         Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available."),
     ] = None,
-    engine: Engine = "processes",
+    engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
     connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import platform
 import tempfile
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,20 +14,13 @@ import typer
 
 from hyperslab import native, workloads
 from hyperslab.driver import run
-from hyperslab.engines import ENGINES
+from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.host import Host, describe
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
-OPTIONAL = {
-    "hdf5plugin": "codecs",
-    "distributed": "dask",
-    "dask-jobqueue": "dask",
-    "pyspark": "spark",
-    "zarr": "zarr",
-}
 
 
 def doctor() -> int:
@@ -41,28 +35,40 @@ def doctor() -> int:
     typer.echo(f"native     {'there' if native.core else missing}")
     for name in LIBRARIES:
         typer.echo(f"library    {name} {version(name)}")
-    for name, extra in OPTIONAL.items():
-        typer.echo(f"optional   {_optional(name, extra)}")
+    for name, requirement in _optional().items():
+        typer.echo(f"optional   {_version(name, requirement)}")
     for name in workloads.BUILTINS:
         typer.echo(
             f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}"
         )
-    problems = [name for name in ENGINES if not _works(name)]
+    problems = [name for name in engine_names() if not _works(name)]
     return 1 if problems else 0
 
 
-def _optional(name: str, extra: str) -> str:
+def _optional() -> dict[str, str]:
+    """Distributions beyond the base install, and what pip installs them by."""
+    found = {"hdf5plugin": "hyperslab[codecs]"}
+    for engine in engine_names():
+        with suppress(UsageError):  # of a package that cannot be loaded, as its engine will say
+            facts = facts_of(engine)
+            found |= dict.fromkeys(facts.optional, facts.requirement)
+    return {**found, "zarr": "hyperslab[zarr]"}
+
+
+def _version(name: str, requirement: str) -> str:
     try:
         return f"{name} {version(name)}"
     except PackageNotFoundError:
-        return f"{name} is not installed: pip install 'hyperslab[{extra}]'"
+        return f"{name} is not installed: pip install '{requirement}'"
 
 
 def _works(engine: str) -> bool:
     """Run a real reduction on an engine and compare its result."""
     values = np.arange(4096, dtype=np.uint16).reshape(16, 16, 16)
-    workers = 1 if engine == "serial" else 2
     try:
+        workers = 2
+        if facts_of(engine).spread == "none":
+            workers = 1
         with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-") as folder:
             pipeline = workloads.build("stats", Pipeline(values), {})
             result = run.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from hyperslab.cli.parse import parse_size
+from hyperslab.engines.facts import engine_help
 from hyperslab.redaction import OPTION
 
 Opt = typer.Option
 
-Engine = Annotated[
-    str, Opt(help="serial, threads, processes, dask-bag, dask-delayed, dask-futures or spark.")
-]
+Engine = Annotated[str, Opt(help=engine_help())]
 StorageOption = Annotated[
     list[str],
     Opt(

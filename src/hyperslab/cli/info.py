@@ -9,10 +9,11 @@ import numpy as np
 import typer
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Scaling, Values
 from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.reading.ways import way_of
 from hyperslab.cli.flags import StorageOption
 from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError
@@ -20,7 +21,6 @@ from hyperslab.machine.host import MEMORY_SHARE, Host
 from hyperslab.plan.compile import Budget, preview
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.redaction import redact
-from hyperslab.storage.location import Remote
 from hyperslab.units import show_bytes, show_count
 
 
@@ -104,10 +104,7 @@ def _rows(source: ArraySource) -> dict[str, str]:
 
 
 def _reader(source: ArraySource) -> str:
-    if gzipindex.can_be_indexed(source):
-        return "an index"
-    reads = "range requests" if isinstance(source.url, Remote) else "positioned reads"
-    return reads if source.chunks is not None else "the reference library"
+    return way_of(gzipindex.expected(source)).words
 
 
 def _byte_order(source: ArraySource) -> str:

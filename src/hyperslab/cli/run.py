@@ -33,6 +33,7 @@ from hyperslab.cli.parse import (
 )
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
+from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.plan.pipeline import Pipeline, Reduce
 from hyperslab.report.progress import progress_for
@@ -68,19 +69,10 @@ def run(
     ] = "independent",
     storage_option: StorageOption = [],  # noqa: B006
     axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
-    engine: Engine = "processes",
+    engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[
-        str,
-        Opt(
-            help=(
-                "A cluster that runs already: tcp://HOST:PORT, tls://HOST:PORT or a scheduler file"
-                " of Dask, a Spark "
-                "master; or slurm, for Dask workers as Slurm jobs."
-            )
-        ),
-    ] = "",
+    connect: Annotated[str, Opt(help=connect_help())] = "",
     block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
     blocks: Annotated[
         str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")

@@ -11,6 +11,7 @@ import typer
 from hyperslab.driver import manage
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
+from hyperslab.units import show_count
 
 SHOWN = 5
 
@@ -22,6 +23,9 @@ def status(out: Annotated[Path, typer.Argument(help="Output directory of a run."
     now = manage.status(out)
     typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
     typer.echo(f"tasks      {now.done} of {now.tasks} done, {len(now.failing)} failing")
+    if now.damaged:
+        lines = show_count(now.damaged, "line")
+        typer.echo(f"damaged    {lines} of the journal; --resume repeats what only they recorded")
     if now.seen is not None:
         typer.echo(f"last seen  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.seen))}")
     if now.state == "failed":

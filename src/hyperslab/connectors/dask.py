@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.sets import Kind, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, gather, several
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
@@ -66,7 +67,8 @@ def to_dask(
         raise MissingExtra(f"to_dask needs {error.name}: pip install 'hyperslab[dask]'") from error
     stored = _stored(source, values or _values(source), axis, storage_options)
     cuts = _normal(chunks, stored)
-    states, boxes = [_state(s) for s in stored.sources], [box for _, box in stored.whole.members]
+    states = [_state(s) for s in stored.sources]
+    boxes = [box for _, box in stored.whole.members]
     name = "hyperslab-" + tokenize(states, stored.shape, boxes, stored.values, cuts)
     # The array is a key of its own (inline_array=False), so that a task names it instead of
     # bringing it along; and may be given lists (fancy=True), without which Dask 2026.8 does not
@@ -84,11 +86,9 @@ def _state(source: ArraySource) -> tuple[Any, ...]:
     told = (source.url, source.name, source.version, source.file_size, source.mtime_ns)
     if not source.document:
         return told
-    found = (
-        None
-        if is_remote(source.url)
-        else identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
-    )
+    found = None
+    if not is_remote(source.url):
+        found = identify_files(os.path.dirname(source.watched), MOST_LOOKED_AT)
     return *told, found or secrets.token_hex(16)
 
 
@@ -114,16 +114,19 @@ class StoredArray:
 
     def __getitem__(self, index: Any) -> Array:
         """A block by integers and slices, and by lists, each along its own axis."""
-        parts = index if isinstance(index, tuple) else (index,)
+        parts = (index,)
+        if isinstance(index, tuple):
+            parts = index
         lists = {
             axis: part for axis, part in enumerate(parts) if isinstance(part, list | np.ndarray)
         }
         if lists:
             return self._listed(parts, lists)
         slab, dropped = from_index(parts, self.shape)
-        block: Array = self._read(slab)[
-            tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))
-        ]
+        place: list[Any] = [slice(None)] * self.ndim
+        for axis in dropped:
+            place[axis] = 0
+        block: Array = self._read(slab)[tuple(place)]
         return block
 
     def _listed(self, parts: tuple[Any, ...], lists: dict[int, Any]) -> Array:
@@ -132,28 +135,42 @@ class StoredArray:
         """
         full = (*parts, *(slice(None),) * (self.ndim - len(parts)))
         kept = [axis for axis, part in enumerate(full) if axis in lists or isinstance(part, slice)]
-        block = self[
-            tuple(slice(None) if axis in lists else part for axis, part in enumerate(full))
-        ]
+        whole = list(full)
+        for axis in lists:
+            whole[axis] = slice(None)
+        block = self[tuple(whole)]
         for axis, part in lists.items():
             block = block[(slice(None),) * kept.index(axis) + (np.asarray(part),)]
         return block
 
     def _read(self, slab: Hyperslab) -> Array:
         return read_whole(
-            self.whole, self.sources, slab, lambda source: shared(source, self.values)
+            self.whole,
+            self.sources,
+            slab,
+            self.values,
+            lambda source: shared(source, self.values),
         )
 
 
 def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
     """The kind of values that the views among the sources give."""
-    items = [] if isinstance(source, SourceSet) else several(source)
-    kinds: set[Values] = {item.values if isinstance(item, ArrayView) else "real" for item in items}
+    items = []
+    if not isinstance(source, SourceSet):
+        items = several(source)
+    kinds: set[Values] = set()
+    for item in items:
+        if isinstance(item, ArrayView):
+            kinds.add(item.values)
+        else:
+            kinds.add("real")
     if len(kinds) > 1:
         raise UsageError(
             "to_dask: some sources give real values, other ones stored values: say values="
         )
-    return kinds.pop() if kinds else "real"
+    if kinds:
+        return kinds.pop()
+    return "real"
 
 
 def _stored(
@@ -167,8 +184,12 @@ def _stored(
     """
     if values not in ("real", "stored"):
         raise UsageError(f"values is {values!r}; it can be 'real' or 'stored'")
-    named = source.sources if isinstance(source, SourceSet) and axis is not None else source
-    kind: Kind = "independent" if axis is None else "concatenated"
+    named = source
+    if isinstance(source, SourceSet) and axis is not None:
+        named = source.sources
+    kind: Kind = "concatenated"
+    if axis is None:
+        kind = "independent"
     found = gather(named, kind, axis or 0, storage_options=storage_options)
     if len(found.wholes) > 1:
         raise UsageError(
@@ -185,10 +206,8 @@ def _stored(
             f"to_dask: {odd.url} holds {odd.dtype(values)}, {first.url} {first.dtype(values)}:"
             " convert one of them"
         )
-    sources = (
-        gzipindex.index(part) if gzipindex.can_be_indexed(part) else part for part in found.sources
-    )
-    return StoredArray(tuple(sources), found.wholes[0], values)
+    sources = tuple(map(gzipindex.indexed, found.sources))
+    return StoredArray(sources, found.wholes[0], values)
 
 
 def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
@@ -199,7 +218,10 @@ def _normal(chunks: Chunks, stored: StoredArray) -> tuple[tuple[int, ...], ...]:
 
     try:
         if isinstance(chunks, str):
-            limit = parse_bytes(config.get("array.chunk-size") if chunks == "auto" else chunks)
+            text = chunks
+            if chunks == "auto":
+                text = config.get("array.chunk-size")
+            limit = parse_bytes(text)
             if limit < 1:
                 raise ValueError("a chunk has at least one byte")
             return _aligned(stored, limit)
@@ -224,14 +246,19 @@ def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], .
     """
     if 0 in stored.shape:
         return tuple((extent,) for extent in stored.shape)
-    members, axis, itemsize = stored.whole.members, stored.whole.axis, max(1, stored.dtype.itemsize)
-    first, bounds = stored.sources[members[0].source], [box.bounds for _, box in members]
+    members = stored.whole.members
+    axis = stored.whole.axis
+    itemsize = max(1, stored.dtype.itemsize)
+    first = stored.sources[members[0].source]
+    bounds = [box.bounds for _, box in members]
     largest = tuple(
         max(extents) for extents in zip(*(box.count for _, box in members), strict=True)
     )
     block = list(_block(first, largest, itemsize, limit_nbytes))
     if len(members) > 1 and tuple(block) == largest:  # small files: several to a chunk
-        unit = first.own_chunk_shape[axis] if first.own_chunk_shape else 1
+        unit = 1
+        if first.own_chunk_shape:
+            unit = first.own_chunk_shape[axis]
         fitting = limit_nbytes * block[axis] // max(1, math.prod(block) * itemsize)
         block[axis] = max(block[axis], fitting // unit * unit)
     edges = [sorted({end[a] for ends in bounds for end in ends}) for a in range(stored.ndim)]
@@ -257,20 +284,28 @@ def _block(
         "auto", shape, limit_nbytes, np.dtype((np.void, itemsize)), previous_chunks=unit
     )
     return tuple(
-        extent if n >= extent else max(u, n // u * u)
-        for (n, *_), u, extent in zip(found, unit, shape, strict=True)
+        _whole_units(n, u, extent) for (n, *_), u, extent in zip(found, unit, shape, strict=True)
     )
+
+
+def _whole_units(n: int, unit: int, extent: int) -> int:
+    """At most `n` elements in whole units, or all that there are."""
+    if n >= extent:
+        return extent
+    return max(unit, n // unit * unit)
 
 
 def _extents(edges: Sequence[int], longest: int) -> tuple[int, ...]:
     """Intervals of at most `longest` that end at these positions, or cut up what lies between two
     of them.
     """
-    cuts, reached = [0], 0
+    cuts = [0]
+    reached = 0
     for edge in edges[1:]:
         if edge - cuts[-1] > longest and reached > cuts[-1]:
             cuts.append(reached)
         cuts += range(cuts[-1] + longest, edge, longest)
         reached = edge
-    cuts += [reached] if reached > cuts[-1] else []
+    if reached > cuts[-1]:
+        cuts.append(reached)
     return tuple(high - low for low, high in itertools.pairwise(cuts)) or (0,)

@@ -12,13 +12,13 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, Values
-from hyperslab.arrays.sets import Whole
+from hyperslab.arrays import Array
+from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.view import ArrayView
+from hyperslab.blocks.whole import assemble
 from hyperslab.storage.location import Remote
 
 KEPT = 64
@@ -44,20 +44,19 @@ def read_whole(
     whole: Whole,
     sources: Sequence[ArraySource],
     slab: Hyperslab,
+    values: Values,
     view: Callable[[ArraySource], ArrayView],
 ) -> Array:
     """A region of an array that one source or several make up, each read through the view that is
     given for it.
     """
-    pieces = tuple(whole.pieces(slab))
-    if len(pieces) == 1:
-        return view(sources[pieces[0].source]).read(pieces[0].slab)  # type: ignore[no-any-return]
-    first = view(sources[whole.members[0].source])
-    axes = first.source.axes
-    block = np.empty([slab.count[axis] for axis in axes], first.dtype).transpose(np.argsort(axes))
-    for piece in pieces:
-        view(sources[piece.source]).read(piece.slab, out=block[piece.place.slices()])
-    return block
+
+    def read(piece: Piece, out: Array | None) -> Array:
+        block: Array = view(sources[piece.source]).read(piece.slab, out=out)
+        return block
+
+    first = sources[whole.members[0].source]
+    return assemble(tuple(whole.pieces(slab)), slab.count, first, values, read)
 
 
 def shared(source: ArraySource, values: Values) -> ArrayView:

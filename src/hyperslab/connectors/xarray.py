@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import Group, Listing, Variable, read_groups
 from hyperslab.machine.forklock import ForkLock
 
@@ -49,8 +51,6 @@ BLOCK_NBYTES = 128 * 1024**2
 """Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's
 `array.chunk-size`.
 """
-GUESSED = ("nifti", "hdf5", "netcdf")
-"Formats of the files that are opened where no engine is named."
 
 
 class HyperslabBackend(BackendEntrypoint):
@@ -82,9 +82,9 @@ class HyperslabBackend(BackendEntrypoint):
         be. Its engine zarr is asked later, so Zarr stores are left to it.
         """
         try:
-            return (
-                isinstance(filename_or_obj, str | os.PathLike) and _kind(filename_or_obj) in GUESSED
-            )
+            if not isinstance(filename_or_obj, str | os.PathLike):
+                return False
+            return not _facts(filename_or_obj).xarray_engine
         except HyperslabError:
             return False
 
@@ -169,12 +169,16 @@ class LazyArray(BackendArray):
     def __init__(
         self, variable: Variable, listing: Listing | None = None, source: ArraySource | None = None
     ) -> None:
-        self.variable, self.listing, self.shape = variable, listing, variable.shape
-        self.dtype = create_vlen_dtype(str) if variable.is_text else variable.dtype
-        self._source, self._view = (
-            source,
-            None if source is None else shared(source, variable.values),
-        )
+        self.variable = variable
+        self.listing = listing
+        self.shape = variable.shape
+        self.dtype = variable.dtype
+        if variable.is_text:
+            self.dtype = create_vlen_dtype(str)
+        self._source = source
+        self._view = None
+        if source is not None:
+            self._view = shared(source, variable.values)
         self._opening = ForkLock()  # threads that share a variable wait for the one description
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -200,13 +204,18 @@ class LazyArray(BackendArray):
         """By integers, slices and at most one array of indices."""
         view = self._opened()
         is_padded = self.shape != self.variable.stored_shape
-        found = _padded(view, key, self.shape, self.variable.fill) if is_padded else view[key]
+        if is_padded:
+            found = _padded(view, key, self.shape, self.variable.fill)
+        else:
+            found = view[key]
         if any(isinstance(part, slice | np.ndarray) for part in key):
             block: Array = found
         else:  # one element, which may be a list
             block = np.empty((), view.dtype)
             block[()] = found
-        return _words(block) if self.variable.is_text else block
+        if self.variable.is_text:
+            return _words(block)
+        return block
 
     def _opened(self) -> ArrayView:
         if (view := self._view) is not None:
@@ -219,17 +228,19 @@ class LazyArray(BackendArray):
 
     def _described(self) -> ArraySource:
         """What the variable's format says of it; the file has to be the one that was listed."""
-        listing, variable = self.listing, self.variable
+        listing = self.listing
+        variable = self.variable
         assert listing is not None
         source = formats.module(listing.format).open(listing.path, variable.path)
-        is_linked, state = source.url != listing.path, (source.file_size, source.mtime_ns)
+        is_linked = source.url != listing.path
+        state = (source.file_size, source.mtime_ns)
         if source.shape != variable.stored_shape or not (
             is_linked or state == (listing.file_size, listing.mtime_ns)
         ):
             raise SourceChanged(
                 f"{listing.path}: was written to after it had been opened; open it again"
             )
-        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+        return gzipindex.indexed(source)
 
 
 class _Store(AbstractDataStore):
@@ -238,7 +249,8 @@ class _Store(AbstractDataStore):
     __slots__ = ("_arrays", "_group", "_path")
 
     def __init__(self, listing: Listing, group: Group) -> None:
-        self._group, self._path = group, str(listing.path)  # of a URL what can be shown
+        self._group = group
+        self._path = str(listing.path)  # of a URL what can be shown
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
@@ -276,7 +288,9 @@ class _Store(AbstractDataStore):
 
     def _variable(self, array: LazyArray) -> xarray.Variable:
         about = array.variable
-        said = {} if about.dtype.fields else dict(about.attributes)
+        said = {}
+        if not about.dtype.fields:
+            said = dict(about.attributes)
         encoding = {**about.encoding, "source": self._path, "original_shape": about.shape}
         if (
             0 in about.shape and "preferred_chunks" in encoding
@@ -289,8 +303,8 @@ class _Store(AbstractDataStore):
         return xarray.Variable(about.dims, indexing.LazilyIndexedArray(array), said, encoding)
 
 
-def _kind(path: str | os.PathLike[str]) -> str:
-    return formats.detect(os.path.expanduser(os.fspath(path)))
+def _facts(path: str | os.PathLike[str]) -> Facts:
+    return formats.facts_of(formats.detect(os.path.expanduser(os.fspath(path))))
 
 
 def _listing(
@@ -306,7 +320,10 @@ def _listing(
         )
     if not isinstance(group, str | None):
         raise UsageError(f"group must be a string, not {group!r}")
-    names = [without] if isinstance(without, str) else list(without or ())
+    if isinstance(without, str):
+        names = [without]
+    else:
+        names = list(without or ())
     return read_groups(os.fspath(file), group or "", tree, names, storage_options)
 
 
@@ -366,25 +383,28 @@ def _inside(part: Any, extent: int, stored: int) -> tuple[int | None, Any, Any]:
     positions = np.arange(extent)[part]
     where = np.flatnonzero(positions < stored)
     if not where.size:
-        return None if positions.ndim == 0 else len(positions), None, None
+        if positions.ndim == 0:
+            return None, None, None
+        return len(positions), None, None
     if not isinstance(part, slice):
-        return (
-            (None, None, int(positions))
-            if positions.ndim == 0
-            else (len(positions), where, positions[where])
-        )
+        if positions.ndim == 0:
+            return None, None, int(positions)
+        return len(positions), where, positions[where]
     place = slice(int(where[0]), int(where[-1]) + 1)
     taken = range(extent)[part][place]
-    return (
-        len(positions),
-        place,
-        slice(taken.start, taken.stop if taken.stop >= 0 else None, taken.step),
-    )
+    stop = None
+    if taken.stop >= 0:
+        stop = taken.stop
+    return len(positions), place, slice(taken.start, stop, taken.step)
+
+
+def _word(part: Any) -> Any:
+    if isinstance(part, bytes):
+        return part.decode("utf-8", "surrogateescape")
+    return part
 
 
 def _words(block: Array) -> Array:
     """Text as Python has it, of the bytes in a file."""
-    words = [
-        p.decode("utf-8", "surrogateescape") if isinstance(p, bytes) else p for p in block.ravel()
-    ]
+    words = [_word(part) for part in block.ravel()]
     return np.array(words, object).reshape(block.shape)

@@ -4,14 +4,14 @@ it does not.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.arrays.array import ArraySink
-from hyperslab.blocks import writing
+from hyperslab import formats
+from hyperslab.arrays.sink import ArraySink
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.compile import Budget, Plan
@@ -81,11 +81,11 @@ def examine(
     volumes = output.volumes if output else ()
     place = next(folder for folder in (out, *out.parents) if folder.exists())
     disk = os.statvfs(place)
-    copies = 2 if any(_is_copied(*volume) for volume in volumes) else 1
+    copies = 2 if any(form_of(volume.sink).is_copied(*volume) for volume in volumes) else 1
     written = (
         sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left)
     ) * copies
-    compressed = any(task.output.endswith(".gz") for task in left) or any(
+    compressed = any(_is_compressed(task.output) for task in left) or any(
         _may_shrink(sink) for sink, _ in volumes
     )
     return Needs(
@@ -96,12 +96,12 @@ def examine(
         budget=budget,
         workers=workers,
         files=sum(1 for task in left if task.output)
-        + sum(_files(sink, len(left)) for sink, _ in volumes if left),
+        + sum(form_of(sink).files(sink, len(left)) for sink, _ in volumes if left),
         disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
         inodes_free=disk.f_favail if disk.f_files else None,
         compressed=compressed,
         bytes_least=min(written, int(_least_share(plan) * written)) if compressed else written,
-        folders=sum(_folders(sink) for sink, _ in volumes if left),
+        folders=sum(form_of(sink).folders(sink) for sink, _ in volumes if left),
         verb=verb,
     )
 
@@ -119,32 +119,10 @@ def _least_share(plan: Plan) -> float:
     return stored / held / CODECS_DIFFER
 
 
-def _is_copied(sink: ArraySink, partial_path: str) -> bool:
-    """Whether bytes are on disk twice for a while: pieces that are joined are there until the file
-    of them is.
-    """
-    return sink.form == "pieces" and not writing.is_in_place(sink, partial_path)
-
-
-def _files(sink: ArraySink, tasks: int) -> int:
-    """Files that a volume becomes, at most."""
-    if sink.form == "store":
-        return math.prod(math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True))
-    return 1 + tasks if sink.form == "parts" else 1
-
-
-def _folders(sink: ArraySink) -> int:
-    """Directories of a volume that is one: those above its array, and those of its chunks by all
-    axes but the last.
-    """
-    if sink.form != "store":
-        return 0
-    grid = [math.ceil(n / u) for n, u in zip(sink.shape, sink.unit, strict=True)]
-    return (
-        2
-        + sink.encoding.name.count("/")
-        + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
-    )
+def _is_compressed(name: str) -> bool:
+    """Whether files of this name are compressed, whatever is asked for."""
+    suffix = formats.suffix_of(name)
+    return suffix is not None and suffix.is_compressed
 
 
 def _may_shrink(sink: ArraySink) -> bool:

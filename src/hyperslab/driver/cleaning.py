@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.arrays.partition import Partition
-from hyperslab.blocks import writing
+from hyperslab.blocks.writing.part_folders import remove_output, remove_stale
 from hyperslab.driver.committed import made
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.driver.verification import is_name
@@ -34,7 +34,7 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
         doomed += [directory.out / name for name in _written(directory) if is_name(name)]
     doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
     for path in doomed:
-        writing.remove_stale(path) if LEFTOVER.fullmatch(path.name) else writing.remove_output(path)
+        remove_stale(path) if LEFTOVER.fullmatch(path.name) else remove_output(path)
     remove(directory.root)
     return doomed
 

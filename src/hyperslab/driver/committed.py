@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.blocks import writing
+from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.storage.frame import Frame, Span
 from hyperslab.storage.recordfile import load_record, save_record
@@ -99,7 +99,7 @@ def discard_replaced(directory: RunDirectory) -> None:
     """
     for name, done in committed(directory).items():
         if (directory.out / done.allocation).exists():
-            writing.discard(directory.out / done.allocation, directory.out / name)
+            discard(directory.out / done.allocation, directory.out / name)
 
 
 def _is_as_it_was(path: Path, identity: tuple[int, ...]) -> bool:

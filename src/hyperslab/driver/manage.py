@@ -33,6 +33,8 @@ class Status:
     "When the driver last said so, seconds since the epoch."
     owner: str
     "pid and host of the driver; '' when none is alive."
+    damaged: int = 0
+    "Number of lines of the journal that say nothing any more."
 
 
 def status(out: str | os.PathLike[str]) -> Status:
@@ -43,7 +45,8 @@ def status(out: str | os.PathLike[str]) -> Status:
     folder = directory.latest()
     last: dict[str, Any] = load_status(folder) or {"state": "running", "tasks": 0, "done": 0}
     alive = directory.is_owned()
-    journal = Tail(folder).poll()
+    tail = Tail(folder)
+    journal = tail.poll()
     done = {outcome.task for outcome in journal if outcome.status == "done"}
     failing = {
         outcome.task: outcome.failure
@@ -53,9 +56,8 @@ def status(out: str | os.PathLike[str]) -> Status:
     state: State = "died" if last["state"] == "running" and not alive else last["state"]
     owner = f"pid {last['pid']} on {last['host']}" if alive and "pid" in last else ""
     reasons = tuple(failing.values())
-    return Status(
-        state, last["tasks"], max(last["done"], len(done)), reasons, last.get("time"), owner
-    )
+    counted = max(last["done"], len(done))
+    return Status(state, last["tasks"], counted, reasons, last.get("time"), owner, tail.damaged)
 
 
 def cancel(out: str | os.PathLike[str]) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
-from hyperslab.arrays.array import ArraySource
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.machine.host import Host
@@ -52,10 +52,7 @@ def index_sources(
     wanted = {_key(source): source for source in _wanted(plan, done)}
     if not wanted:
         return plan
-    known = {
-        key: gzipindex.load(source, folder / gzipindex.file_name(source))
-        for key, source in wanted.items()
-    }
+    known = {key: gzipindex.load_from(folder, source) for key, source in wanted.items()}
     missing = [wanted[key] for key, source in known.items() if source is None]
     nbytes = sum(source.file_size for source in missing)
     if nbytes > TOLD_NBYTES:
@@ -130,7 +127,7 @@ def _index_all(
 
 def _index(source: ArraySource, folder: Path, watch: gzipindex.Watch) -> ArraySource:
     try:
-        return gzipindex.index(source, folder / gzipindex.file_name(source), watch)
+        return gzipindex.index_in(folder, source, watch)
     except FormatError as error:
         return replace(source, broken=str(error))
     except SourceChanged:

@@ -19,6 +19,7 @@ from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
+from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.machine.host import MEMORY_SHARE, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
@@ -33,7 +34,7 @@ from hyperslab.units import show_bytes, show_count
 class Options:
     """How to run a pipeline: where, with what, and what to do about failures."""
 
-    engine: str = "processes"
+    engine: str = DEFAULT
     workers: int | None = None
     "Worker processes; None: every processor that this process may use."
     threads: int | None = None

@@ -8,13 +8,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab.arrays.array import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import writing
-from hyperslab.blocks.writing import Written, segments
+from hyperslab.blocks import checksums, writing
+from hyperslab.blocks.writing import Written
+from hyperslab.blocks.writing.forms import form_of, stored_nbytes
+from hyperslab.blocks.writing.part_folders import (
+    discard,
+    part_folders,
+    remove_output,
+    remove_stale,
+)
 from hyperslab.driver.committed import RECORD, REPLACED, committed, keep_made, made, note
 from hyperslab.driver.directory import RunDirectory, load_manifest
-from hyperslab.driver.verification import file_checksum, region_checksum
 from hyperslab.errors import DamagedRecord, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
@@ -74,11 +79,11 @@ class Products:
         """
         directory = self._directory
         parts = {
-            folder.name for sink, _ in self._volumes for folder in writing.parts(Path(sink.path))
+            folder.name for sink, _ in self._volumes for folder in part_folders(Path(sink.path))
         }
         keep_made(directory, parts)
         for path in leftovers(directory.out, {directory.file} if directory.file else None):
-            writing.remove_stale(path)
+            remove_stale(path)
         records = (RECORD, PUBLISHED, "manifest.json")
         for path in (*directory.submissions(), *(directory.root / name for name in records)):
             remove(path)
@@ -153,11 +158,13 @@ class Products:
         for task_id in self._tasks if self._volumes else ():
             parts = self._parts(task_id)
             outputs = results[task_id].outputs if task_id in results else ()
+            is_known = len(outputs) == len(parts)
             for number, (volume, _) in enumerate(parts):
-                is_known = len(outputs) == len(parts)
-                homes[volume][task_id] = (
-                    _allocation(self._volumes[volume].sink, outputs[number]) if is_known else ""
-                )
+                home = ""
+                if is_known:
+                    form = form_of(self._volumes[volume].sink)
+                    home = form.allocation(outputs[number])
+                homes[volume][task_id] = home
         return homes
 
     def _is_there(self, outcome: Outcome, files: Mapping[str, str]) -> bool:
@@ -188,7 +195,7 @@ class Products:
         if (path.name, written.checksum) in vouched:
             return False
         try:
-            return file_checksum(path, written.checksum) != written.checksum
+            return checksums.of_output(path, written.checksum) != written.checksum
         except (OSError, HyperslabError):
             return True
 
@@ -206,10 +213,10 @@ class Products:
         Parts get a name of their own before their file.
         """
         found = {name: done.allocation for name, done in committed(self._directory).items()}
-        for sink in (sink for sink, _ in self._volumes if sink.form == "parts"):
-            allocation = found.get(os.path.basename(sink.path), "")
-            if writing.parts_of_allocation(sink, allocation) not in writing.parts(Path(sink.path)):
-                found.pop(os.path.basename(sink.path), None)
+        for sink, _ in self._volumes:
+            name = os.path.basename(sink.path)
+            if name in found and not form_of(sink).is_of(sink, found[name]):
+                del found[name]
         return found
 
     def commit(self, results: Mapping[int, Outcome], overwrite: bool) -> None:
@@ -247,9 +254,9 @@ class Products:
         for stale in leftovers(
             self._directory.out, names
         ):  # of a run whose results no longer counted
-            writing.remove_stale(stale)
+            remove_stale(stale)
         for name in made(self._directory) - names:
-            writing.remove_output(self._directory.out / name)
+            remove_output(self._directory.out / name)
         (self._directory.root / REPLACED).unlink(missing_ok=True)
 
     def paths(self, outcome: Outcome) -> list[Path]:
@@ -292,7 +299,7 @@ class Products:
             {
                 "path": path.name,
                 "nbytes": path.stat().st_size,
-                "checksum": writing.file_checksum(str(path)),
+                "checksum": checksums.of_file(path),
             }
             for path in others
         ]
@@ -338,9 +345,8 @@ def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
     sink, partial = volume
     if not os.path.exists(partial):
         raise _vanished(volume)
-    stray = [
-        written for written in outputs if _allocation(sink, written) != os.path.basename(partial)
-    ]
+    form, own = form_of(sink), os.path.basename(partial)
+    stray = [written for written in outputs if form.allocation(written) != own]
     if stray:
         raise RunStopped(
             f"{sink.path}: {len(stray)} of its regions are not in {partial}: run again with"
@@ -375,7 +381,7 @@ def _astray(
 
 def _drop_allocation(volume: Volume) -> None:
     if os.path.exists(volume.partial):
-        writing.discard(Path(volume.partial), Path(volume.sink.path))
+        discard(Path(volume.partial), Path(volume.sink.path))
 
 
 def _allocate(volume: Volume) -> None:
@@ -426,36 +432,19 @@ def _is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool
     became.
     """
     sink, partial = volume
-    allocation = _allocation(sink, written)
+    allocation = form_of(sink).allocation(written)
     if files.get(os.path.basename(sink.path)) == allocation:
         return True
     if allocation != os.path.basename(partial):
         return False
-    if sink.form == "store":
-        return os.path.isdir(partial)
-    if sink.form == "placed":
-        return _size(partial) == sink.nbytes
-    return writing.has_part(sink, partial, written)
-
-
-def _allocation(sink: ArraySink, written: Written) -> str:
-    """Name of the unfinished file or folder that a region was written to."""
-    path = Path(written.path)
-    return path.parent.name if sink.form in ("pieces", "parts") else path.name
+    return form_of(sink).is_kept(sink, partial, written)
 
 
 def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
     """Whether an allocation holds in a region something else than was written there."""
     sink, partial = volume
     try:
-        if sink.form == "pieces":
-            for _ in segments.pieces([writing.segment(partial, written)]):
-                pass  # each is compared with its checksum
-            return False
-        if sink.form == "parts":
-            part = os.path.join(partial, os.path.basename(written.path))
-            return region_checksum(part, Hyperslab.full(slab.count)) != written.checksum
-        return region_checksum(partial, slab) != written.checksum
+        return form_of(sink).differs(sink, partial, slab, written)
     except (OSError, HyperslabError):
         return True
 
@@ -481,7 +470,7 @@ def save_manifest(
 
 def _nbytes(path: Path) -> int | None:
     """Bytes of a file, or of all files of a directory."""
-    return writing.stored_nbytes(path) if path.is_dir() else _size(path)
+    return stored_nbytes(path) if path.is_dir() else _size(path)
 
 
 def _size(path: str | Path) -> int | None:

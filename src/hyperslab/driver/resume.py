@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab.arrays.array import ArraySource
+from hyperslab import formats
+from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.errors import OutputBusy
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
-from hyperslab.plan.sinks import SUFFIXES
 from hyperslab.plan.task import Outcome, Task
 
 
@@ -104,7 +104,9 @@ def partials(inherited: Sequence[Inherited], wanted: Sequence[int]) -> list[Part
 def _suffix(plan: Plan) -> str:
     """What ends the names of files of blocks; '' where tasks write no files of their own."""
     output = plan.stages[-1].job.output
-    return "" if output is None or output.volumes else SUFFIXES[output.format]
+    if output is None or output.volumes:
+        return ""
+    return formats.written()[output.format]
 
 
 def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:

@@ -27,6 +27,7 @@ from hyperslab.driver.products import Products, save_manifest
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import Failed, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
+from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
@@ -120,6 +121,7 @@ def _asked(prepared: Prepared, options: Options) -> dict[str, Any]:
         "memory_nbytes": prepared.needs.budget.memory_bytes,
         "granularity": options.granularity,
         "connect": options.connect,
+        **recorded(options.engine),
     }
 
 
@@ -452,7 +454,8 @@ class _Run:
             self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta
         )
         if self.own_times:
-            trace.meta["own_times"] = agreement(trace, self.engine.own_record, self.own_times)
+            own_record = facts_of(self.options.engine).own_record
+            trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
         facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
         summary = save_records(self.folder, trace, self.plan.title, failures, facts, self.state)

@@ -12,8 +12,9 @@ import math
 import mmap
 from collections.abc import Iterator
 
-from hyperslab.arrays.array import ArraySink
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.machine.host import network_file_system
 from hyperslab.plan.compile import Plan
@@ -49,7 +50,7 @@ def _shared_edges(plan: Plan) -> Iterator[tuple[ArraySink, int]]:
     for task in stage.tasks:
         for piece in output_pieces(stage.job, task):
             sink = stage.job.output.volumes[piece.source].sink
-            if sink.form != "placed" or piece.slab == Hyperslab.full(sink.shape):
+            if not form_of(sink).has_shared_file or piece.slab == Hyperslab.full(sink.shape):
                 continue
             first, last = _reach(sink, piece.slab)
             if last - first > piece.slab.size * sink.dtype.itemsize:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.driver.directory import RunDirectory, State, load_status
+from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
 from hyperslab.plan.pipeline import Fold
@@ -37,8 +38,8 @@ from hyperslab.units import show_count
 RECORDS_VERSION = 1
 KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
-LIBRARIES = {"dask": ("dask", "distributed"), "spark": ("pyspark",)}
-"What the engines whose names begin so run on."
+LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
+"Distributions that every run rests on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def load_records(folder: Path) -> Records:
             "trace" in about
         ):  # Arrow may end the process over a damaged one; earlier versions kept no checksum
             require_intact(own / "trace.parquet", about["trace"], NO_REPORT)
-        trace, summary = Trace.load(own / "trace.parquet"), Summary.load(own / "summary.json")
+        trace = _load_trace(own / "trace.parquet")
+        summary = Summary.load(own / "summary.json")
     except (
         ValueError,
         KeyError,
@@ -145,6 +147,15 @@ def load_records(folder: Path) -> Records:
     rows = _rows(load_failures(own))
     plan = load_record(own / "plan.json", NO_REPORT)
     return Records(own, trace, summary, about["title"], about["facts"], rows, state, plan)
+
+
+def _load_trace(path: Path) -> Trace:
+    """A trace with what its engine says of itself, which earlier versions did not record."""
+    trace = Trace.load(path)
+    run = trace.meta.get("run", {})
+    if "engine" in run:
+        trace.meta["run"] = {**recorded(run["engine"]), **run}
+    return trace
 
 
 def _rows(failures: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
@@ -165,10 +176,8 @@ def _state(folder: Path) -> State:
 
 def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
-    libraries = next((names for start, names in LIBRARIES.items() if engine.startswith(start)), ())
-    versions = {
-        name: version(name) for name in ("hyperslab", "numpy", "nibabel", "h5py", *libraries)
-    }
+    libraries = (*LIBRARIES, *facts_of(engine).libraries)
+    versions = {name: version(name) for name in libraries}
     return {
         "command": redact_command(sys.argv),
         "engine": engine,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import reading, writing
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks import checksums
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
@@ -73,7 +73,7 @@ class _Files:
 
     def _indexed(self, source: ArraySource) -> ArraySource:
         try:
-            return gzipindex.index(source, self._folder / gzipindex.file_name(source))
+            return gzipindex.index_in(self._folder, source)
         except FormatError as error:
             return replace(source, broken=str(error))  # of every region
 
@@ -109,33 +109,6 @@ def _found(files: _Files, out: Path, entry: Mapping[str, Any]) -> str:
     if "frame" in entry:
         return frame.checksum(path, [Span(*span) for span in entry["frame"]])
     if "region" in entry:
-        return _checksum(files.source(out, entry["path"]), Hyperslab(*map(tuple, entry["region"])))
-    return file_checksum(path, entry["checksum"])
-
-
-def file_checksum(path: Path, recorded: str) -> str:
-    """The checksum of a file or store as it is now, of what the recorded one covers.
-
-    Raises OSError, FormatError.
-    """
-    if not path.is_dir():
-        return writing.file_checksum(str(path))
-    source = formats.open_source(os.fspath(path))
-    values = _checksum(source, Hyperslab.full(source.shape))
-    if writing.covers_documents(recorded):
-        return writing.with_documents(values, path)
-    return values
-
-
-def region_checksum(path: str | os.PathLike[str], slab: Hyperslab) -> str:
-    """The checksum that `writing.write_region` gave, of what a file, or its allocation, holds in a
-    region now.
-
-    Raises OSError, FormatError.
-    """
-    return _checksum(formats.open_source(os.fspath(path)), slab)
-
-
-def _checksum(source: ArraySource, slab: Hyperslab) -> str:
-    block = reading.read(source, slab, values="stored")
-    return writing.checksum(block.transpose(source.axes), source.stored)
+        region = Hyperslab(*map(tuple, entry["region"]))
+        return checksums.of_region(files.source(out, entry["path"]), region)
+    return checksums.of_output(path, entry["checksum"])

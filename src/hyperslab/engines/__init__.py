@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+from hyperslab.engines.facts import connecting, facts_of
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
@@ -37,12 +39,8 @@ class Managed:
 
 class Engine(Protocol):
     """Something that runs tasks. A context manager; see hyperslab.testing.EngineTests for its
-    contract.
+    contract, and hyperslab.engines.facts for what is known of it before it is loaded.
     """
-
-    name: str
-    own_record: str
-    "What it calls its own record of what it ran; empty for none."
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *failure: object) -> None: ...
@@ -66,24 +64,12 @@ class Engine(Protocol):
         ...
 
 
-ENGINES: dict[str, tuple[str, str, str]] = {
-    "serial": ("serial", "Serial", ""),
-    "threads": ("threads", "Threads", ""),
-    "processes": ("pool.processes", "Processes", ""),
-    "dask-bag": ("dask.bag", "DaskBag", "dask"),
-    "dask-delayed": ("dask.delayed", "DaskDelayed", "dask"),
-    "dask-futures": ("dask.futures", "DaskFutures", "dask"),
-    "spark": ("spark.engine", "Spark", "spark"),
-}
-"Name -> module, class, extra that installs what it needs ('': the base install does)."
-
-
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """What every engine is told."""
 
     folder: Path
-    "Of the submission: where slots keep their journals."
+    "Folder of the submission, where slots keep their journals."
     workers: int
     threads: int = 1
     "Tasks at a time in one worker."
@@ -92,48 +78,64 @@ class EngineOptions:
     slot_cpus: int = 1
     "Processors a slot may use: what BLAS and OpenMP are told."
     memory_bytes: int = 0
-    "For all slots together, as the user said; 0: not said."
+    "Memory for all slots together, as the user said; 0: not said."
     connect: str = ""
     "A cluster that runs already, instead of one of our own."
     shipment: Shipment = field(default_factory=Shipment)
     "The user's code, for workers that do not see it."
+    process_per_slot: bool = False
+    "The engine's own fact of this name, as `create` fills it in."
 
 
 def create(name: str, options: EngineOptions) -> Engine:
     """The engine of this name, not yet started. Raises UsageError for options that it cannot
     honour.
     """
-    if name not in ENGINES:
-        raise UsageError(f"--engine {name}: choose one of {', '.join(ENGINES)}")
-    module, cls, extra = ENGINES[name]
-    try:
-        found = getattr(importlib.import_module(f"hyperslab.engines.{module}"), cls)
-    except ImportError as error:
-        if (error.name or "hyperslab").startswith("hyperslab"):
-            raise  # our own fault, not a missing extra
-        raise MissingExtra(
-            f"--engine {name} needs {error.name}: pip install 'hyperslab[{extra}]'"
-        ) from error
-    engine: Engine = found(options)
+    facts = facts_of(name)
+    told = replace(options, process_per_slot=facts.process_per_slot)
+    with _loading(name):
+        engine: Engine = _class_of(name)(told)
+    if options.task_timeout_s is not None and facts.no_time_limit:
+        raise UsageError(f"--task-timeout needs --engine processes: {facts.no_time_limit}")
     return engine
 
 
 def capacity(name: str, connect: str) -> tuple[int, int] | None:
     """(workers, threads) of a cluster that runs already; None when it is to be made, or cannot be
-    asked before.
+    asked before. Raises UsageError for an engine that connects to none.
     """
-    if not name.startswith(("dask", "spark")):
-        raise UsageError(f"--connect {connect}: is for Dask and Spark, not for --engine {name}")
-    if connect.startswith("spark://"):
-        importlib.import_module("hyperslab.engines.spark.session").require_master(connect)
-    if name == "spark" or connect == "slurm":
-        return None
-    found: tuple[int, int] = importlib.import_module("hyperslab.engines.dask.client").capacity(
-        connect
-    )
+    if not facts_of(name).connects_to:
+        raise UsageError(f"--connect {connect}: is for {connecting()}, not for --engine {name}")
+    with _loading(name):
+        found: tuple[int, int] | None = _class_of(name).capacity(connect)
     return found
 
 
 def default_workers(name: str, host: Host) -> tuple[int, int]:
     """(workers, threads) when the user names neither: every processor one slot."""
-    return {"serial": (1, 1), "threads": (1, host.cpus)}.get(name, (host.cpus, 1))
+    spread = facts_of(name).spread
+    if spread == "none":
+        return 1, 1
+    if spread == "threads":
+        return 1, host.cpus
+    return host.cpus, 1
+
+
+def _class_of(name: str) -> Any:
+    module, _, found = facts_of(name).place.partition(":")
+    return getattr(importlib.import_module(module), found)
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Raise MissingExtra for an engine whose libraries are not installed."""
+    try:
+        yield
+    except ImportError as error:
+        requirement = facts_of(name).requirement
+        missing = (error.name or "hyperslab").partition(".")[0]
+        if missing == "hyperslab" or not requirement:
+            raise  # a fault of the engine's own, not a missing extra
+        raise MissingExtra(
+            f"--engine {name} needs {error.name}: pip install '{requirement}'"
+        ) from error

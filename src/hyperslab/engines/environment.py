@@ -68,7 +68,7 @@ def start(
     given = [theirs.fileno(), *inherited]
     with theirs, open(log, "ab") as output:
         process = subprocess.Popen(
-            _program(module, given),
+            program(module, given),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -79,10 +79,10 @@ def start(
     return process, Connection(ours.detach())
 
 
-def _program(module: str, given: Sequence[int]) -> list[str]:
-    """The command that runs a module's `main` on inherited descriptors, with our import path."""
+def program(module: str, given: Sequence[int | str]) -> list[str]:
+    """The command that runs a module's `main` with these arguments, with our import path."""
     path = [folder or os.getcwd() for folder in sys.path]
-    arguments = ", ".join(map(str, given))
+    arguments = ", ".join(map(repr, given))
     return [
         sys.executable,
         "-c",

@@ -18,18 +18,11 @@ from hyperslab.trace import OwnTime, Slot
 class Serial(Managed):
     """Runs tasks in the thread that asks for them."""
 
-    name = "serial"
-    own_record = ""
-
     def __init__(self, options: EngineOptions) -> None:
         if options.workers * options.threads != 1:
             raise UsageError(
                 "--engine serial has one slot: leave out --workers and --threads, or choose"
                 " --engine processes"
-            )
-        if options.task_timeout_s is not None:
-            raise UsageError(
-                "--task-timeout needs --engine processes: this process cannot stop its own function"
             )
         self._options = options
         self._rounds = 0

@@ -12,7 +12,6 @@ from contextlib import suppress
 from threadpoolctl import threadpool_limits
 
 from hyperslab.engines import EngineOptions, Managed, Running
-from hyperslab.errors import UsageError
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Merge, StepFunction, Task
@@ -29,14 +28,7 @@ outside.
 class Threads(Managed):
     """Runs tasks on `workers x threads` threads."""
 
-    name = "threads"
-    own_record = ""
-
     def __init__(self, options: EngineOptions) -> None:
-        if options.task_timeout_s is not None:
-            raise UsageError(
-                "--task-timeout needs --engine processes: a thread cannot be stopped from outside"
-            )
         self._options = options
         self._rounds = 0
         self._stopping = threading.Event()

@@ -1,68 +1,70 @@
 """The file formats: which module reads a file, and what every such module offers.
 
 A format says where the bytes of an array are, as an `ArraySource`, and is the reference reader for
-what cannot be said that way. Formats are told apart by their first bytes, never by suffix alone;
-suffixes choose the format of new files and the files of a directory.
+what cannot be said that way. What else is to be known of it is in the table (`formats.table`).
+Formats are told apart by their first bytes, never by suffix alone; suffixes choose the format of
+new files and the files of a directory.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    Encoded,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.formats.detection import SUPPORTED, detect, is_store
+from hyperslab.formats.detection import detect, is_store
+from hyperslab.formats.table import (
+    facts_of,
+    facts_of_file_name,
+    is_store_name,
+    stem_of,
+    suffix_of,
+    suffixes,
+    written,
+    written_as,
+)
 from hyperslab.storage.location import Remote, RemoteFolder, is_remote, local_path, split_dataset
 from hyperslab.storage.remote.file import describe
-from hyperslab.storage.suffixes import SUFFIXES, suffix_of
 
 __all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "SUPPORTED",
     "Format",
     "arrays",
     "detect",
+    "facts_of",
+    "facts_of_file_name",
     "find",
     "format_of_name",
     "is_array_file",
     "is_store",
+    "is_store_name",
     "module",
     "open_array",
     "open_source",
     "split_url",
+    "stem_of",
+    "suffix_of",
+    "suffixes",
+    "written",
+    "written_as",
 ]
-
-FORMATS: dict[str, str] = {
-    "nifti": "hyperslab.formats.nifti",
-    "hdf5": "hyperslab.formats.hdf5",
-    "netcdf": "hyperslab.formats.netcdf.classic",
-    "zarr": "hyperslab.formats.zarr",
-}
-"Name of every file format and the module that holds it, imported at first use."
 
 _LISTED = 20
 
 
 class Format(Protocol):
-    """What a module of `hyperslab.formats` offers. A path may be a
-    hyperslab.storage.location.Remote.
+    """What a module of `hyperslab.formats` offers, beside the `hooks` of the forms in which it
+    writes. A path may be a hyperslab.storage.location.Remote.
     """
 
     def arrays(self, path: str) -> list[ArrayInfo]:
@@ -94,61 +96,23 @@ class Format(Protocol):
         cannot hold.
         """
 
-    def encode(self, sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
-        """Of a sink in pieces: those of a region, each with its number in the file."""
-
-    def assemble(self, sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
-        """The file of all pieces of a sink without a head, which come in the order of their
-        numbers.
-
-        The first part that it yields holds no values.
-        """
-
-    def index(
-        self, sink: ArraySink, numbers: Array, nbytes: Array, offsets: Array, size: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """Of a sink in pieces with a head: what to write where, to complete a file of that size in
-        which they are.
-        """
-
-    def part_sink(self, whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
-        """Of a sink in parts: the file of a region."""
-
-    def write_index(self, whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
-        """Of a sink in parts: write the file that says where they are; they will be in `folder`, a
-        name beside it.
-        """
-
-    def parts_folder(self, path: str) -> str:
-        """Of a format that has sinks in parts: name of the folder beside a file in which its parts
-        are, '' for none.
-        """
-
-    def create(self, sink: ArraySink, path: str) -> None:
-        """Of a store: make it, without values."""
-
-    def write_region(self, sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
-        """Of a store: write the chunks of a region; bytes stored."""
-
 
 def module(name: str) -> Format:
-    """The module of a format, imported now if it was not."""
-    if name not in FORMATS:
-        raise UsageError(f"'{name}' is not a format; the formats are {', '.join(FORMATS)}")
-    return cast(Format, importlib.import_module(FORMATS[name]))
+    """The module of a format, imported now if it was not. Raises UsageError for an unknown name."""
+    return cast(Format, importlib.import_module(facts_of(name).module))
 
 
 def format_of_name(path: str) -> str:
     """The format in which a file of this name is written. Raises UsageError for an unknown
     suffix.
     """
-    suffix = suffix_of(path)
-    if suffix is None:
+    found = facts_of_file_name(path)
+    if found is None:
         raise UsageError(
             f"{path}: the suffix names no format that can be written; use one of"
-            f" {', '.join(SUFFIXES)}"
+            f" {', '.join(suffixes())}"
         )
-    return SUFFIXES[suffix]
+    return found.name
 
 
 def is_array_file(path: str) -> bool:
@@ -194,9 +158,9 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
 def _is_in_store(url: str) -> bool:
     """Whether a URL names a Zarr store, or something in one that is no file."""
     *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
-    return last.endswith(".zarr") or (
-        suffix_of(last) is None and any(part.endswith(".zarr") for part in above)
-    )
+    if is_store_name(last):
+        return True
+    return suffix_of(last) is None and any(map(is_store_name, above))
 
 
 def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[ArrayInfo]:
@@ -213,12 +177,14 @@ def open_source(url: str, storage_options: Mapping[str, Any] | None = None) -> A
     not chosen, Unavailable for a store that does not answer.
     """
     path, name = find(url, storage_options)
-    kind = detect(path)
-    if kind == "nifti" and name:
-        raise UsageError(f"{path}: a NIfTI file holds one array; leave out '::{name}'")
-    if kind != "nifti" and not name:
-        name = _only_dataset(path, kind)
-    return module(kind).open(path if isinstance(path, Remote) else str(Path(path).absolute()), name)
+    facts = facts_of(detect(path))
+    if facts.is_one_array and name:
+        raise UsageError(f"{path}: a {facts.title} file holds one array; leave out '::{name}'")
+    if not facts.is_one_array and not name:
+        name = _only_dataset(path, facts.name)
+    if not isinstance(path, Remote):
+        path = str(Path(path).absolute())
+    return module(facts.name).open(path, name)
 
 
 def open_array(data: Array) -> ArraySource:
@@ -234,7 +200,9 @@ def _only_dataset(path: str, kind: str) -> str:
         return names[0]
     if not names:
         raise UsageError(f"{path}: holds no numeric dataset of one or more dimensions")
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    more = ""
+    if len(names) > _LISTED:
+        more = f" and {len(names) - _LISTED} more"
     listed = ", ".join(names[:_LISTED]) + more
     raise UsageError(
         f"{path}: holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}"

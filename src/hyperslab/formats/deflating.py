@@ -4,13 +4,19 @@ above.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from hyperslab import native
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.sink import ArraySink, Encoded
+from hyperslab.arrays.slab import Hyperslab, dense_level
 
 FASTEST, SMALLEST = 1, 9
 "Levels of gzip, as zlib numbers them."
@@ -28,12 +34,21 @@ _END = b"\x03\x00"
 "An empty last block with fixed codes (RFC 1951, 3.2.3)."
 
 
+def level_of(encoding: Encoding) -> int:
+    """The level that is asked for, else the fastest."""
+    if encoding.level is None:
+        return FASTEST
+    return encoding.level
+
+
 def zlib_stream(data: memoryview, level: int, is_shuffled: bool) -> bytes:
     """Bytes as a stream of RFC 1950, which is what HDF5's deflate filter stores."""
     if level in _ISAL_LEVELS:
         from isal import igzip_lib
 
-        own = _ISAL_SHUFFLED if is_shuffled else _ISAL_LEVELS[level]
+        own = _ISAL_SHUFFLED
+        if not is_shuffled:
+            own = _ISAL_LEVELS[level]
         return igzip_lib.compress(
             data, own, flag=igzip_lib.COMP_ZLIB, mem_level=igzip_lib.MEM_LEVEL_LARGE
         )
@@ -60,13 +75,37 @@ def open_stream(parts: Iterable[memoryview], level: int) -> bytes:
     """
     from isal import isal_zlib
 
-    library: Any = isal_zlib if level in _ISAL_LEVELS else zlib
+    library: Any = zlib
+    if level in _ISAL_LEVELS:
+        library = isal_zlib
     stream = library.compressobj(_ISAL_LEVELS.get(level, level), wbits=_RAW)
-    stored, crc, length = [], 0, 0
+    stored: list[bytes] = []
+    crc = 0
+    length = 0
     for part in parts:
         stored.append(stream.compress(part))
-        crc, length = isal_zlib.crc32(part, crc), length + len(part)
+        crc = isal_zlib.crc32(part, crc)
+        length += len(part)
     return b"".join([*stored, stream.flush(library.Z_SYNC_FLUSH), _TRAILER.pack(crc, length)])
+
+
+def runs(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
+    """The runs of a file that a region is, each an open stream with the number of its first
+    element; of a sink whose first codec has the level as its option.
+    """
+    stored = slab.permute(sink.axes)
+    shape = [sink.shape[axis] for axis in sink.axes]
+    values = block.transpose(sink.axes)
+    level = dense_level(shape, stored)
+    for index in itertools.product(*map(range, stored.count[:level])):
+        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
+        number = int(np.ravel_multi_index(corner, shape))
+        parts = (_plain_bytes(plane, sink.dtype) for plane in np.atleast_2d(values[index]))
+        yield number, open_stream(parts, sink.codecs[0].options[0])
+
+
+def _plain_bytes(values: Array, dtype: np.dtype[Any]) -> memoryview:
+    return np.ascontiguousarray(values, dtype).reshape(-1).view(np.uint8).data
 
 
 class Member:

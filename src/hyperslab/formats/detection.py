@@ -9,28 +9,22 @@ import gzip
 import os
 import stat
 import zlib
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from hyperslab.errors import FormatError, Missing
+from hyperslab.formats.facts import Facts, Magic
+from hyperslab.formats.table import facts_of_file_name, is_store_name, known, supported
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import open_binary
-from hyperslab.storage.suffixes import suffix_of
 
-SUPPORTED = (
-    "NIfTI-1 and NIfTI-2 (.nii, .nii.gz), HDF5 (.h5, .hdf5), netCDF (classic, 64-bit, netCDF-4),"
-    " MINC (1, 2) and Zarr (2, 3; directories)"
-)
-_STORE_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
-"""Of these, one is in every directory that is a Zarr array or group (Zarr 3 core specification;
-Zarr 2, 'Storage').
-"""
-_CLASSIC_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ANNEX_POINTER = b"/annex/objects/"
 _ZIP_MAGIC = b"PK\x03\x04"
+_GZIP_MAGIC = b"\x1f\x8b"
 _HEAD_NBYTES = 544
+"Bytes of a file, or of what it holds compressed, in which the magic of every format lies."
 _GZIP_HEAD_NBYTES = 2**16
 "Stored bytes in which the head of a compressed file has to begin."
 
@@ -39,7 +33,9 @@ def is_store(path: str) -> bool:
     """True for a directory that is a source itself, not a folder of sources: a Zarr store, or named
     like one.
     """
-    return os.path.isdir(path) and (suffix_of(path.rstrip("/")) == ".zarr" or _holds_document(path))
+    if not os.path.isdir(path):
+        return False
+    return is_store_name(path) or _kind_of_directory(path) is not None
 
 
 def detect(path: str) -> str:
@@ -50,26 +46,29 @@ def detect(path: str) -> str:
     if isinstance(path, RemoteFolder):
         return "zarr"
     if not isinstance(path, Remote):
-        if _holds_document(path):
-            return "zarr"
+        kind = _kind_of_directory(path)
+        if kind is not None:
+            return kind
         _check_is_file(path)
     try:
         with open_binary(path) as file:
-            kind = _by_magic(path, file)
+            return _by_magic(path, file)
     except OSError as error:
-        remedy = (
-            "raise the limit of ulimit -n"
-            if error.errno == errno.EMFILE
-            else "check its permissions"
-        )
+        remedy = "check its permissions"
+        if error.errno == errno.EMFILE:
+            remedy = "raise the limit of ulimit -n"
         raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
-    return kind
 
 
-def _holds_document(folder: str) -> bool:
-    return os.path.isdir(folder) and any(
-        os.path.isfile(os.path.join(folder, name)) for name in _STORE_DOCUMENTS
-    )
+def _kind_of_directory(path: str) -> str | None:
+    """The format whose documents are in a directory, or None."""
+    if not os.path.isdir(path):
+        return None
+    for facts in known().values():
+        for name in facts.documents:
+            if os.path.isfile(os.path.join(path, name)):
+                return facts.name
+    return None
 
 
 def _check_is_file(path: str) -> None:
@@ -83,11 +82,12 @@ def _check_is_file(path: str) -> None:
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror}") from error
     if stat.S_ISDIR(mode):
-        if is_store(path):
-            documents = ", ".join(_STORE_DOCUMENTS[:-1]) + f" or {_STORE_DOCUMENTS[-1]}"
+        named = facts_of_file_name(path.rstrip("/"))
+        if named is not None and named.documents:
+            *more, last = named.documents
             raise FormatError(
-                f"{path}: is named like a Zarr store but holds no {documents}; fetch or copy it"
-                " again"
+                f"{path}: is named like a {named.title} store but holds no {', '.join(more)} or"
+                f" {last}; fetch or copy it again"
             )
         raise FormatError(f"{path}: is a directory, not an array file; name a file in it")
     if not stat.S_ISREG(mode):
@@ -112,30 +112,64 @@ def _by_magic(path: str, file: BinaryIO) -> str:
         raise FormatError(
             f"{path}: its content is not here but in a git-annex; run: datalad get {path}"
         )
-    if head[:2] == b"\x1f\x8b":
+    if head.startswith(_GZIP_MAGIC):
         return _by_magic_gzip(path, head, file)
-    if head[:4] in _CLASSIC_MAGIC:
-        return "netcdf"
-    if _is_nifti(path, head):
-        return "nifti"
-    if _is_hdf5(head, file):
-        return "hdf5"
+    kind = _by_head(path, head, known().values()) or _by_later_magic(file)
+    if kind is not None:
+        return kind
     if head.startswith(_ZIP_MAGIC):
         raise FormatError(
             f"{path}: is a ZIP file, which is not read; unpack it first, also if it is a Zarr store"
         )
-    if suffix_of(path) in {".nii", ".nii.gz"}:
+    named = facts_of_file_name(path)
+    if named is not None and named.is_one_array:
         raise FormatError(
-            f"{path}: is not a NIfTI file although its name says so; supported are {SUPPORTED}"
+            f"{path}: is not a {named.title} file although its name says so; supported are"
+            f" {supported()}"
         )
-    raise FormatError(f"{path}: its format is unknown; supported are {SUPPORTED}")
+    raise FormatError(f"{path}: its format is unknown; supported are {supported()}")
+
+
+def _by_head(path: str, head: bytes, among: Iterable[Facts]) -> str | None:
+    """The format whose magic is in the first bytes of a file, the magic furthest ahead first; None
+    for none. Raises FormatError for files of a kind that is not read.
+    """
+    marks = [(mark, facts.name) for facts in among for mark in facts.magic]
+    for mark, kind in sorted(marks, key=lambda pair: pair[0].offset):
+        if not head.startswith(mark.text, mark.offset):
+            continue
+        if mark.refusal:
+            raise FormatError(f"{path}: {mark.refusal}")
+        return kind
+    return None
+
+
+def _by_later_magic(file: BinaryIO) -> str | None:
+    """The format whose magic is further on in a file, where its facts say that it may be."""
+    size = file.seek(0, os.SEEK_END)
+    for facts in known().values():
+        for mark in facts.magic:
+            if mark.doubling and _recurs(mark, file, size):
+                return facts.name
+    return None
+
+
+def _recurs(mark: Magic, file: BinaryIO, size: int) -> bool:
+    offset = mark.doubling
+    while offset < size:
+        file.seek(offset)
+        if file.read(len(mark.text)) == mark.text:
+            return True
+        offset *= 2
+    return False
 
 
 def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
     """The format of what a gzip file holds, whose head may be spread over several members, some of
     them empty.
     """
-    stored, early = head + file.read(_GZIP_HEAD_NBYTES), None
+    stored = head + file.read(_GZIP_HEAD_NBYTES)
+    early: EOFError | None = None
     try:
         plain = gzip.GzipFile(fileobj=BytesIO(stored)).read(_HEAD_NBYTES)
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -143,38 +177,18 @@ def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
             f"{path}: its gzip data are corrupt ({error}); fetch or copy it again"
         ) from error
     except EOFError as error:
-        plain, early = b"", error
-    if _is_nifti(path, plain):
-        return "nifti"
-    what = "not NIfTI"
+        plain = b""
+        early = error
+    streams = [facts for facts in known().values() if facts.is_stream]
+    kind = _by_head(path, plain, streams)
+    if kind is not None:
+        return kind
+    titles = " or ".join(facts.title for facts in streams)
+    what = f"not {titles}"
     if len(plain) < _HEAD_NBYTES and file.read(1):
-        what = f"its first {_GZIP_HEAD_NBYTES >> 10} KiB inflate to no NIfTI header"
+        what = f"its first {_GZIP_HEAD_NBYTES >> 10} KiB inflate to no {titles} header"
     elif early:
         raise FormatError(f"{path}: its gzip data end too early; fetch or copy it again") from early
     raise FormatError(
-        f"{path}: is compressed, but {what}; unpack it first (supported are {SUPPORTED})"
+        f"{path}: is compressed, but {what}; unpack it first (supported are {supported()})"
     )
-
-
-def _is_nifti(path: str, head: bytes) -> bool:
-    if head[344:348] == b"ni1\0" or head[4:8] == b"ni2\0":
-        raise FormatError(
-            f"{path}: is the header of a .hdr/.img pair, which is not supported; convert it to one"
-            " .nii file"
-        )
-    return head[344:348] == b"n+1\0" or head[4:8] == b"n+2\0"
-
-
-def _is_hdf5(head: bytes, file: BinaryIO) -> bool:
-    """HDF5 File Format Specification, section II.A: the signature is at byte 0, 512, 1024, 2048,
-    ...
-    """
-    if head.startswith(_HDF5_MAGIC):
-        return True
-    size, offset = file.seek(0, os.SEEK_END), 512
-    while offset < size:
-        file.seek(offset)
-        if file.read(8) == _HDF5_MAGIC:
-            return True
-        offset *= 2
-    return False

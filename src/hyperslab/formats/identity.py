@@ -95,7 +95,9 @@ def identify_files(folder: str, most: int) -> str | None:
                 else:
                     status = entry.stat()
                     seen.append((entry.path, status.st_size, status.st_mtime_ns))
-    return None if len(seen) > most else xxhash.xxh3_128(repr(sorted(seen)).encode()).hexdigest()
+    if len(seen) > most:
+        return None
+    return xxhash.xxh3_128(repr(sorted(seen)).encode()).hexdigest()
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.formats.nifti.header import carried, taken_over
 
 AFFINE = "affine"
@@ -29,22 +30,29 @@ NAMES = frozenset((AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
 
 def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     """The attributes above that a new array of this shape has."""
-    affine = header.motion() if header.affine is None else header.affine
-    corner, nifti = _corner_of(header, len(shape)), carried(tuple(shape), header)
+    affine = header.affine
+    if affine is None:
+        affine = header.motion()
+    corner = _corner_of(header, len(shape))
+    nifti = carried(tuple(shape), header)
     placed = not np.array_equal(affine, np.eye(4))  # without it, places are counted in voxels
-    said = {
-        AFFINE: affine if placed else None,
-        CORNER: corner if corner.any() else None,
-        NIFTI_HEADER: nifti or None,
-    }
-    said[WHOLE_SHAPE] = np.array(header.whole_shape, np.int64) if header.whole_shape else None
-    return {name: value for name, value in said.items() if value is not None}
+    said: dict[str, Any] = {}
+    if placed:
+        said[AFFINE] = affine
+    if corner.any():
+        said[CORNER] = corner
+    if nifti:
+        said[NIFTI_HEADER] = nifti
+    if header.whole_shape:
+        said[WHOLE_SHAPE] = np.array(header.whole_shape, np.int64)
+    return said
 
 
 def _corner_of(header: Header, ndim: int) -> Array:
     corner = np.zeros(max(0, ndim - 3))
     corner[: len(header.corner)] = header.corner[: len(corner)]
-    corner += header.origin[3:] if len(header.origin) == ndim else 0
+    if len(header.origin) == ndim:
+        corner += header.origin[3:]
     return corner
 
 
@@ -55,17 +63,14 @@ def header_of(
     counted in voxels.
     """
     affine = _numbers(attributes.get(AFFINE))
-    base = (
-        affine.reshape(4, 4)
-        if affine is not None and affine.shape in ((4, 4), (16,))
-        else np.eye(4)
-    )
+    if affine is not None and affine.shape in ((4, 4), (16,)):
+        base = affine.reshape(4, 4)
+    else:
+        base = np.eye(4)
     corner = _numbers(attributes.get(CORNER))
-    place = (
-        tuple(corner.tolist())
-        if corner is not None and corner.ndim == 1 and np.isfinite(corner).all()
-        else ()
-    )
+    place = ()
+    if corner is not None and corner.ndim == 1 and np.isfinite(corner).all():
+        place = tuple(corner.tolist())
     nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, base)
     shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
     cut_from = _whole_shape(attributes.get(WHOLE_SHAPE), len(shape))
@@ -82,7 +87,9 @@ def header_of(
 def _whole_shape(value: Any, ndim: int) -> tuple[int, ...]:
     found = _numbers(value)
     known = found is not None and found.shape == (ndim,) and np.isfinite(found).all()
-    return tuple(map(int, found)) if known and found is not None else ()
+    if known and found is not None:
+        return tuple(map(int, found))
+    return ()
 
 
 def _numbers(value: Any) -> Array | None:
@@ -90,4 +97,6 @@ def _numbers(value: Any) -> Array | None:
         found = np.asarray(value)
     except ValueError:  # lists of several lengths
         return None
-    return found.astype(np.float64) if found.dtype.kind in "iuf" else None
+    if found.dtype.kind in "iuf":
+        return found.astype(np.float64)
+    return None

@@ -95,10 +95,12 @@ def _memory_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int,
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         ):
-            bound, taken = words_of(folder / limit), words_of(folder / used)
+            bound = words_of(folder / limit)
+            taken = words_of(folder / used)
             if bound and bound[0].isdigit() and taken and taken[0].isdigit():
                 limits.append((max(0, int(bound[0]) - int(taken[0])), "cgroup"))
-    per_node, per_cpu = environ.get("SLURM_MEM_PER_NODE", ""), environ.get("SLURM_MEM_PER_CPU", "")
+    per_node = environ.get("SLURM_MEM_PER_NODE", "")
+    per_cpu = environ.get("SLURM_MEM_PER_CPU", "")
     if per_node.isdigit() and int(per_node) > 0:
         limits.append((int(per_node) * 2**20, "slurm"))
     elif per_cpu.isdigit() and int(per_cpu) > 0:
@@ -114,7 +116,9 @@ def cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
     for line in lines_of(Path("/proc/self/cgroup")):
         number, controllers, path = line.split(":", 2)
         if number == "0" or controller in controllers.split(","):
-            root = cgroups if number == "0" else cgroups / controllers
+            root = cgroups
+            if number != "0":
+                root = cgroups / controllers
             steps = Path(path.lstrip("/")).parts
             folders += [root.joinpath(*steps[:n]) for n in range(len(steps) + 1)]
     return folders
@@ -204,7 +208,9 @@ nor not to be.
 def network_file_system(path: str) -> str:
     """The type of the network file system that a path is, or will be, on; '' for a local one."""
     kind = file_system(path)
-    return kind if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse") else ""
+    if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse"):
+        return kind
+    return ""
 
 
 def file_system(path: str) -> str:

@@ -19,13 +19,17 @@ def require_java(who: str) -> None:
     do.
     """
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    java = shutil.which("java")
+    if home:
+        java = os.path.join(home, "bin", "java")
     advice = (
         f"install Java {OLDEST_JAVA} or newer (Debian package openjdk-17-jre-headless), or set"
         " JAVA_HOME to one"
     )
     if not java or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "there is no java on the PATH"
+        where = "there is no java on the PATH"
+        if home:
+            where = f"JAVA_HOME={home} holds no bin/java"
         raise UsageError(f"{who} needs Java, and {where}: {advice}")
     if (version := _version(java)) < OLDEST_JAVA:
         raise UsageError(
@@ -38,4 +42,6 @@ def _version(java: str) -> int:
     """Its first number, as `java -version` says it; Java 8 calls itself 1.8."""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
+    if found:
+        return int(found[1])
+    return 0

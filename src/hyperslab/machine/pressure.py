@@ -63,7 +63,7 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
         "load_average": after["load_average"],
         **_shares(before, after),
         "stalled_shares": {
-            name: min(1.0, stalled / seconds) if seconds > 0 else 0.0
+            name: _share(stalled, seconds)
             for name, stalled in _differences(before["stalled"], after["stalled"]).items()
         },
         **{
@@ -94,7 +94,9 @@ def _shares(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
         # Ticks are coarse, and descendants that nobody waited for are missing: own is at least
         # this.
         own = min(busy, max(0.0, after["own_s"] - before["own_s"]) / total)
-    others = None if own is None else busy - own
+    others = None
+    if own is not None:
+        others = busy - own
     stolen = times["stolen"] / total
     return {
         "cpus": cpus,
@@ -111,9 +113,18 @@ def _group_between(
     counts = _differences(before, after)
     limit = after.get("limit_nbytes")
     throttled = counts.get("throttled_s")
-    share = None if throttled is None else min(1.0, throttled / seconds) if seconds > 0 else 0.0
+    share = None
+    if throttled is not None:
+        share = _share(throttled, seconds)
     events = {name: counts.get(name) for name in ("high", "max", "oom", "oom_kill")}
     return {"limit_nbytes": limit, **events, "throttled_share": share}
+
+
+def _share(part_s: float, seconds: float) -> float:
+    """A part of some seconds, from 0 to 1; 0 where there were none."""
+    if seconds > 0:
+        return min(1.0, part_s / seconds)
+    return 0.0
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +133,9 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[st
 
 
 def _pages(count: int | None) -> int | None:
-    return None if count is None else count * PAGE_NBYTES
+    if count is None:
+        return None
+    return count * PAGE_NBYTES
 
 
 def _processors(proc: Path) -> dict[str, float]:
@@ -149,7 +162,8 @@ def _own_s(proc: Path) -> float | None:
     if not ticks:
         return None
     usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    total, waiting = sum(u.ru_utime + u.ru_stime for u in usage), list(parents.get(os.getpid(), ()))
+    total = sum(u.ru_utime + u.ru_stime for u in usage)
+    waiting = list(parents.get(os.getpid(), ()))
     while waiting:
         pid = waiting.pop()
         total += ticks[pid] / TICKS_PER_S
@@ -201,7 +215,8 @@ def _group(cgroups: Path) -> dict[str, Any]:
     """Limits and events of this process's control group, version 2 or 1; the innermost that has
     them.
     """
-    memory, cpu = cgroup_folders(cgroups, "memory")[::-1], cgroup_folders(cgroups, "cpu")[::-1]
+    memory = cgroup_folders(cgroups, "memory")[::-1]
+    cpu = cgroup_folders(cgroups, "cpu")[::-1]
     found: dict[str, Any] = {}
     for folder in memory:
         for words in _pairs(folder / "memory.events"):

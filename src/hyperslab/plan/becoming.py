@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySource, DType, Header, Scaling
+from hyperslab.arrays import DType
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
 

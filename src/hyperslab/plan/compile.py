@@ -16,11 +16,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperslab.arrays.array import ArraySource, DType
+from hyperslab import formats
+from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks.writing.directio import WINDOW_NBYTES
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan import description
 from hyperslab.plan.becoming import Becoming, become, output_dtype
@@ -29,7 +31,6 @@ from hyperslab.plan.cutting import Cutting
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
-    SUFFIXES,
     block_name,
     block_sink,
     cut_for,
@@ -309,7 +310,7 @@ def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Ite
 def _block_suffix(end: Write | Reduce | None) -> str:
     """What ends the names of files of blocks; '' where tasks write no files of their own."""
     if isinstance(end, Write) and end.keep == "blocks":
-        return SUFFIXES[end.format]
+        return formats.written()[end.format]
     return ""
 
 
@@ -339,9 +340,8 @@ def _task(
     if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
         return task
     padded = written_nbytes(job, task)
-    peak = task.bytes_peak + padded - written
-    if any(sink.form == "pieces" for sink, _ in job.output.volumes):
-        peak += 2 * WINDOW_NBYTES
+    windows = max(form_of(sink).window_nbytes for sink, _ in job.output.volumes)
+    peak = task.bytes_peak + padded - written + windows
     return replace(task, bytes_written=padded, bytes_peak=peak)
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySource, DType, Values
+from hyperslab import formats
+from hyperslab.arrays import DType
 from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.plan.pipeline import Pipeline, Reduce, Write
@@ -57,5 +59,7 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
     if isinstance(pipeline.end, Reduce):
         needs.append(held + int(pipeline.end.temporaries * block))
     elif isinstance(pipeline.end, Write):
-        needs.append(held + block * (2 if pipeline.end.format != "nii" else 1))
+        suffix, _ = formats.written_as(pipeline.end.format)
+        copies_of_block = 1 if suffix.is_written_in_place else 2
+        needs.append(held + block * copies_of_block)
     return copies + max(needs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
 from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.pipeline import Pipeline

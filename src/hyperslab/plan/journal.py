@@ -30,6 +30,7 @@ from hyperslab.machine.host import peak_rss_bytes
 from hyperslab.plan.task import Failure, Merge, Outcome
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.sealing import seal, unseal
+from hyperslab.storage.whole import appearing
 from hyperslab.trace import Phase, recording, span
 
 FLUSH_INTERVAL_S = 1.0
@@ -324,10 +325,8 @@ def save_partial(path: Path, partial: Partial) -> None:
 
 def save_pickled_partial(path: Path, body: bytes) -> None:
     """The same, of a pickle of (tasks, value)."""
-    temporary = path.with_suffix(".part")
-    with open(temporary, "wb") as file:
-        file.write(xxhash.xxh3_128_digest(body) + body)
-    os.replace(temporary, path)
+    with appearing(path, path.with_suffix(".part")) as temporary:
+        temporary.write_bytes(xxhash.xxh3_128_digest(body) + body)
 
 
 def load_partials(

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hyperslab.arrays.array import Values
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import SourceSet
+from hyperslab.arrays.source import Values
 from hyperslab.blocks.gathering import Named, gather
 from hyperslab.errors import UsageError
 from hyperslab.plan.function import FunctionRef, refer

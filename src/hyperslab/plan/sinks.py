@@ -17,13 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySink, ArraySource, DType, Header, Scaling
+from hyperslab.arrays import DType
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Partition, cut
 from hyperslab.arrays.sets import Member, SourceSet, Whole
-from hyperslab.arrays.slab import Hyperslab, dense_level
+from hyperslab.arrays.sink import ArraySink
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
 from hyperslab.blocks import reading
+from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
@@ -33,16 +37,13 @@ _MOST_PLACES = 2**15
 _NAME_MAX = 255
 "Bytes of a file's name (Linux, limits.h)."
 _LONGEST_NAME_NBYTES = _NAME_MAX - len("..123456789abc-123456789abc.part")
-SUFFIXES = {"nii": ".nii", "nii.gz": ".nii.gz", "h5": ".h5", "nc": ".nc", "zarr": ".zarr"}
-"Formats of outputs, as --format names them."
 
 
 def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Output:
     """Describe every file that several tasks will write to. Raises UsageError for what the format
     cannot hold.
     """
-    if end.format not in SUFFIXES:
-        raise UsageError(f"--format {end.format}: choose one of {', '.join(SUFFIXES)}")
+    formats.written_as(end.format)  # or says which there are
     folder = os.path.abspath(end.dest)
     if end.keep != "volume":
         return Output(folder, end.format, end.encoding)
@@ -61,7 +62,7 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
         for box in boxes:
             name = end.name or block_name(whole.name, box, made.shape, len(boxes))
             if not end.name:
-                name += SUFFIXES[end.format]
+                name += formats.written()[end.format]
             sink = _sink(os.path.join(folder, name), made, box, encoding)
             volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
         members = [Member(first + number, box) for number, box in enumerate(boxes)]
@@ -172,7 +173,7 @@ def _partial_path(folder: str, name: str, sink: ArraySink, unfinished: Mapping[s
     scaling = sink.scaling.key if sink.scaling else None
     digest = hashlib.sha256(repr((about, scaling, _affine(sink))).encode()).hexdigest()[:12]
     path = unfinished.get(f".{name}.{digest}")
-    if path is not None and (sink.form != "placed" or os.stat(path).st_size == sink.nbytes):
+    if path is not None and form_of(sink).is_allocated(sink, path):
         return path
     return os.path.join(folder, f".{name}.{digest}-{secrets.token_hex(6)}.part")
 
@@ -254,24 +255,11 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
     )
     if job.output is None or not job.output.volumes:
         return reads, 1 if task.output else 0
-    return reads, sum(
-        _writes(job.output.volumes[piece.source].sink, piece.slab)
-        for piece in output_pieces(job, task)
-    )
-
-
-def _writes(sink: ArraySink, slab: Hyperslab) -> int:
-    if sink.form in ("pieces", "parts"):
-        return 1
-    if sink.form == "store":
-        return math.prod(math.ceil(n / u) for n, u in zip(slab.count, sink.unit, strict=True))
-    return _runs(sink, slab)
-
-
-def _runs(sink: ArraySink, slab: Hyperslab) -> int:
-    """How many runs of a file a region is."""
-    stored = slab.permute(sink.axes)
-    return math.prod(stored.count[: dense_level([sink.shape[a] for a in sink.axes], stored)])
+    writes = 0
+    for piece in output_pieces(job, task):
+        sink = job.output.volumes[piece.source].sink
+        writes += form_of(sink).operations(sink, piece.slab)
+    return reads, writes
 
 
 def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:

@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading, writing
+from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, HyperslabError, RunStopped, Unavailable
 from hyperslab.plan.journal import Partial, merge_partials
@@ -169,16 +171,11 @@ def _assemble(
     sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
 ) -> Array:
     """The block that the pieces make; one piece is the block itself and is not copied."""
-    source = sources[pieces[0].source]
-    if len(pieces) == 1:
-        return reading.read(source, pieces[0].slab, values=values)
-    stored = np.empty([shape[a] for a in source.axes], source.dtype(values))
-    block = stored.transpose(np.argsort(source.axes))
-    for piece in pieces:
-        reading.read(
-            sources[piece.source], piece.slab, out=block[piece.place.slices()], values=values
-        )
-    return block
+
+    def read(piece: Piece, out: Array | None) -> Array:
+        return reading.read(sources[piece.source], piece.slab, out, values)
+
+    return assemble(pieces, shape, sources[pieces[0].source], values, read)
 
 
 def _map(job: Job, state: State, number: int) -> None:

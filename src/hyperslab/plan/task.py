@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from hyperslab.arrays.array import Array, ArraySink, ArraySource, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import Piece, Whole
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
 from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.function import FunctionRef

@@ -33,14 +33,17 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
         "device": device_words(trace),
-        "cache policy": CACHE_POLICY if trace.origin == "measured" else "",
+        "cache policy": "",
     }
+    if trace.origin == "measured":
+        known["cache policy"] = CACHE_POLICY
     return {name: text for name, text in known.items() if text}
 
 
 def started(trace: Trace) -> str:
     """When the run began, by the wall clock of its driver; '' when the trace does not tell."""
-    anchor, start_ns = trace.meta.get("wall_anchor"), trace.meta.get("start_ns")
+    anchor = trace.meta.get("wall_anchor")
+    start_ns = trace.meta.get("start_ns")
     if not anchor or start_ns is None:
         return ""
     wall_ns = anchor["time_ns"] - (anchor["monotonic_ns"] - start_ns)
@@ -57,7 +60,10 @@ def _slots(run: Mapping[str, Any]) -> str:
         words.append(f"on {show_count(run['cpus'], 'processor')}")
     if run.get("memory_nbytes"):
         words.append(f"with {show_bytes(run['memory_nbytes'])} for all tasks")
-    return " ".join(words) + (f"; {run['granularity']}" if run.get("granularity") else "")
+    text = " ".join(words)
+    if run.get("granularity"):
+        text += f"; {run['granularity']}"
+    return text
 
 
 def _load(load: Mapping[str, Any]) -> Iterator[str]:
@@ -75,7 +81,9 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
     for name, share in (load.get("stalled_shares") or {}).items():
         resource, _, extent = name.partition("_")
         if share:
-            who = "all" if extent == "full" else "some"
+            who = "some"
+            if extent == "full":
+                who = "all"
             yield (
                 f"{who} programs waited for {STALLS.get(resource, resource)} {show_share(share)} of"
                 " the time"
@@ -96,7 +104,9 @@ def _clocks(clocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             yield f"{host}: the driver's own"
             continue
         error = clock.get("error_ns")
-        bound = f" ± {error / 1e6:.3g} ms" if error is not None else ""
+        bound = ""
+        if error is not None:
+            bound = f" ± {error / 1e6:.3g} ms"
         yield (
             f"{host}: {clock['offset_ns'] / 1e6:+.3g} ms{bound} against the driver,"
             f" {_how(clock['how'])}"
@@ -104,7 +114,9 @@ def _clocks(clocks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _how(how: str) -> str:
-    return "by wall clocks, not measured" if how == "wall clocks" else how
+    if how == "wall clocks":
+        return "by wall clocks, not measured"
+    return how
 
 
 def _own_times(own: Mapping[str, Any]) -> str:

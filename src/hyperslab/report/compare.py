@@ -17,7 +17,7 @@ from hyperslab.report.measures import Part, split
 from hyperslab.report.summary import Summary
 from hyperslab.report.thumbnail import FILLS, Axis, thumbnail
 from hyperslab.report.verdict import judge
-from hyperslab.storage.textfile import replace_text
+from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
@@ -122,11 +122,9 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     """
     paths = [folder.absolute().parts for folder in folders]
     outputs = [parts[:-2] if parts[-2:-1] == (".hyperslab",) else parts for parts in paths]
-    shown = (
-        outputs
-        if len(set(outputs)) == len(outputs)
-        else [tuple(p for p in q if p != ".hyperslab") for q in paths]
-    )
+    shown = outputs
+    if len(set(outputs)) != len(outputs):
+        shown = [tuple(p for p in q if p != ".hyperslab") for q in paths]
     for depth in range(1, max(len(parts) for parts in shown) + 1):
         names = ["/".join(parts[-depth:]) for parts in shown]
         if len(set(names)) == len(names):
@@ -136,7 +134,9 @@ def names_of(folders: Sequence[Path]) -> list[str]:
 
 def letter(n: int) -> str:
     """What a run is called on the page, by its place."""
-    return LETTERS[n] if n < len(LETTERS) else str(n + 1)
+    if n < len(LETTERS):
+        return LETTERS[n]
+    return str(n + 1)
 
 
 def _badge(n: int) -> str:
@@ -198,11 +198,17 @@ def _load_differs(runs: Sequence[Run]) -> Iterator[str]:
         shares = [load.get(key) for load in loads]
         known = [share for share in shares if share is not None]
         if known and max(known) - min(known) > LOAD_DIFFERS:
-            told = _each("unknown" if share is None else show_share(share) for share in shares)
+            told = _each(_known_share(share) for share in shares)
             yield f"The load differs: {what} took of all processors' time {told}."
     unknown = [n for n, load in enumerate(loads) if load.get("others_share") is None]
     if unknown:
         yield f"The load on the machine during {', '.join(map(letter, unknown))} is not known."
+
+
+def _known_share(share: float | None) -> str:
+    if share is None:
+        return "unknown"
+    return show_share(share)
 
 
 def _warnings(runs: Sequence[Run]) -> str:
@@ -222,7 +228,9 @@ def _verdicts(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 def _verdict(n: int, run: Run, name: str) -> str:
     paragraph = judge(run.trace, run.summary).paragraph
-    failed = f" {show_count(len(run.failures), 'task')} failed." if run.failures else ""
+    failed = ""
+    if run.failures:
+        failed = f" {show_count(len(run.failures), 'task')} failed."
     return (
         f'<div class="run"><h2>{_badge(n)}{escape(name)}</h2>\n'
         f'<p class="hint">{escape(about(run.trace, run.facts, run.state))}</p>\n'
@@ -237,23 +245,35 @@ def answers(runs: Sequence[Run]) -> Iterator[str]:
     first = runs[0].summary
     for n, run in enumerate(runs[1:], 1):
         own = run.summary
-        ratio = own.makespan_s / first.makespan_s if first.makespan_s else 1.0
-        how = "about as long" if abs(ratio - 1) < NOTABLE else f"{show_ratio(ratio)} as long"
+        ratio = 1.0
+        if first.makespan_s:
+            ratio = own.makespan_s / first.makespan_s
+        how = f"{show_ratio(ratio)} as long"
+        if abs(ratio - 1) < NOTABLE:
+            how = "about as long"
         changes = [
             (b.seconds - a.seconds, b.noun) for a, b in zip(split(first), split(own), strict=True)
         ]
         change, noun = max(changes, key=lambda item: abs(item[0]))
-        most = (
-            f"; what differs most is {noun}, {show_seconds(abs(change))}"
-            f" {'more' if change > 0 else 'less'}"
-        )
         times = f"{show_seconds(own.makespan_s)} against {show_seconds(first.makespan_s)}"
-        yield f"{letter(n)} took {how} as A ({times}){most if change else ''}."
+        yield f"{letter(n)} took {how} as A ({times}){_most(change, noun)}."
+
+
+def _most(change_s: float, noun: str) -> str:
+    """What differs most between two runs, in words; '' where nothing does."""
+    if not change_s:
+        return ""
+    direction = "less"
+    if change_s > 0:
+        direction = "more"
+    return f"; what differs most is {noun}, {show_seconds(abs(change_s))} {direction}"
 
 
 def show_ratio(ratio: float) -> str:
     """A ratio with two decimals, small ones with two digits: `0.52 x`."""
-    return f"{ratio:.2f} x" if ratio >= 0.1 or ratio == 0 else f"{ratio:.2g} x"
+    if ratio >= 0.1 or ratio == 0:
+        return f"{ratio:.2f} x"
+    return f"{ratio:.2g} x"
 
 
 def rows_of(runs: Sequence[Run]) -> list[Row]:
@@ -295,12 +315,7 @@ def _measures(runs: Sequence[Run]) -> str:
     most = max((row for row in rows if row.of_slots), key=_spread, default=None)
     trifle = TRIFLE * max(sum(part.seconds for part in split(run.summary)) for run in runs)
     heads = "<th></th>" + "".join(f"<th>{_badge(n)}</th>" for n in range(len(runs)))
-    body = "".join(
-        f"<tr{' class=most' if row is most else ''}><th>{escape(row.label)}</th>"
-        + "".join(_cell(row, n, trifle if row.of_slots else 0.0) for n in range(len(runs)))
-        + "</tr>\n"
-        for row in rows
-    )
+    body = "".join(_line(row, row is most, trifle) for row in rows)
     hint = (
         "Read to idle are sums over all slots. Beside each number: its ratio to A; orange is more,"
         " blue less. Bold: the part of the slots' time that differs most."
@@ -312,19 +327,36 @@ def _measures(runs: Sequence[Run]) -> str:
     )
 
 
+def _line(row: Row, is_most: bool, trifle: float) -> str:
+    mark = ""
+    if is_most:
+        mark = " class=most"
+    if not row.of_slots:
+        trifle = 0.0
+    cells = "".join(_cell(row, n, trifle) for n in range(len(row.values)))
+    return f"<tr{mark}><th>{escape(row.label)}</th>{cells}</tr>\n"
+
+
 def _spread(row: Row) -> float:
     known = [value for value in row.values if value is not None]
     return max(known) - min(known)
 
 
 def _cell(row: Row, n: int, trifle: float) -> str:
-    value, first = row.values[n], row.values[0]
+    value = row.values[n]
+    first = row.values[0]
     if value is None:
         return "<td>unknown</td>"
     if n == 0 or first is None:
         return f"<td>{row.show(value)}</td>"
-    ratio = value / first if first else 1.0 if value == first else math.inf
-    told = show_ratio(ratio) if math.isfinite(ratio) else "new"
+    ratio = math.inf
+    if first:
+        ratio = value / first
+    elif value == first:
+        ratio = 1.0
+    told = "new"
+    if math.isfinite(ratio):
+        told = show_ratio(ratio)
     return (
         f"<td>{row.show(value)}<span{_mark(ratio, abs(value - first) < trifle)}>{told}</span></td>"
     )
@@ -334,11 +366,13 @@ def _mark(ratio: float, trifling: bool) -> str:
     """Background of a ratio: how strongly it differs from 1, and to which side."""
     if trifling or abs(ratio - 1) < NOTABLE:
         return ""
-    strength = min(1.0, abs(math.log(ratio)) / math.log(STRONG)) if 0 < ratio < math.inf else 1.0
-    return (
-        f' style="background:rgba({MORE if ratio > 1 else LESS},'
-        f' {0.12 + 0.38 * strength:.2f});color:#1d2330"'
-    )
+    strength = 1.0
+    if 0 < ratio < math.inf:
+        strength = min(1.0, abs(math.log(ratio)) / math.log(STRONG))
+    colour = LESS
+    if ratio > 1:
+        colour = MORE
+    return f' style="background:rgba({colour}, {0.12 + 0.38 * strength:.2f});color:#1d2330"'
 
 
 def _totals(runs: Sequence[Run]) -> str:

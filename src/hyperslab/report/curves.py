@@ -47,7 +47,8 @@ def running(trace: Trace) -> Curve:
     for spans in lanes(trace).values():
         for span, start, end in own_pieces(spans):
             pieces[PHASE_OF_KIND.get(span.kind, "other")].append((start, end))
-    edges, ready = _edges(trace), window(trace).ready_ns
+    edges = _edges(trace)
+    ready = window(trace).ready_ns
     values = {
         phase: _mean(each, np.ones(len(each)), edges, ready) for phase, each in pieces.items()
     }
@@ -58,7 +59,9 @@ def throughput(trace: Trace) -> Curve:
     """Bytes per second read and written by all slots together, those of a span spread evenly over
     its time.
     """
-    edges, ready, values = _edges(trace), window(trace).ready_ns, {}
+    edges = _edges(trace)
+    ready = window(trace).ready_ns
+    values = {}
     for phase in ("read", "write"):
         spans = [s for s in trace.spans if PHASE_OF_KIND.get(s.kind) == phase and s.nbytes > 0]
         times = [(s.start_ns, max(s.end_ns, s.start_ns + 1)) for s in spans]
@@ -94,7 +97,8 @@ def _mean(
 def _ramps(points: Floats, weights: Floats, edges: Floats) -> Floats:
     """Sum over all points of weight x (edge - point), for the points before each edge."""
     order = np.argsort(points)
-    point, weight = points[order], weights[order]
+    point = points[order]
+    weight = weights[order]
     before = np.searchsorted(point, edges)
     slope, offset = (
         np.concatenate([[0.0], np.cumsum(each)])[before] for each in (weight, weight * point)
@@ -104,7 +108,8 @@ def _ramps(points: Floats, weights: Floats, edges: Floats) -> Floats:
 
 def running_chart(trace: Trace, beside: figure) -> figure:
     """The curve of running tasks, stacked by phase, on the time axis of `beside`."""
-    curve, slots = running(trace), len(lanes(trace))
+    curve = running(trace)
+    slots = len(lanes(trace))
     top = 1.06 * max(slots, 1)
     chart = _chart(trace, beside, "slots busy", top)
     below = np.zeros(STEPS)
@@ -130,7 +135,8 @@ def throughput_chart(trace: Trace, beside: figure) -> figure:
     """Throughput over time, with lines for what the device can do where `trace.meta["probe"]`
     tells.
     """
-    curve, device = throughput(trace), device_rates(trace)
+    curve = throughput(trace)
+    device = device_rates(trace)
     highest = max(
         [1.0, *(float(values.max()) for values in curve.values.values()), *device.values()]
     )
@@ -142,17 +148,18 @@ def throughput_chart(trace: Trace, beside: figure) -> figure:
     chart = _chart(trace, beside, f"{PREFIXES[power]}B/s", top)
     for phase, values in scaled.values.items():
         if values.any():
-            x, y, colour = scaled.edges, _closed(values), COLOURS[phase]
+            x = scaled.edges
+            y = _closed(values)
+            colour = COLOURS[phase]
             chart.varea_step(
                 x=x, y1=0 * y, y2=y, step_mode="after", fill_color=colour, fill_alpha=0.12
             )
             chart.step(x=x, y=y, mode="after", line_color=colour, line_width=1.6, name=phase)
     for phase, rate in device.items():
-        _add_level(
-            chart,
-            rate / 1000.0**power,
-            COLOURS[phase] if len(set(device.values())) > 1 else DEVICE_COLOUR,
-        )
+        colour = DEVICE_COLOUR
+        if len(set(device.values())) > 1:
+            colour = COLOURS[phase]
+        _add_level(chart, rate / 1000.0**power, colour)
     _add_hover(
         chart,
         scaled,

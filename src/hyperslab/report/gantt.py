@@ -118,17 +118,21 @@ def gantt(trace: Trace) -> figure:
     names of the tasks by their number. Of more than 100,000 spans the longest are drawn, the others
     shade the time they cover, and a line below the chart says so.
     """
-    by_slot, when = lanes(trace), window(trace)
+    by_slot = lanes(trace)
+    when = window(trace)
     labels = list(trace.meta.get("labels", []))
     labelled = sum(len(str(label)) for label in labels) <= MAX_LABEL_CHARACTERS
     chart = _empty_chart(list(by_slot), when, side_margin(trace))
     rows = [(lane, span) for lane, spans in enumerate(by_slot.values()) for span in spans]
-    notes = [] if labelled else ["Task names are left out: they would make the page too large."]
+    notes = []
+    if not labelled:
+        notes = ["Task names are left out: they would make the page too large."]
+        labels = []
     if len(rows) > MAX_BARS:
         rows.sort(key=lambda row: row[1].start_ns - row[1].end_ns)
         notes.append(_shade_short(chart, by_slot, when, rows[MAX_BARS][1], len(rows)))
         rows = rows[:MAX_BARS]
-    _draw_bars(chart, rows, when, labels if labelled else [])
+    _draw_bars(chart, rows, when, labels)
     _add_notes(chart, notes)
     return chart
 
@@ -147,9 +151,11 @@ def _empty_chart(slots: Sequence[str], when: Window, left_margin: int) -> figure
     from bokeh.plotting import figure
 
     silence(MISSING_RENDERERS)  # a run in which nothing was left to do has no bars
-    run_s, startup_s = (when.end_ns - when.ready_ns) / 1e9, (when.ready_ns - when.start_ns) / 1e9
+    run_s = (when.end_ns - when.ready_ns) / 1e9
+    startup_s = (when.ready_ns - when.start_ns) / 1e9
     margin = 0.01 * (run_s + startup_s) or 1.0
-    left, right = -startup_s - margin, run_s + margin
+    left = -startup_s - margin
+    right = run_s + margin
     chart = figure(
         x_range=Range1d(start=left, end=right, bounds=(left, right)),
         y_range=Range1d(start=max(len(slots), 1) - 0.4, end=-0.6),
@@ -228,7 +234,11 @@ def _draw_bars(
     legend: dict[str, list[Any]] = {}
     for look in _looks(sorted({(span.kind, span.lost) for _, span in rows}, key=_reading_order)):
         chosen = [row for row in rows if (row[1].kind, row[1].lost) == (look.kind, look.lost)]
-        edge = _LOST_EDGE if look.lost else {"line_color": None}
+        edge: dict[str, Any] = {"line_color": None}
+        legend_name = look.kind
+        if look.lost:
+            edge = _LOST_EDGE
+            legend_name = "lost attempt"
         bar = chart.hbar(
             y="lane",
             left="left",
@@ -243,7 +253,7 @@ def _draw_bars(
             **edge,
         )
         bars.append(bar)
-        legend.setdefault("lost attempt" if look.lost else look.kind, []).append(bar)
+        legend.setdefault(legend_name, []).append(bar)
     if bars:
         names = ColumnDataSource({"label": [str(label) for label in labels]}, name="names")
         chart.add_tools(_hover(bars, names))
@@ -261,13 +271,18 @@ class Look:
 
     @property
     def name(self) -> str:
-        return f"{self.kind} (lost attempt)" if self.lost else self.kind
+        if self.lost:
+            return f"{self.kind} (lost attempt)"
+        return self.kind
 
 
 def _reading_order(kind_lost: tuple[str, bool]) -> tuple[bool, int, str]:
     kind, lost = kind_lost
     known = list(COLOURS)
-    return lost, known.index(kind) if kind in known else len(known), kind
+    place = len(known)
+    if kind in known:
+        place = known.index(kind)
+    return lost, place, kind
 
 
 def _looks(kinds: Sequence[tuple[str, bool]]) -> list[Look]:

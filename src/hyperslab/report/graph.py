@@ -60,9 +60,13 @@ def graph_svg(plan: Mapping[str, Any], trace: Trace) -> str:
 
 
 def _rows(plan: Mapping[str, Any], trace: Trace) -> Iterator[Row]:
-    summary, tasks = plan["summary"], int(plan["tasks"])
+    summary = plan["summary"]
+    tasks = int(plan["tasks"])
     stages = max(1, len(trace.meta.get("labels", [])) // max(tasks, 1))
     fused = trace.meta.get("run", {}).get("granularity", "fused") == "fused"
+    granularity = "stepwise"
+    if fused:
+        granularity = "fused"
     first = [
         _read_box(summary["sources"]),
         *(Box("compute", _short(step), "map") for step in summary["steps"]),
@@ -74,9 +78,11 @@ def _rows(plan: Mapping[str, Any], trace: Trace) -> Iterator[Row]:
             moved=int(trace.meta.get("moved_nbytes", 0)),
         )
         steps = [*first, last[0]]
-        of = f"stage {stage + 1} of {stages}: " if stages > 1 else ""
+        of = ""
+        if stages > 1:
+            of = f"stage {stage + 1} of {stages}: "
         yield Row(
-            f"{of}{show_count(tasks, 'task')}, {'fused' if fused else 'stepwise'}",
+            f"{of}{show_count(tasks, 'task')}, {granularity}",
             steps,
             last[1:],
             fused,
@@ -85,7 +91,9 @@ def _rows(plan: Mapping[str, Any], trace: Trace) -> Iterator[Row]:
 
 def _read_box(sources: Mapping[str, Mapping[str, Any]]) -> Box:
     main, *others = sources.items()
-    files = f" and {main[1]['files'] - 1} more" if main[1]["files"] > 1 else ""
+    files = ""
+    if main[1]["files"] > 1:
+        files = f" and {main[1]['files'] - 1} more"
     beside = "".join(f" + {name}" for name, _ in others)
     return Box("read", "read", f"{os.path.basename(str(main[1]['first']))}{files}{beside}")
 
@@ -93,11 +101,19 @@ def _read_box(sources: Mapping[str, Mapping[str, Any]]) -> Box:
 def _last_boxes(end: Mapping[str, Any], is_prior: bool, moved: int) -> list[Box]:
     """The task's own last step, then what the engine makes of all results."""
     if "function" not in end:
-        kept = "one volume" if end.get("keep") == "volume" else "a file per block"
+        kept = "a file per block"
+        if end.get("keep") == "volume":
+            kept = "one volume"
         return [Box("write", "write", f"{end.get('format', '')}, {kept}")]
-    name = "prior" if is_prior else _short(end)
-    amount = "" if is_prior or not moved else f"{show_bytes(moved)} moved"
-    result = Box("result", "result", "for the next stage" if is_prior else "of all blocks")
+    name = "prior"
+    target = "for the next stage"
+    if not is_prior:
+        name = _short(end)
+        target = "of all blocks"
+    amount = ""
+    if moved and not is_prior:
+        amount = f"{show_bytes(moved)} moved"
+    result = Box("result", "result", target)
     return [Box("compute", name, "lift"), Box("merge", "merge tree", amount), result]
 
 
@@ -134,18 +150,17 @@ def _draw_row(row: Row, top: int) -> Iterator[str]:
         yield _draw_box(box, _left(column), inner)
         if column:
             many = column == len(row.steps)
-            yield from (
-                _arrow(column, inner + BOX_HEIGHT // 2, spread)
-                for spread in ((-14, 0, 14) if many else (0,))
-            )
+            spreads: tuple[int, ...] = (0,)
+            if many:
+                spreads = (-14, 0, 14)
+            for spread in spreads:
+                yield _arrow(column, inner + BOX_HEIGHT // 2, spread)
 
 
 def _draw_box(box: Box, x: int, y: int) -> str:
-    colour, name, detail = (
-        COLOURS.get(box.kind, EDGE),
-        _cut(box.name, NAME_LETTERS),
-        _cut(box.detail, DETAIL_LETTERS),
-    )
+    colour = COLOURS.get(box.kind, EDGE)
+    name = _cut(box.name, NAME_LETTERS)
+    detail = _cut(box.detail, DETAIL_LETTERS)
     texts = (
         f'<text x="{x + 16}" y="{y + 23}" font-weight="600">{escape(name)}</text>'
         f'<text x="{x + 16}" y="{y + 41}" font-size="12" fill="{QUIET}">{escape(detail)}</text>'
@@ -159,7 +174,9 @@ def _draw_box(box: Box, x: int, y: int) -> str:
 
 
 def _cut(text: str, letters: int) -> str:
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    if len(text) <= letters:
+        return text
+    return text[: letters - 1] + "…"
 
 
 def _arrow(column: int, y: int, spread: int) -> str:
@@ -173,10 +190,12 @@ def _arrow(column: int, y: int, spread: int) -> str:
 
 def _prior_link(rows: Sequence[Row], number: int) -> str:
     """From the result of one stage to the lift of the next."""
-    row, following = rows[number], rows[number + 1]
+    row = rows[number]
+    following = rows[number + 1]
     top = number * (ROW_HEIGHT + ROW_GAP)
     from_x = _left(len(row.steps) + len(row.after) - 1) + BOX_WIDTH // 2
-    to_x, below = _left(len(following.steps)) - GAP - 24, top + ROW_HEIGHT + ROW_GAP // 2
+    to_x = _left(len(following.steps)) - GAP - 24
+    below = top + ROW_HEIGHT + ROW_GAP // 2
     to_y = top + ROW_HEIGHT + ROW_GAP + CAPTION - 2
     return (
         f'<path d="M{from_x} {top + CAPTION + BOX_HEIGHT + 2}V{below}H{to_x}V{to_y}" '

@@ -26,7 +26,7 @@ from hyperslab.report.measures import measures, split
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import Verdict, judge
-from hyperslab.storage.textfile import replace_text
+from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
@@ -223,7 +223,9 @@ def _findings(verdict: Verdict) -> str:
         f'<td class="text">{escape(f.text)}</td></tr>\n'
         for f in left
     )
-    return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n" if left else ""
+    if left:
+        return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n"
+    return ""
 
 
 def _failures(failures: Sequence[tuple[str, str]]) -> str:
@@ -247,11 +249,9 @@ def _charts(trace: Trace) -> str:
         "throughput": throughput_chart(trace, chart),
     }
     device = device_words(trace)
-    line = (
-        f"dashed: what the device can do, {device}"
-        if device
-        else "give --bandwidth to see what the device can do"
-    )
+    line = "give --bandwidth to see what the device can do"
+    if device:
+        line = f"dashed: what the device can do, {device}"
     return (
         f'<section>\n<h2>Every phase of every task</h2>\n<p class="hint">{GANTT_HINT}</p>\n<div'
         ' id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n<h2>Running'
@@ -302,7 +302,9 @@ def _totals(summary: Summary) -> str:
         f'<span><i style="background:{PART_COLOURS[p]}"></i>{p} {show_share(s)}</span>'
         for p, s in shares.items()
     )
-    bar = f'{_bar(shares)}\n<div class="key">{key}</div>\n' if shares else ""
+    bar = ""
+    if shares:
+        bar = f'{_bar(shares)}\n<div class="key">{key}</div>\n'
     rows = "".join(
         f'<tr><th>{escape(m.label)}</th><td class="value">{escape(m.value)}</td>'
         f'<td class="definition">{escape(m.definition)}</td></tr>\n'
@@ -333,11 +335,13 @@ def _slowest(trace: Trace) -> str:
 
 def _slow_row(attempt: Attempt, longest_s: float) -> str:
     name = short_label(attempt.label) or f"task {attempt.task}"
-    lost = f' <span class="warning">attempt {attempt.number}, lost</span>' if attempt.lost else ""
+    lost = ""
+    if attempt.lost:
+        lost = f' <span class="warning">attempt {attempt.number}, lost</span>'
     scale = max(longest_s, sum(attempt.phases_s.values()))
-    shares = (
-        {phase: seconds / scale for phase, seconds in attempt.phases_s.items()} if scale else {}
-    )
+    shares = {}
+    if scale:
+        shares = {phase: seconds / scale for phase, seconds in attempt.phases_s.items()}
     return (
         f'<tr><td class="task" title="{escape(attempt.label)}">{escape(name)}{lost}</td>'
         f'<td class="value">{show_seconds(attempt.busy_s)}</td>'
@@ -361,22 +365,20 @@ def _memory(trace: Trace, summary: Summary) -> str:
     if not peaks:
         return ""
     run = trace.meta.get("run", {})
-    allowed = (
-        run["memory_nbytes"] / run["workers"]
-        if run.get("memory_nbytes") and run.get("workers")
-        else None
-    )
+    allowed = None
+    if run.get("memory_nbytes") and run.get("workers"):
+        allowed = run["memory_nbytes"] / run["workers"]
     scale = max(allowed or 0, peaks[0][1])
     rows = "".join(
         _memory_row(worker, nbytes, scale, allowed) for worker, nbytes in peaks[:WORKERS_SHOWN]
     )
     hint = "Largest resident set of each worker, Python and its libraries included"
-    hint += f"; allowed: {show_bytes(allowed)} per worker." if allowed else "."
-    more = (
-        f" The {WORKERS_SHOWN} largest of {len(peaks)} workers."
-        if len(peaks) > WORKERS_SHOWN
-        else ""
-    )
+    if allowed:
+        hint += f"; allowed: {show_bytes(allowed)} per worker"
+    hint += "."
+    more = ""
+    if len(peaks) > WORKERS_SHOWN:
+        more = f" The {WORKERS_SHOWN} largest of {len(peaks)} workers."
     return (
         f'<section class="memory">\n<h2>Memory</h2>\n<p class="hint">{hint}{more}</p>\n'
         f"<table>\n{rows}</table>\n</section>"
@@ -384,8 +386,12 @@ def _memory(trace: Trace, summary: Summary) -> str:
 
 
 def _memory_row(worker: str, nbytes: int, scale: float, allowed: float | None) -> str:
-    colour = COLOURS["read"] if allowed is None or nbytes <= allowed else LOST_COLOUR
-    share = f"{show_share(nbytes / allowed)} of allowed" if allowed else ""
+    colour = LOST_COLOUR
+    if allowed is None or nbytes <= allowed:
+        colour = COLOURS["read"]
+    share = ""
+    if allowed:
+        share = f"{show_share(nbytes / allowed)} of allowed"
     return (
         f'<tr><th>{escape(worker)}</th><td><div class="bar">'
         f'<div style="width:{100 * nbytes / scale:.3f}%;background:{colour}"></div></div></td>'

@@ -29,7 +29,9 @@ def headline(summary: Summary) -> str:
     """The answer in one or two sentences: how much was done, how long it took, where the time went
     first of all.
     """
-    verb = "Predicted" if summary.origin == "predicted" else "Ran"
+    verb = "Ran"
+    if summary.origin == "predicted":
+        verb = "Predicted"
     done = f"{verb} {show_count(summary.tasks, 'task')} in {show_seconds(summary.makespan_s)}"
     where = max(split(summary), key=lambda part: part.seconds, default=None)
     if where is None or where.seconds == 0:
@@ -122,11 +124,9 @@ def _shares(s: Summary) -> list[Measure]:
 
 
 def _of(seconds: float, total: float) -> str:
-    return (
-        f"{show_seconds(seconds)} ({show_share(seconds / total)})"
-        if total
-        else show_seconds(seconds)
-    )
+    if total:
+        return f"{show_seconds(seconds)} ({show_share(seconds / total)})"
+    return show_seconds(seconds)
 
 
 def _throughput(s: Summary) -> list[Measure]:
@@ -167,7 +167,9 @@ def _throughput(s: Summary) -> list[Measure]:
 
 
 def _resources(s: Summary) -> list[Measure]:
-    cost = "unknown" if s.tracing_cost is None else show_share(s.tracing_cost)
+    cost = "unknown"
+    if s.tracing_cost is not None:
+        cost = show_share(s.tracing_cost)
     peak = max(s.max_rss_nbytes.items(), key=lambda item: item[1], default=None)
     rows = [
         Measure("CPU time", _known(s.cpu_s), "of the phases, on all processors"),
@@ -188,4 +190,6 @@ def _resources(s: Summary) -> list[Measure]:
 
 
 def _known(seconds: float | None) -> str:
-    return "unknown" if seconds is None else show_seconds(seconds)
+    if seconds is None:
+        return "unknown"
+    return show_seconds(seconds)

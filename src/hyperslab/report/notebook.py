@@ -53,11 +53,15 @@ def run_html(
 
 
 def _lost(summary: Summary) -> str:
-    return f", {show_count(summary.lost_attempts, 'attempt')} lost" if summary.lost_attempts else ""
+    if summary.lost_attempts:
+        return f", {show_count(summary.lost_attempts, 'attempt')} lost"
+    return ""
 
 
 def _further(failures: int) -> str:
-    return f"\nand {failures - FAILURES_SHOWN} more" if failures > FAILURES_SHOWN else ""
+    if failures > FAILURES_SHOWN:
+        return f"\nand {failures - FAILURES_SHOWN} more"
+    return ""
 
 
 def time_bar(parts: Sequence[Part]) -> str:
@@ -68,13 +72,13 @@ def time_bar(parts: Sequence[Part]) -> str:
     total = sum(part.seconds for part in used)
     if not used:
         return ""
-    left, pieces, key = 0.0, [], []
+    left = 0.0
+    pieces = []
+    key = []
     for n, part in enumerate(used):
-        width, colour, y = (
-            part.seconds / total * WIDTH,
-            PART_COLOURS[part.label],
-            BAR + 8 + n * LINE,
-        )
+        width = part.seconds / total * WIDTH
+        colour = PART_COLOURS[part.label]
+        y = BAR + 8 + n * LINE
         pieces.append(
             f'<rect x="{left:.1f}" y="0" width="{width:.1f}" height="{BAR}" fill="{colour}"/>'
         )

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 from hyperslab.report.curves import throughput
 from hyperslab.report.summary import Window, lanes, window
-from hyperslab.storage.textfile import replacement
+from hyperslab.storage.whole import replacement
 from hyperslab.trace import NO_TASK, Span, Trace
 
 Event: TypeAlias = dict[str, Any]
@@ -93,7 +93,9 @@ def _tracks(trace: Trace) -> Iterator[Track]:
         if worker not in pids:
             pids[worker] = next(numbers)
         for part, nested in enumerate(_nested(spans) or [[]]):
-            name = (thread or slot) + (f" (overlap {part})" if part else "")
+            name = thread or slot
+            if part:
+                name += f" (overlap {part})"
             yield Track(pids[worker], next(numbers), _text(worker or "slots"), _text(name), nested)
 
 
@@ -146,16 +148,25 @@ def _microseconds(ns: int) -> float:
     again.
     """
     us = ns / 1000
-    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
+    if int(us * 1000) == ns:
+        return us
+    return math.nextafter(us, math.inf)
 
 
 def _span(track: Track, span: Span, labels: Sequence[str], when: Window) -> Event:
     kind = _text(span.kind)
-    name, category = (f"{kind} (lost attempt)", "lost") if span.lost else (kind, kind)
+    name = kind
+    category = kind
+    if span.lost:
+        name = f"{kind} (lost attempt)"
+        category = "lost"
     event = _complete(track, name, category, span.start_ns, span.end_ns, when)
     if span.lost:
         event["cname"] = "terrible"
-    label = labels[span.task] if 0 <= span.task < len(labels) else _number(span.task)
+    if 0 <= span.task < len(labels):
+        label = labels[span.task]
+    else:
+        label = _number(span.task)
     args: Event = {
         "task": label,
         "number": span.task,
@@ -171,7 +182,9 @@ def _span(track: Track, span: Span, labels: Sequence[str], when: Window) -> Even
 
 def _number(task: int) -> str:
     """A task without a name, or an engine's own work for many tasks."""
-    return "many" if task == NO_TASK else str(task)
+    if task == NO_TASK:
+        return "many"
+    return str(task)
 
 
 def _text(value: Any) -> str:

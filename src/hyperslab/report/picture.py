@@ -39,23 +39,25 @@ def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: 
     groups, and the caption says either. Raises ValueError when the two lengths do not fit or the
     edges do not increase.
     """
-    edge, count = np.asarray(edges, np.float64), np.asarray(counts, np.float64)
+    edge = np.asarray(edges, np.float64)
+    count = np.asarray(counts, np.float64)
     if edge.ndim != 1 or edge.shape != (count.size + 1,) or count.size == 0:
-        bins, needed = show_count(count.size, "bin"), show_count(count.size + 1, "edge")
+        bins = show_count(count.size, "bin")
+        needed = show_count(count.size + 1, "edge")
         raise ValueError(f"a histogram of {bins} needs {needed}, not {edge.size}")
     if not (np.diff(edge) > 0).all() or not np.isfinite(edge).all():
         raise ValueError("the edges of a histogram must be finite and increase")
     edge, count, caption = _for_display(edge, count)
     steps = _outline(edge, _heights(count, log))
+    ticks = linear_ticks(0.0, _top(count))
+    if log:
+        ticks = _count_ticks(count)
     body = [
         (
             f'<text x="{LEFT}" y="24" font-size="15" font-weight="600"'
             f' fill="#1d2330">{escape(title)}</text>'
         ),
-        *(
-            _horizontal(tick)
-            for tick in (_count_ticks(count) if log else linear_ticks(0.0, _top(count)))
-        ),
+        *(_horizontal(tick) for tick in ticks),
         *(_vertical(tick) for tick in linear_ticks(float(edge[0]), float(edge[-1]))),
         (
             f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1"'
@@ -77,12 +79,15 @@ def _frame(title: str) -> str:
 
 def _for_display(edge: Floats, count: Floats) -> tuple[Floats, Floats, str]:
     """Cut empty ends, sum neighbours until few enough remain, and say what was done."""
-    bins, total = count.size, count.sum()
+    bins = count.size
+    total = count.sum()
     filled = np.flatnonzero(count)
     if filled.size == 0:
         return edge[[0, -1]], np.zeros(1), f"no values in {show_count(bins, 'bin')}"
-    first, last = int(filled[0]), int(filled[-1])
-    edge, count = edge[first : last + 2], count[first : last + 1]
+    first = int(filled[0])
+    last = int(filled[-1])
+    edge = edge[first : last + 2]
+    count = count[first : last + 1]
     said = [f"{total:,.0f} values in {show_count(bins, 'bin')}"]
     if count.size < bins:
         said.append(f"all lie between {_number(edge[0])} and {_number(edge[-1])}")
@@ -90,12 +95,15 @@ def _for_display(edge: Floats, count: Floats) -> tuple[Floats, Floats, str]:
     if group > 1:
         said.append(f"each step sums {group} bins")
         starts = np.arange(0, count.size, group)
-        edge, count = np.append(edge[:-1][starts], edge[-1]), np.add.reduceat(count, starts)
+        edge = np.append(edge[:-1][starts], edge[-1])
+        count = np.add.reduceat(count, starts)
     return edge, count, "; ".join(said)
 
 
 def _number(value: float) -> str:
-    return f"{value + 0.0:,.10g}" if abs(value) < 1e7 else f"{value:g}"
+    if abs(value) < 1e7:
+        return f"{value + 0.0:,.10g}"
+    return f"{value:g}"
 
 
 def _heights(count: Floats, log: bool) -> Floats:
@@ -135,13 +143,14 @@ def _count_ticks(count: Floats) -> Sequence[Tick]:
     top = _top(count)
     decades = int(np.floor(np.log10(top))) + 1
     powers = range(0, decades, -(-decades // 8))
-    return [
-        Tick(
-            float(_log_share(10.0**p, top)),
-            str(10**p) if p < 3 else "10" + str(p).translate(SUPERSCRIPTS),
-        )
-        for p in powers
-    ]
+    return [Tick(float(_log_share(10.0**p, top)), _show_power(p)) for p in powers]
+
+
+def _show_power(power: int) -> str:
+    """A power of ten: `100`, and from a thousand on `10³`."""
+    if power < 3:
+        return str(10**power)
+    return "10" + str(power).translate(SUPERSCRIPTS)
 
 
 def _horizontal(tick: Tick) -> str:
@@ -153,7 +162,8 @@ def _horizontal(tick: Tick) -> str:
 
 
 def _vertical(tick: Tick) -> str:
-    x, y = LEFT + tick.at * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM
+    x = LEFT + tick.at * (WIDTH - LEFT - RIGHT)
+    y = HEIGHT - BOTTOM
     return (
         f'<path d="M{x:.1f} {y}v5" stroke="{TEXT}"/>'
         f'<text x="{x:.1f}" y="{y + 19}" text-anchor="middle" fill="{TEXT}">{tick.label}</text>'

@@ -57,7 +57,8 @@ class Lines:
         self._say(text)
 
     def begin(self, tasks: int, nbytes: int) -> None:
-        self._tasks, self._began = tasks, time.monotonic()
+        self._tasks = tasks
+        self._began = time.monotonic()
 
     def advance(self, nbytes: int) -> None:
         self._done += 1
@@ -79,9 +80,12 @@ class Lines:
         self._stream.write(f"{line}\n")
 
     def _line(self) -> str:
-        elapsed, share = time.monotonic() - self._began, self._done / max(1, self._tasks)
+        elapsed = time.monotonic() - self._began
+        share = self._done / max(1, self._tasks)
         left = elapsed / share - elapsed
-        rate = show_rate(self._nbytes / elapsed) if elapsed else ""
+        rate = ""
+        if elapsed:
+            rate = show_rate(self._nbytes / elapsed)
         return f"{share:4.0%}  {self._done}/{self._tasks} tasks  {rate}  {show_seconds(left)} left"
 
 
@@ -125,9 +129,10 @@ class Bar:
     def advance(self, nbytes: int) -> None:
         self._nbytes += nbytes
         elapsed = time.monotonic() - self._began
-        self._bar.update(
-            self._task, advance=1, rate=show_rate(self._nbytes / elapsed) if elapsed else ""
-        )
+        rate = ""
+        if elapsed:
+            rate = show_rate(self._nbytes / elapsed)
+        self._bar.update(self._task, advance=1, rate=rate)
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
@@ -146,12 +151,13 @@ def failure_line(number: int, label: str, reason: str, will_retry: bool) -> str:
     told.
     """
     if number > FAILURES_SHOWN:
-        return (
-            "further failures are listed at the end and in the report"
-            if number == FAILURES_SHOWN + 1
-            else ""
-        )
-    return f"failed: {label}: {reason}" + (" (it will be tried again)" if will_retry else "")
+        if number == FAILURES_SHOWN + 1:
+            return "further failures are listed at the end and in the report"
+        return ""
+    line = f"failed: {label}: {reason}"
+    if will_retry:
+        line += " (it will be tried again)"
+    return line
 
 
 def progress_for(quiet: bool, stream: TextIO | None = None) -> Progress:
@@ -159,4 +165,6 @@ def progress_for(quiet: bool, stream: TextIO | None = None) -> Progress:
     stream = stream or sys.stderr
     if quiet or stream is None:  # as it is where it was closed at the start
         return Quiet()
-    return Bar(stream) if stream.isatty() else Lines(stream)
+    if stream.isatty():
+        return Bar(stream)
+    return Lines(stream)

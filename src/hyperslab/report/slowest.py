@@ -41,7 +41,9 @@ def slowest(trace: Trace, count: int = SHOWN) -> list[Attempt]:
     busy = {
         key: union_ns([(s.start_ns, s.end_ns) for s in own]) / 1e9 for key, own in spans.items()
     }
-    usual = statistics.median(busy.values()) if busy else 0.0
+    usual = 0.0
+    if busy:
+        usual = statistics.median(busy.values())
     longest = sorted(busy, key=lambda key: (-busy[key], key))[:count]
     labels = trace.meta.get("labels", [])
     return [_attempt(key, spans[key], busy[key], usual, labels) for key in longest]
@@ -55,8 +57,12 @@ def _attempt(
     for span in spans:
         phases[PHASE_OF_KIND.get(span.kind, "other")] += span.end_ns - span.start_ns
     seconds = {phase: ns / 1e9 for phase, ns in phases.items()}
-    label = str(labels[task]) if task < len(labels) else ""
-    ratio = busy_s / usual_s if usual_s else 1.0
+    label = ""
+    if task < len(labels):
+        label = str(labels[task])
+    ratio = 1.0
+    if usual_s:
+        ratio = busy_s / usual_s
     return Attempt(
         task, number, label, spans[0].slot, any(s.lost for s in spans), busy_s, ratio, seconds
     )

@@ -155,7 +155,9 @@ def summarise(trace: Trace) -> Summary:
     Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes,
     span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and max_rss (bytes by worker).
     """
-    by_slot, when, meta = lanes(trace), window(trace), trace.meta
+    by_slot = lanes(trace)
+    when = window(trace)
+    meta = trace.meta
     run_s = (when.end_ns - when.ready_ns) / 1e9
     attempts = {(s.task, s.attempt) for s in trace.spans if s.task != NO_TASK}
     return Summary(
@@ -191,7 +193,8 @@ def _times(by_slot: dict[str, list[Span]], when: Window) -> dict[str, Any]:
         last = max((s.end_ns for s in spans), default=when.ready_ns)
         overhead += last - when.ready_ns - busy[slot]
         idle += when.end_ns - last
-    total, run = sum(busy.values()), when.end_ns - when.ready_ns
+    total = sum(busy.values())
+    run = when.end_ns - when.ready_ns
     seconds = {f"{phase}_s": phases[phase] / 1e9 for phase in ("read", "compute", "write", "other")}
     seconds |= {
         "lost_s": lost / 1e9,
@@ -215,7 +218,9 @@ def own_pieces(spans: Sequence[Span]) -> Iterator[tuple[Span, int, int]]:
     running: list[Span] = []
     now = -(2**63)
     for span in [*spans, None]:
-        until = 2**63 if span is None else span.start_ns
+        until = 2**63
+        if span is not None:
+            until = span.start_ns
         while running and now < until:
             reach = min(running[-1].end_ns, until)
             if reach > now:
@@ -244,19 +249,25 @@ def _bytes(trace: Trace, run_s: float) -> dict[str, Any]:
 def _costs(by_slot: dict[str, list[Span]], trace: Trace) -> dict[str, Any]:
     """Processor time, time spent waiting for a processor, and what tracing added."""
     outermost = [s for spans in by_slot.values() for s in _outermost(spans) if s.kind != LOST]
-    cpu_ns, runq_ns = (
-        _known_sum(s.cpu_ns for s in outermost),
-        _known_sum(s.runq_ns for s in outermost),
-    )
-    each_ns, total_ns = trace.meta.get("span_cost_ns"), trace.meta.get("cpu_ns", cpu_ns)
+    cpu_ns = _known_sum(s.cpu_ns for s in outermost)
+    runq_ns = _known_sum(s.runq_ns for s in outermost)
+    each_ns = trace.meta.get("span_cost_ns")
+    total_ns = trace.meta.get("cpu_ns", cpu_ns)
+    tracing_cost = None
+    if each_ns is not None and total_ns:
+        tracing_cost = len(trace.spans) * each_ns / total_ns
     return {
-        "cpu_s": None if cpu_ns is None else cpu_ns / 1e9,
-        "runq_s": None if runq_ns is None else runq_ns / 1e9,
+        "cpu_s": _seconds(cpu_ns),
+        "runq_s": _seconds(runq_ns),
         "spans": len(trace.spans),
-        "tracing_cost": (
-            len(trace.spans) * each_ns / total_ns if each_ns is not None and total_ns else None
-        ),
+        "tracing_cost": tracing_cost,
     }
+
+
+def _seconds(ns: int | None) -> float | None:
+    if ns is None:
+        return None
+    return ns / 1e9
 
 
 def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
@@ -275,9 +286,13 @@ def _known_sum(values: Iterator[int]) -> int | None:
     sum.
     """
     listed = list(values)
-    return None if any(value < 0 for value in listed) else sum(listed)
+    if any(value < 0 for value in listed):
+        return None
+    return sum(listed)
 
 
 def _ratio(part: float, whole: float) -> float:
     """part / whole; 0 for an empty run, in which nothing happened in no time."""
-    return part / whole if whole else 0.0
+    if whole:
+        return part / whole
+    return 0.0

@@ -49,7 +49,8 @@ class Axis:
 
 def thumbnail(trace: Trace, axis: Axis, name: str) -> str:
     """Draw a trace on an axis as SVG text: one lane per slot, grey before the engine was ready."""
-    by_slot, when = lanes(trace), window(trace)
+    by_slot = lanes(trace)
+    when = window(trace)
     step = -(-len(by_slot) // LANES) or 1
     shown = list(by_slot)[::step]
     pitch = min(LANE + GAP, TALLEST / max(len(shown), 1))
@@ -70,7 +71,9 @@ def thumbnail(trace: Trace, axis: Axis, name: str) -> str:
 
 
 def _caption(name: str, slots: int, step: int) -> str:
-    left_out = f", one in {step} drawn" if step > 1 else ""
+    left_out = ""
+    if step > 1:
+        left_out = f", one in {step} drawn"
     return f"{name}: phases over time in {show_count(slots, 'slot')}{left_out}"
 
 
@@ -80,12 +83,15 @@ def _frame(axis: Axis, when: Window, height: float) -> Iterator[str]:
     """
     start, end = ((ns - when.ready_ns) / 1e9 for ns in (when.start_ns, when.end_ns))
     for left, right, fill in ((start, 0.0, STARTUP_COLOUR), (0.0, end, "#f6f7f9")):
-        x, width = axis.column(left), axis.column(right) - axis.column(left)
+        x = axis.column(left)
+        width = axis.column(right) - axis.column(left)
         yield f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="{height:.1f}" fill="{fill}"/>'
     for tick in linear_ticks(axis.low, axis.high):
         x = tick.at * COLUMNS
         yield f'<path d="M{x:.1f} 0V{height + 4:.1f}" stroke="{GRID}"/>'
-        anchor = "start" if x < 20 else "middle"
+        anchor = "middle"
+        if x < 20:
+            anchor = "start"
         yield (
             f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}"'
             f' fill="{TEXT}">{tick.label} s</text>'
@@ -99,7 +105,8 @@ def _lane(
     those mostly free.
     """
     covered = _covered(spans, axis, when)
-    busy, winner = covered.sum(axis=0), covered.argmax(axis=0)
+    busy = covered.sum(axis=0)
+    winner = covered.argmax(axis=0)
     style = f'stroke-width="{pitch * LANE / (LANE + GAP):.1f}"'
     for n, (phase, colour) in enumerate(FILLS.items()):
         for opacity, level in (("1", busy >= 0.5), ("0.35", (busy > 0) & (busy < 0.5))):
@@ -127,9 +134,13 @@ def _covered(spans: Sequence[Span], axis: Axis, when: Window) -> Rows:
     covered = np.zeros((len(FILLS), COLUMNS))
     names = list(FILLS)
     for span, start_ns, end_ns in own_pieces(spans):
-        row = covered[names.index(LOST if span.lost else PHASE_OF_KIND.get(span.kind, "other"))]
+        phase = PHASE_OF_KIND.get(span.kind, "other")
+        if span.lost:
+            phase = LOST
+        row = covered[names.index(phase)]
         left, right = (axis.column((ns - when.ready_ns) / 1e9) for ns in (start_ns, end_ns))
-        first, last = min(int(left), COLUMNS - 1), min(int(right), COLUMNS - 1)
+        first = min(int(left), COLUMNS - 1)
+        last = min(int(right), COLUMNS - 1)
         if first == last:
             row[first] += right - left
             continue

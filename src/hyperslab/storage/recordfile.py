@@ -20,6 +20,7 @@ from typing import Any
 import xxhash
 
 from hyperslab.errors import DamagedRecord
+from hyperslab.storage.whole import appearing
 
 _HEAD = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",')
 "The first lines of a record; the checksum is that of all the rest."
@@ -94,9 +95,10 @@ def _plain(value: Any) -> Any:
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "w", encoding="utf-8") as file:
+    with (
+        appearing(path, path.with_name(path.name + ".part")) as temporary,
+        temporary.open("w", encoding="utf-8") as file,
+    ):
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)

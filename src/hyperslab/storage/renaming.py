@@ -17,10 +17,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
-import secrets
 import shutil
 from pathlib import Path
+
+from hyperslab.storage import unfinished
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
 """Of renameat2(2): paths are relative to the working directory; the new name is free; the two names
@@ -28,7 +28,6 @@ change places.
 """
 _UNABLE = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _LINKLESS = frozenset((errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK))
-_ASIDE = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{12}\.part")
 
 
 def rename(ready: Path, final: Path, overwrite: bool) -> None:
@@ -47,9 +46,8 @@ def put_back(aside: Path) -> bool:
     """Whether a hidden name was that of a directory put aside for one that never came; it has its
     own again then.
     """
-    match = _ASIDE.fullmatch(aside.name)
-    final = aside.with_name(match["name"]) if match else aside
-    if match is None or os.path.lexists(final):
+    final = unfinished.put_aside_from(aside)
+    if final is None or os.path.lexists(final):
         return False
     aside.rename(final)
     return True
@@ -96,7 +94,7 @@ def _to_free_name(ready: Path, final: Path) -> None:
 
 def _exchange(ready: Path, final: Path) -> None:
     if not _by_kernel(ready, final, _EXCHANGE):
-        aside = final.with_name(f".{final.name}.old-{secrets.token_hex(6)}.part")
+        aside = unfinished.aside(final)
         final.rename(aside)
         ready.rename(final)
         ready = aside

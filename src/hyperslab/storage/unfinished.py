@@ -1,17 +1,58 @@
-"""Unfinished: names of what is not complete yet, or has been replaced."""
+"""Unfinished: names of what is not complete yet, or has been replaced. All of them are hidden."""
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 LEFTOVER = re.compile(
     r"\.(?P<name>.+)\.(?:[0-9a-f]{16}|[0-9a-f]{12}-[0-9a-f]{12}|(?:gone|index|old)-[0-9a-f]{12})\.part"
 )
-"""Name of what is unfinished or has been replaced, as hyperslab.blocks.writing, outputs and
-renaming make it.
+"""Name of what is unfinished or has been replaced: one of those below, or of an allocation, whose
+name `plan.sinks` makes.
 """
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+_ASIDE = re.compile(r"\.(?P<name>.+)\.old-[0-9a-f]{12}\.part")
+_INDEX = re.compile(r"\.(?P<name>.+)\.index-(?P<token>[0-9a-f]*)\.part")
+
+
+def beside(final: Path) -> Path:
+    """A name under which a file can be written, and which nobody else uses."""
+    return final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
+
+
+def is_beside(name: str) -> bool:
+    """Whether a name is one that `beside` has made."""
+    return _BESIDE.fullmatch(name) is not None
+
+
+def gone(final: Path) -> Path:
+    """A name for what the file needs no longer, until it is removed."""
+    return final.with_name(f".{final.name}.gone-{secrets.token_hex(6)}.part")
+
+
+def aside(final: Path) -> Path:
+    """A name for a directory that another one is about to replace."""
+    return final.with_name(f".{final.name}.old-{secrets.token_hex(6)}.part")
+
+
+def put_aside_from(path: Path) -> Path | None:
+    """The name that a directory had before it was put aside; None for any other one."""
+    match = _ASIDE.fullmatch(path.name)
+    return path.with_name(match["name"]) if match else None
+
+
+def index(final: Path, token: str) -> Path:
+    """The name of a file that says where the parts of an allocation are, before it has its own."""
+    return final.with_name(f".{final.name}.index-{token}.part")
+
+
+def indexed(path: Path) -> tuple[Path, str] | None:
+    """The file and the token of which a name is the index; None for any other name."""
+    match = _INDEX.fullmatch(path.name)
+    return (path.with_name(match["name"]), match["token"]) if match else None
 
 
 def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from hyperslab import formats, workloads
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run as driver
 from hyperslab.driver import verification

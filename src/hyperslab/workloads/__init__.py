@@ -82,7 +82,9 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
 def _parse(text: str) -> Any:
     if "," in text:
         parts = [_parse_one(part) for part in text.split(",") if part]
-        return text if any(isinstance(part, str) for part in parts) else tuple(parts)
+        if any(isinstance(part, str) for part in parts):
+            return text
+        return tuple(parts)
     return _parse_one(text)
 
 
@@ -101,32 +103,42 @@ def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of an annotated type; an integer is a number, true and false are
     neither.
     """
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    args = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(_fits(value, choice) for choice in args)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
-        each = args[:1] * len(value) if args[-1] is Ellipsis else args
+        each = args
+        if args[-1] is Ellipsis:
+            each = args[:1] * len(value)
         return len(each) == len(value) and all(map(_fits, value, each))
     if isinstance(value, bool) or hint is bool:
         return isinstance(value, bool) and hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
+    if hint is float:
+        return isinstance(value, int | float)
+    return isinstance(value, hint)
 
 
 def _words(hint: Any) -> str:
     """An annotated type in words."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    args = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_words(choice) for choice in args if choice is not types.NoneType)
     if origin is tuple:
-        many = "" if args[-1] is Ellipsis else f"{len(args)} "
+        many = ""
+        if args[-1] is not Ellipsis:
+            many = f"{len(args)} "
         return f"{many}{_PLURALS[args[0]]} joined by commas"
     return _WORDS[hint]
 
 
 def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)
 
 
 def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
@@ -139,8 +151,12 @@ def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]
 
 def _suggest(given: str, known: typing.Iterable[str]) -> str:
     close = difflib.get_close_matches(given, list(known), n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    if close:
+        return f" (did you mean '{close[0]}'?)"
+    return ""
 
 
 def _and(names: Sequence[str]) -> str:
-    return " and ".join(names) if names else "none"
+    if names:
+        return " and ".join(names)
+    return "none"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import BlockError
 
@@ -50,7 +50,10 @@ def _odd(block: Array, made: Array) -> Array:
     if made.dtype.kind in "iu" and block.dtype.kind != "b":
         limits = np.iinfo(made.dtype)
         odd |= block < limits.min
-        odd |= block >= int(limits.max) + 1 if block.dtype.kind == "f" else block > limits.max
+        if block.dtype.kind == "f":
+            odd |= block >= int(limits.max) + 1
+        else:
+            odd |= block > limits.max
     if block.dtype.kind == "f":
         odd |= np.isinf(block)  # equal to a whole number that is infinite as a float16
     return odd

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
@@ -37,19 +37,30 @@ _PIECE_NBYTES = 2**20
 
 def build(pipeline: Pipeline, factor: int | tuple[int, ...] = 2) -> Pipeline:
     """Add the step; a fourth axis is kept. Raises UsageError."""
-    dtype, ndim = output_dtype(pipeline), pipeline.source.ndim
+    dtype = output_dtype(pipeline)
+    ndim = pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"downsample needs real numbers of up to 64 bits, not {dtype}")
     merged = min(SPATIAL_AXES, ndim)
-    factors = factor if isinstance(factor, tuple) else (factor,) * merged
+    if isinstance(factor, tuple):
+        factors = factor
+    else:
+        factors = (factor,) * merged
     if len(factors) != merged or min(factors) < 1 or math.prod(factors) > MOST_VOXELS:
         raise UsageError(
             f"--param factor={factor}: give one integer of at least 1, or {merged} of them; "
             f"together they may merge {MOST_VOXELS} voxels"
         )
     scale = (*factors, *(1,) * (ndim - merged))
-    name = "float64" if dtype.char == "d" else "float32"
+    name = _mean_dtype(dtype).name
     return pipeline.map(block_mean, {"factors": scale}, dtype=name, scale=scale, temporaries=0.5)
+
+
+def _mean_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of means of values of a dtype: float64 for float64, else float32."""
+    if dtype.char == "d":
+        return np.dtype(np.float64)
+    return np.dtype(np.float32)
 
 
 def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
@@ -58,8 +69,9 @@ def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
     Returns ceil(n / factor) voxels per axis, float64 for float64 and float32 for all else.
     """
     order = kernels.storage_order(block)
-    stored, by_axis = block.transpose(order), [factors[axis] for axis in order]
-    dtype = np.float64 if block.dtype.char == "d" else np.float32
+    stored = block.transpose(order)
+    by_axis = [factors[axis] for axis in order]
+    dtype = _mean_dtype(block.dtype)
     means = np.empty([math.ceil(n / f) for n, f in zip(stored.shape, by_axis, strict=True)], dtype)
     means = means.transpose(np.argsort(order))
     for box in cut(
@@ -88,11 +100,14 @@ def _sums(part: Array, factors: Sequence[int]) -> Array:
     overflows.
     """
     if part.dtype.kind in "iu" and part.dtype.itemsize == 8:
-        high, low = part >> part.dtype.type(32), part & part.dtype.type(2**32 - 1)
+        high = part >> part.dtype.type(32)
+        low = part & part.dtype.type(2**32 - 1)
         return np.asarray(
             _add_up(high, factors, np.int64) * 2.0**32 + _add_up(low, factors, np.int64)
         )
-    return _add_up(part, factors, np.float64 if part.dtype.kind == "f" else np.int64)
+    if part.dtype.kind == "f":
+        return _add_up(part, factors, np.float64)
+    return _add_up(part, factors, np.int64)
 
 
 def _add_up(part: Array, factors: Sequence[int], dtype: Any) -> Array:

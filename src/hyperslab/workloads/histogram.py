@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -69,10 +69,10 @@ class Histogram:
         if self.first is None:
             return None
         last = self.first + len(self.counts) - 1
-        return (
-            np.arange(len(self.counts)).astype(np.uint64 if last >= 2**63 else np.int64)
-            + self.first
-        )
+        steps = np.arange(len(self.counts))
+        if last >= 2**63:
+            return steps.astype(np.uint64) + self.first
+        return steps.astype(np.int64) + self.first
 
     @property
     def edges(self) -> Array:
@@ -87,30 +87,30 @@ class Histogram:
     def _origin(self) -> int | None:
         """The first value, if float64 can tell it and those after it from their neighbours."""
         fits = self.first is not None and abs(self.first) + len(self.counts) < _EXACT_BELOW
-        return self.first if fits else None
+        if fits:
+            return self.first
+        return None
 
     @property
     def title(self) -> str:
         """What a picture of it shows, and what it leaves out."""
         apart = {"NaN": self.nan, "below": self.below, "above": self.above}
         left_out = ", ".join(f"{n:,} {name}" for name, n in apart.items() if n)
-        since = (
-            f", from value {self.first} on"
-            if self.first is not None and self._origin is None
-            else ""
-        )
-        return f"{int(self.counts.sum()):,} values in {len(self.counts):,} bins{since}" + (
-            f" ({left_out})" if left_out else ""
-        )
+        since = ""
+        if self.first is not None and self._origin is None:
+            since = f", from value {self.first} on"
+        text = f"{int(self.counts.sum()):,} values in {len(self.counts):,} bins{since}"
+        if left_out:
+            text += f" ({left_out})"
+        return text
 
     def lines(self) -> list[str]:
         """A few numbers to print."""
         fullest = int(np.argmax(self.counts))
-        where = (
-            str(self.first + fullest)
-            if self.first is not None
-            else f"{self.edges[fullest]!s} to {self.edges[fullest + 1]!s}"
-        )
+        if self.first is not None:
+            where = str(self.first + fullest)
+        else:
+            where = f"{self.edges[fullest]!s} to {self.edges[fullest + 1]!s}"
         return [
             f"histogram  {self.title}",
             f"fullest    {where}: {int(self.counts[fullest]):,} values",
@@ -158,7 +158,10 @@ def countable(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _largest(dtype: np.dtype[Any]) -> float:
     """The largest edge of a bin."""
-    return float(np.finfo(kernels.binned_dtype(dtype) if dtype.kind == "f" else np.float64).max)
+    binned = np.dtype(np.float64)
+    if dtype.kind == "f":
+        binned = kernels.binned_dtype(dtype)
+    return float(np.finfo(binned).max)
 
 
 def has_few_values(dtype: np.dtype[Any]) -> bool:
@@ -216,7 +219,9 @@ def find_range(block: Array) -> Range:
 def widen(a: Range, b: Range) -> Range:
     """The range of both."""
     if a.low is None or b.low is None:
-        return a if b.low is None else b
+        if b.low is None:
+            return a
+        return b
     return Range(min(a.low, b.low), max(a.high, b.high))
 
 
@@ -236,7 +241,8 @@ def save(result: Histogram, folder: Path) -> Sequence[Path]:
     histogram.npz.
     """
     if result.values is not None:
-        head, rows = "value,count", zip(result.values.tolist(), result.counts.tolist(), strict=True)
+        head = "value,count"
+        rows = zip(result.values.tolist(), result.counts.tolist(), strict=True)
         text = [f"{value},{count}" for value, count in rows]
     else:
         edges = [str(edge) for edge in result.edges]
@@ -249,7 +255,8 @@ def save(result: Histogram, folder: Path) -> Sequence[Path]:
     if result.values is not None:
         arrays["values"] = result.values
     apart = {"below": result.below, "above": result.above, "nan": result.nan}
-    csv, npz = folder / "histogram.csv", folder / "histogram.npz"
+    csv = folder / "histogram.csv"
+    npz = folder / "histogram.npz"
     _replace(
         csv, lambda partial: partial.write_text("\n".join([head, *text]) + "\n", encoding="utf-8")
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -76,7 +76,8 @@ def tabulate(tally: Tally) -> Histogram:
     """Finish: a bin for every value that the dtype can hold."""
     first, bins = 0, 2
     if tally.dtype.kind != "b":
-        first, bins = int(np.iinfo(tally.dtype).min), 2 ** (8 * tally.dtype.itemsize)
+        first = int(np.iinfo(tally.dtype).min)
+        bins = 2 ** (8 * tally.dtype.itemsize)
     counts = np.zeros(bins, np.int64)
     for value, count in tally.counts.items():
         counts[value - first] = count

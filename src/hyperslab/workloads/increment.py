@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline

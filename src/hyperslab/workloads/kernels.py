@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.native import core
 
 PIECE_ELEMENTS = 2**16
@@ -71,7 +71,8 @@ def finite(piece: Array) -> Finite:
     ):
         return Finite(piece, 0, 0, 0)
     kept = piece[np.isfinite(piece)]
-    nan, below = int(np.count_nonzero(np.isnan(piece))), int(np.count_nonzero(np.isneginf(piece)))
+    nan = int(np.count_nonzero(np.isnan(piece)))
+    below = int(np.count_nonzero(np.isneginf(piece)))
     return Finite(kept, nan, below, len(piece) - len(kept) - nan - below)
 
 
@@ -95,10 +96,14 @@ def _above(piece: Array, low: int) -> Array:
     overflow.
     """
     if piece.dtype.itemsize < 8:
-        return np.subtract(piece, low, dtype=np.intp) if low else piece
+        if low:
+            return np.subtract(piece, low, dtype=np.intp)
+        return piece
     start = max(low, int(np.iinfo(piece.dtype).min))
     distance: Array = (piece - piece.dtype.type(start)).astype(np.intp)
-    return distance + (start - low) if start > low else distance
+    if start > low:
+        return distance + (start - low)
+    return distance
 
 
 def equal_edges(
@@ -112,7 +117,8 @@ def equal_edges(
     sides, as NumPy does, or to the neighbouring numbers where 0.5 is lost in rounding.
     """
     kind = np.result_type(low, high, binned_dtype(dtype))
-    kind = kind if kind.kind == "f" else np.dtype(np.float64)
+    if kind.kind != "f":
+        kind = np.dtype(np.float64)
     if kind.type(low) == kind.type(high):
         low, high = _widened(kind.type(low))
     while True:
@@ -127,7 +133,9 @@ def binned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     bool.
     """
     if dtype.char in "?e":
-        return np.dtype(np.uint8 if dtype.char == "?" else np.float32)
+        if dtype.char == "?":
+            return np.dtype(np.uint8)
+        return np.dtype(np.float32)
     return dtype.newbyteorder("=")
 
 
@@ -147,11 +155,9 @@ def binned_counts(
         )
         return counts, below, above, nan
     nan = below = above = 0
-    how = (
-        {"bins": len(counts), "range": bounds}
-        if _is_moderate(*bounds, edges.dtype)
-        else {"bins": edges}
-    )
+    how: dict[str, Any] = {"bins": edges}
+    if _is_moderate(*bounds, edges.dtype):
+        how = {"bins": len(counts), "range": bounds}
     for piece in pieces(block):
         values = piece.astype(binned_dtype(piece.dtype), copy=False)
         found = np.histogram(finite(values).values, **how)[0]
@@ -170,7 +176,8 @@ def _is_decided_by_edges(dtype: np.dtype[Any], edges: Array, bounds: tuple[Any, 
     of their bins where that is not enough: for very many bins, and where their width is no normal
     number of the edges' dtype, whose rounding errors add up along the edges.
     """
-    limits, bins = np.finfo(edges.dtype), len(edges) - 1
+    limits = np.finfo(edges.dtype)
+    bins = len(edges) - 1
     width = (float(edges[-1]) - float(edges[0])) / bins
     return (
         dtype.kind in "iuf"
@@ -200,7 +207,8 @@ def _is_moderate(low: Any, high: Any, kind: np.dtype[Any]) -> bool:
 
 
 def _widened(value: Any) -> tuple[Any, Any]:
-    low, high = value - 0.5, value + 0.5
+    low = value - 0.5
+    high = value + 0.5
     if low < value < high:
         return low, high
     most = np.finfo(value.dtype).max
@@ -215,7 +223,9 @@ def integer_sums(values: Array) -> tuple[int, int]:
     2**53 and float64 arithmetic is exact in any order.
     """
     unsigned = np.dtype(f"u{values.dtype.itemsize}")
-    bias = 2 ** (8 * unsigned.itemsize - 1) if values.dtype.kind == "i" else 0
+    bias = 0
+    if values.dtype.kind == "i":
+        bias = 2 ** (8 * unsigned.itemsize - 1)
     raised = values.astype(unsigned) ^ unsigned.type(bias)
     limbs = raised.astype(unsigned.newbyteorder("<")).view("<u2" if unsigned.itemsize > 1 else "u1")
     columns = limbs.reshape(len(values), -1).astype(np.float64)
@@ -253,7 +263,8 @@ def _bands(values: Array) -> Iterator[tuple[int, Array]]:
     numbers.
     """
     size = np.abs(values)
-    big, small = size > 2.0**_BAND_BITS, (size < 2.0**-_BAND_BITS) & (size > 0)
+    big = size > 2.0**_BAND_BITS
+    small = (size < 2.0**-_BAND_BITS) & (size > 0)
     if not (big.any() or small.any()):
         yield 0, values
         return
@@ -271,7 +282,9 @@ def _square(values: Array) -> tuple[Array, Array]:
 
 
 def _shifted(number: int, bits: int) -> int:
-    return number << bits if bits >= 0 else number >> -bits
+    if bits >= 0:
+        return number << bits
+    return number >> -bits
 
 
 def exact_sum(values: Array) -> int:
@@ -283,7 +296,8 @@ def exact_sum(values: Array) -> int:
     S. Oishi, "Accurate floating-point summation part I", SIAM J. Sci. Comput. 31(1), 189-224, 2008,
     algorithm ExtractVector).
     """
-    total, room = 0, len(values).bit_length() + 1
+    total = 0
+    room = len(values).bit_length() + 1
     while values.size and (largest := max(float(values.max()), -float(values.min()))) > 0:
         power = math.ldexp(1.0, math.frexp(largest)[1] + room)
         rounded = values + power

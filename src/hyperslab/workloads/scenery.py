@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
 "The increment of SplitMix64."
@@ -42,7 +42,10 @@ class Scene:
                 np.multiply, (factor[i] for factor, i in zip(slow, chosen, strict=True))
             )
             product = np.multiply.outer(along, fast)
-            total = product if total is None else np.add(total, product, out=total)
+            if total is None:
+                total = product
+            else:
+                total = np.add(total, product, out=total)
         assert total is not None
         return total
 
@@ -159,10 +162,8 @@ def weather(indices: Sequence[Array], shape: Sequence[int], seed: int) -> Scene:
     Axes t, lat, lon.
     """
     day = indices[0].astype(np.float64)
-    lat, lon = (
-        _centred(indices[1], shape[1]) * math.pi / 2,
-        _centred(indices[2], shape[2]) * math.pi,
-    )
+    lat = _centred(indices[1], shape[1]) * math.pi / 2
+    lon = _centred(indices[2], shape[2]) * math.pi
     phases = random.Random(seed)
     terms = [
         (np.ones(len(day)), 303 - 55 * np.sin(lat) ** 2, np.ones(len(lon))),

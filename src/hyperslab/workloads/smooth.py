@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
@@ -37,11 +37,15 @@ def build(
     """Add the filter with the halo that it needs; a fourth axis is not filtered. Raises
     UsageError.
     """
-    dtype, ndim = output_dtype(pipeline), pipeline.source.ndim
+    dtype = output_dtype(pipeline)
+    ndim = pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"smooth needs real numbers of up to 64 bits, not {dtype}")
     filtered = min(SPATIAL_AXES, ndim)
-    sigmas = sigma if isinstance(sigma, tuple) else (sigma,) * filtered
+    if isinstance(sigma, tuple):
+        sigmas = sigma
+    else:
+        sigmas = (sigma,) * filtered
     if len(sigmas) != filtered or not all(0 <= s < float("inf") for s in sigmas):
         raise UsageError(
             f"--param sigma={sigma}: give one number of at least 0, or {filtered} of them"
@@ -79,11 +83,13 @@ def _filter_axis(stored: Array, axis: int, weights: Array) -> None:
 
 
 def _filter_lines(part: Array, weights: Array) -> Array:
-    radius, n = len(weights) - 1, len(part)
+    radius = len(weights) - 1
+    n = len(part)
     padded = np.pad(part, [(radius, radius), *[(0, 0)] * (part.ndim - 1)], mode="symmetric")
     total: Array = padded[radius : radius + n] * weights[0]
     for distance in range(1, radius + 1):
-        before, after = radius - distance, radius + distance
+        before = radius - distance
+        after = radius + distance
         pair = padded[before : before + n] + padded[after : after + n]
         pair *= weights[distance]
         total += pair
@@ -106,4 +112,6 @@ def _radius(sigma: float, truncate: float) -> int:
 
 
 def _result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(np.float64 if dtype.char == "d" else np.float32)
+    if dtype.char == "d":
+        return np.dtype(np.float64)
+    return np.dtype(np.float32)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -87,7 +87,9 @@ def build(pipeline: Pipeline) -> Pipeline:
 
 def measure(block: Array) -> Moments:
     """Lift: the exact sums of a block."""
-    found = Moments(unit_bits=kernels.UNIT_BITS if block.dtype.kind == "f" else 0)
+    found = Moments()
+    if block.dtype.kind == "f":
+        found = Moments(unit_bits=kernels.UNIT_BITS)
     for piece in kernels.pieces(block):
         found = combine(found, _measure_piece(piece))
     return found
@@ -96,17 +98,24 @@ def measure(block: Array) -> Moments:
 def _measure_piece(piece: Array) -> Moments:
     values, nan, below, above = kernels.finite(piece)
     floating = piece.dtype.kind == "f"
-    bits = kernels.UNIT_BITS if floating else 0
+    bits = 0
+    if floating:
+        bits = kernels.UNIT_BITS
     if not values.size:
         return Moments(unit_bits=bits, nan=nan, infinite=below + above)
-    total, squares = kernels.float_sums(values) if floating else kernels.integer_sums(values)
+    if floating:
+        total, squares = kernels.float_sums(values)
+    else:
+        total, squares = kernels.integer_sums(values)
     low, high = (_plain(end) for end in (values.min(), values.max()))
     return Moments(len(values), low, high, total, squares, bits, nan, below + above)
 
 
 def _plain(value: Any) -> int | float:
     """A Python number; zero loses its sign, which would depend on the blocks."""
-    return float(value) + 0.0 if value.dtype.kind == "f" else int(value)
+    if value.dtype.kind == "f":
+        return float(value) + 0.0
+    return int(value)
 
 
 def combine(a: Moments, b: Moments) -> Moments:
@@ -130,7 +139,9 @@ def conclude(found: Moments) -> Stats:
     n = found.count
     if not n:
         return Stats(0, None, None, None, None, None, found.nan, found.infinite)
-    total = found.total if not found.unit_bits else _nearest(found.total, 1 << found.unit_bits)
+    total: float | None = found.total
+    if found.unit_bits:
+        total = _nearest(found.total, 1 << found.unit_bits)
     mean = _nearest(found.total, n << found.unit_bits)
     return Stats(
         n, found.low, found.high, mean, _deviation(found), total, found.nan, found.infinite

@@ -20,8 +20,10 @@ from typing import IO
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySink, Header
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.errors import DoesNotFit, RunStopped, UsageError
@@ -75,10 +77,10 @@ def synth(
         raise UsageError(f"--format {format}: choose one of {', '.join(FORMATS)}")
     if workers < 1:
         raise UsageError(f"--workers {workers}: give 1 or more")
-    folder, partition = (
-        Path(local_folder(dest)).absolute(),
-        _partition(kind, shape, 1 if blocks is None else blocks),
-    )
+    folder = Path(local_folder(dest)).absolute()
+    if blocks is None:
+        blocks = 1
+    partition = _partition(kind, shape, blocks)
     _require_room(folder, kind, partition)
     folder.mkdir(parents=True, exist_ok=True)
     files = {slab: _sink(kind, shape, slab, folder, format, len(partition)) for slab in partition}
@@ -174,11 +176,9 @@ def _await(running: Sequence[subprocess.Popen[bytes]]) -> None:
         for process in ended:
             if process.returncode:
                 said = _pipe(process.stdout).read()
-                raise (
-                    pickle.loads(said)
-                    if said
-                    else RunStopped(f"a worker ended with status {process.returncode}")
-                )
+                if said:
+                    raise pickle.loads(said)
+                raise RunStopped(f"a worker ended with status {process.returncode}")
         waiting = [process for process in waiting if process not in ended]
         time.sleep(_POLL_S if waiting else 0)
 
@@ -266,10 +266,8 @@ def _require_room(folder: Path, kind: str, partition: Partition) -> None:
             " directory"
         )
     parent = next(path for path in (folder, *folder.parents) if path.is_dir())
-    nbytes, free = (
-        math.prod(partition.shape) * kind_of(kind).dtype.itemsize,
-        shutil.disk_usage(parent).free,
-    )
+    nbytes = math.prod(partition.shape) * kind_of(kind).dtype.itemsize
+    free = shutil.disk_usage(parent).free
     if nbytes > free:
         raise DoesNotFit(
             f"--size: {nbytes} bytes to write, {free} free at {parent}; give a smaller size or"

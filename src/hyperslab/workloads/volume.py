@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 from hyperslab.workloads import scenery
@@ -125,12 +125,15 @@ def _fill(rows: Array, about: Kind, shape: Sequence[int], stored: Hyperslab, see
 
 def _noise(rows: Array, columns: Array, seed: int) -> Array:
     """(rows, columns) uniform uint16; columns are evenly spaced."""
-    low, high = int(columns.min()) // _PER_NUMBER, int(columns.max()) // _PER_NUMBER + 1
+    low = int(columns.min()) // _PER_NUMBER
+    high = int(columns.max()) // _PER_NUMBER + 1
     key = scenery.mix(np.array([seed % 2**64], np.uint64))
     keys = scenery.mix(rows.astype(np.uint64) * scenery.GAMMA + key)
     counters = np.arange(low, high, dtype=np.uint64) * scenery.GAMMA
     numbers = scenery.mix(np.add.outer(keys, counters))
     noise = numbers.astype("<u8", copy=False).view("<u2")
-    stride = int(columns[1] - columns[0]) if len(columns) > 1 else 1
+    stride = 1
+    if len(columns) > 1:
+        stride = int(columns[1] - columns[0])
     place = Hyperslab((int(columns[0]) - _PER_NUMBER * low,), (len(columns),), (stride,))
     return np.asarray(noise[:, *place.slices()])

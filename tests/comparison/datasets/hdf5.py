@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 from h5py import h5d
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison import draws
 from tests.comparison.datasets import hdf5_filters, hdf5_links, hdf5_types
 from tests.comparison.made import Dataset, NotMade

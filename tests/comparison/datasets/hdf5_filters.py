@@ -11,7 +11,7 @@ import hdf5plugin
 import numpy as np
 from h5py import h5z
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.comparison.draws import chance
 from tests.formats.hdf5_made import create
 

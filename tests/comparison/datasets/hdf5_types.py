@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from h5py import h5t
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.comparison import draws
 
 NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "?")

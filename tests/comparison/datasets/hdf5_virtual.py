@@ -10,7 +10,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison import draws
 from tests.comparison.datasets import hdf5_types
 from tests.comparison.made import Dataset, NotMade

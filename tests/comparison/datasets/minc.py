@@ -10,7 +10,8 @@ from typing import Any
 import nibabel
 import numpy as np
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison import draws
 from tests.comparison.draws import chance
 from tests.comparison.made import Dataset

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.comparison.draws import chance
 
 _SLOPES = (0.1, -1e-3, 1.0, 0.01, 2.0, 1e10, 3e-7, 0.0)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison import draws
 from tests.comparison.draws import chance
 from tests.comparison.made import Dataset

@@ -14,7 +14,8 @@ import zarr
 import zarr.codecs.numcodecs as more
 from xarray.backends.zarr import FillValueCoder
 
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison import draws
 from tests.comparison.datasets import netcdf_packing
 from tests.comparison.draws import chance

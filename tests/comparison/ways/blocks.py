@@ -8,8 +8,8 @@ from typing import get_args
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySource, Values
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from tests.comparison.cases import Case
 from tests.comparison.sameness import unlike

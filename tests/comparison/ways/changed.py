@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import hyperslab
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from tests.comparison import draws
 from tests.comparison.cases import Case
 

@@ -10,7 +10,8 @@ import numpy as np
 
 import hyperslab
 from hyperslab import Encoding
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from hyperslab.report.progress import Quiet
 from tests.comparison import written
 from tests.comparison.cases import Case

@@ -9,7 +9,8 @@ import dask.array as da
 import numpy as np
 
 import hyperslab
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison.cases import Case
 from tests.comparison.sameness import unlike
 from tests.comparison.selections import select

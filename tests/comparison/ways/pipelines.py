@@ -11,7 +11,8 @@ import numpy as np
 
 import hyperslab
 from hyperslab import Fold, Options, Pipeline
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from hyperslab.errors import HyperslabError
 from hyperslab.report.progress import Quiet
 from tests.comparison import written

@@ -8,7 +8,8 @@ from typing import Any, get_args
 import numpy as np
 
 import hyperslab
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Values
 from tests.comparison.cases import Case
 from tests.comparison.sameness import unlike
 from tests.comparison.selections import select

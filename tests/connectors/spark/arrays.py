@@ -14,7 +14,7 @@ import nibabel as nib
 import numpy as np
 import zarr
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 SHAPE = (60, 7, 11)
 

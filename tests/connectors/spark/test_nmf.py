@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import NMF
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.factorization import nmf, random_rows
 from hyperslab.errors import UsageError

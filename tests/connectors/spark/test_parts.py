@@ -15,10 +15,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
+from hyperslab.connectors.spark import seeder
 from hyperslab.connectors.spark.analyzer import Analysis, analyze
 from hyperslab.connectors.spark.partitioner import Cuts, cut, cuts_of, share
 from hyperslab.connectors.spark.seeder import Part, parts_of
@@ -47,6 +49,21 @@ def joined(parts: list[Part], analysis: Analysis) -> Array:
     assert times.sum() == analysis.region.size, "what was not asked for was not loaded"
     picked: Array = values[where]
     return picked
+
+
+def test_a_store_of_gzip_files_is_no_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks that gzip alone has compressed are read one by one: a partition has several blocks."""
+    values, path = np.arange(64 * 8.0).reshape(64, 8), tmp_path / "x.zarr"
+    gzip = zarr.codecs.GzipCodec()
+    zarr.create_array(path, data=values, chunks=(4, 8), filters=None, compressors=gzip)
+    analysis = analyze(str(path))
+    assert [codec.name for codec in analysis.sources[0].codecs] == ["gzip"]
+    monkeypatch.setattr(seeder, "BLOCK_NBYTES", 8 * 8 * 8)
+    made = parts(analysis, 2)
+    assert [len(part.slabs) for part in made] == [4, 4]
+    np.testing.assert_array_equal(joined(made, analysis), values)
 
 
 @pytest.mark.parametrize("kind", arrays.KINDS)

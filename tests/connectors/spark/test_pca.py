@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.principal import (
     Bounds,

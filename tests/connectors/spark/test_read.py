@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyspark.errors import PythonException
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.spark import (
     block_matrix,
     coordinate_matrix,

@@ -33,9 +33,10 @@ from hyperslab.apps.difference.pairing import Pair, Source, Together, name_of, p
 from hyperslab.apps.difference.side import Side, side
 from hyperslab.apps.difference.traversal import peak, tiles, too_little, traverse
 from hyperslab.apps.difference.values import Tolerance, are_comparable, compare
-from hyperslab.arrays.array import Array, Values
+from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Partition
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Values
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.host import MEMORY_SHARE, Host
 from hyperslab.plan.task import label_of

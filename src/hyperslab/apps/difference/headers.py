@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 
 from hyperslab.apps.difference.found import HeaderDifference
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import ROUNDINGS, apart, tolerance
-from hyperslab.arrays.array import Array, ArraySource, Scaling
 from hyperslab.arrays.sets import SourceSet
+from hyperslab.arrays.source import ArraySource, Scaling
+from hyperslab.formats import facts_of
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
 from hyperslab.formats.nifti.header import said_beside
 
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
-NIFTI = "nifti"
 _APART = {"units", "affine", "corner", "whole_shape"}
 "Attributes that are compared as fields of their own, or place a block among others."
 _OF_NETCDF = ("_Netcdf4", "_NC")
 "How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
-_NIFTI_APART = {"units", "zooms", "version", "byte_order"}
-_UNNAMED = {NIFTI, "memory"}
-"Formats that give axes no names."
+_OF_A_HEADER_APART = {"units", "zooms", "version", "byte_order"}
+"Fields of a header that are compared as fields of their own."
 _SHOWN = 80
 _LISTED = 3
 
@@ -41,20 +41,16 @@ def compare_headers(a: SourceSet, b: SourceSet, attributes: bool = True) -> list
         _field(
             "real dtype", a, b, lambda s: f"none: {s.unscalable}" if s.unscalable else str(s.real)
         ),
-        (
-            None
-            if _formats(a, b) & _UNNAMED
-            else _field("names of axes", a, b, lambda source: ", ".join(source.dims))
-        ),
+        _names_of_axes(a, b),
         _affine(a, b),
         _zooms(a, b),
         _field("scaling", a, b, lambda source: source.scaling, _say_scaling),
         _units(a, b),
     ]
     if attributes:
-        formats = _formats(a, b)
+        is_own = _have_one_header(a, b)
         names = dict.fromkeys(
-            name for side in (a, b) for s in side.sources for name in _own_attributes(s, formats)
+            name for side in (a, b) for s in side.sources for name in _own_attributes(s, is_own)
         )
         found += [_attribute(f"attribute {name}", name, a, b) for name in names]
         found += _beside_geometry(a, b)
@@ -74,7 +70,8 @@ def compare_storage(a: SourceSet, b: SourceSet) -> list[HeaderDifference]:
         ),
     }
     found = [_field(what, a, b, say) for what, say in fields.items()]
-    found += [_attribute("version", "version", a, b) if _formats(a, b) == {NIFTI} else None]
+    if _have_one_header(a, b):
+        found.append(_attribute("version", "version", a, b))
     if len(a.sources) != len(b.sources):
         found.append(HeaderDifference("files", f"{len(a.sources):,}", f"{len(b.sources):,}"))
     return [difference for difference in found if difference is not None]
@@ -103,6 +100,12 @@ def _field(
 def _listed(words: Sequence[str]) -> str:
     short = [word if len(word) <= _SHOWN else f"{word[:_SHOWN]}..." for word in words[:_LISTED]]
     return " or ".join(short) + (f" or {len(words) - _LISTED} more" if len(words) > _LISTED else "")
+
+
+def _names_of_axes(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    if not all(facts_of(kind).has_named_axes for kind in _formats(a, b)):
+        return None
+    return _field("names of axes", a, b, lambda source: ", ".join(source.dims))
 
 
 def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
@@ -157,7 +160,7 @@ def _say_affine(affine: Array | None) -> str:
 
 def _zooms(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
     """Voxel sizes beside the affine: those of time, too."""
-    if _formats(a, b) != {NIFTI}:
+    if not _have_one_header(a, b):
         return None
     ours, theirs = (
         [source.header.attributes["zooms"] for source in side.sources] for side in (a, b)
@@ -189,12 +192,18 @@ def _formats(a: SourceSet, b: SourceSet) -> set[str]:
     return {source.format for source in (*a.sources, *b.sources)}
 
 
-def _own_attributes(source: ArraySource, others: set[str]) -> Iterator[str]:
-    """The attributes that are compared as such; those of NIfTI are fields of its header, which no
-    other format has.
+def _have_one_header(a: SourceSet, b: SourceSet) -> bool:
+    """Whether all files are of one format, and have a header of its own."""
+    found = _formats(a, b)
+    return len(found) == 1 and all(facts_of(kind).has_own_header for kind in found)
+
+
+def _own_attributes(source: ArraySource, is_own: bool) -> Iterator[str]:
+    """The attributes that are compared as such; `is_own` says that the headers compared are of one
+    kind, else fields of a header such as no other format has are left out.
     """
-    if source.format == NIFTI:
-        apart = _NIFTI_APART if others == {NIFTI} else set(source.header.attributes)
+    if facts_of(source.format).has_own_header:
+        apart = _OF_A_HEADER_APART if is_own else set(source.header.attributes)
     else:
         apart = _APART | (ATTRIBUTES if source.scaling is not None else set())
     return (
@@ -210,15 +219,13 @@ def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDiffer
 
 
 def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
-    """NIfTI's are those of the axes; other formats' are those of the values."""
-    axes = _formats(a, b) == {NIFTI}
+    """A header's (NIfTI) are those of the axes; other formats' are those of the values."""
+    axes = _have_one_header(a, b)
 
     def take(source: ArraySource) -> Hashable:
-        return (
-            _plain(source.header.attributes.get("units"))
-            if axes or source.format != NIFTI
-            else None
-        )
+        if facts_of(source.format).has_own_header and not axes:
+            return None
+        return _plain(source.header.attributes.get("units"))
 
     return _field("units", a, b, take, _say)
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource
 from hyperslab.arrays.sets import Kind, SourceSet
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Named, expand, gather, several
 from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import UsageError
@@ -188,7 +188,7 @@ def _expanded(item: Named) -> Iterator[Named]:
 
 
 def _without_suffix(name: str) -> str:
-    for suffix in sorted(formats.SUFFIXES, key=len, reverse=True):
+    for suffix in sorted(formats.suffixes(), key=len, reverse=True):
         name = name.removesuffix(suffix)
     return name
 

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from hyperslab.arrays.array import Array, ArraySource, DType, Values
-from hyperslab.arrays.byteranges import PREAD_COST_NBYTES
+from hyperslab.arrays import Array, DType
 from hyperslab.arrays.partition import Partition
 from hyperslab.arrays.sets import Piece, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.reading.ways import Way, way_of
+from hyperslab.blocks.whole import assemble
 from hyperslab.errors import SourceChanged, UsageError
 
 
@@ -39,32 +39,28 @@ class Side:
         """Along the array's own axes, the shape of what is read as a whole: a chunk, or all of a
         small gzip file.
         """
-        source = self.first
-        if source.own_chunk_shape:
-            return tuple(
-                min(n, extent)
-                for n, extent in zip(source.own_chunk_shape, source.shape, strict=True)
-            )
-        is_stream = source.chunks is None and bool(source.codecs) and not _is_entered(source)
-        return source.shape if is_stream else ()
+        return self._way.unit(self.first)
+
+    @property
+    def _way(self) -> Way:
+        """The way in which blocks will be read, when those files are indexed that can be."""
+        return way_of(gzipindex.expected(self.first))
 
     def cost(self, block: Sequence[int]) -> float:
         """About what a block of this shape takes from storage, per byte of it; a seek counts as
         bytes, too.
         """
         source = self.first
-        if source.data is not None:
-            return 1.0
-        if self.unit:
-            return math.prod(
-                _touched(*axis) for axis in zip(block, self.unit, self.whole.shape, strict=True)
-            )
+        unit = self.unit
+        if unit:
+            axes = zip(block, unit, self.whole.shape, strict=True)
+            return math.prod(_touched(*axis) for axis in axes)
         run = source.stored.itemsize
         for axis in reversed(source.axes):
             run *= min(block[axis], source.shape[axis])
             if block[axis] < source.shape[axis]:
                 break
-        return 1 + (gzipindex.SPACING_NBYTES if source.codecs else PREAD_COST_NBYTES) / max(1, run)
+        return 1 + self._way.seek_nbytes / max(1, run)
 
     def pieces(self, slab: Hyperslab) -> list[Piece]:
         """Where the parts of a region are."""
@@ -72,14 +68,7 @@ class Side:
 
     def read(self, slab: Hyperslab) -> Array:
         """A region, laid out in memory as in the first file."""
-        pieces = self.pieces(slab)
-        if len(pieces) == 1:
-            return self._read(pieces[0], None)
-        axes = self.first.axes
-        block: Array = np.empty(slab.permute(axes).count, self.dtype).transpose(np.argsort(axes))
-        for piece in pieces:
-            self._read(piece, block[piece.place.slices()])
-        return block
+        return assemble(self.pieces(slab), slab.count, self.first, self.values, self._read)
 
     def peak_beside(self, slab: Hyperslab) -> int:
         """Upper bound of what reading a region holds at once beside its block, in bytes."""
@@ -103,7 +92,7 @@ class Side:
         """One of its gzip files with an index, whose windows are kept in a folder."""
         source = self.sources[number]
         try:
-            return gzipindex.index(source, folder / gzipindex.file_name(source), watch)
+            return gzipindex.index_in(folder, source, watch)
         except SourceChanged as error:
             raise _changed(source) from error
 
@@ -147,10 +136,6 @@ def _changed(source: ArraySource) -> SourceChanged:
     return SourceChanged(
         f"{source.url}: was written to, or removed, while it was compared; compare it again"
     )
-
-
-def _is_entered(source: ArraySource) -> bool:
-    return gzipindex.is_entered(source) or gzipindex.can_be_indexed(source)
 
 
 def _touched(block: int, unit: int, extent: int) -> float:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, DType
+from hyperslab.arrays import Array, DType
 
 _NUMBERS = "biufc"
 _TEXT = "SU"

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource, ChunkTable
-from hyperslab.arrays.byteranges import BUFFER_NBYTES, Piece, covering_nbytes
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.errors import FormatError
 
@@ -25,27 +25,6 @@ order.
 """
 _LIMIT_SHARE = 1000
 _LIMIT_NBYTES = 1024
-
-
-def is_batch(source: ArraySource) -> bool:
-    """Whether the chunks of a source are read here: small or filtered ones, if the core is
-    there.
-    """
-    chunks = source.chunks
-    if native.core is None or chunks is None:
-        return False
-    if source.codecs:
-        return True
-    return (
-        chunks.chunk_shape != source.stored_shape and _chunk_nbytes(source, chunks) <= BUFFER_NBYTES
-    )
-
-
-def is_left_to_library(source: ArraySource) -> bool:
-    """Whether only the format's library can read a source here: it says no places, or its filters
-    need the core.
-    """
-    return source.chunks is None or (bool(source.codecs) and native.core is None)
 
 
 def fill(
@@ -84,38 +63,24 @@ def columns_of(table: ChunkTable) -> tuple[Array, Array, Array, Array]:
 
 
 def filters_of(source: ArraySource) -> list[tuple[str, tuple[int, ...]]]:
-    """The filters of a source as the core takes them: names and parameters."""
-    return [(codec.name, codec.options) for codec in source.codecs]
+    """The filters of a source as the core takes them: names and numbers."""
+    return [codec.undoing for codec in source.codecs]
 
 
-def chunk_fault(source: ArraySource, table: ChunkTable, error: ValueError) -> FormatError:
-    """What the core says of a row of a table, as an error that names the chunk."""
-    row, why = error.args
+def chunk_fault(source: ArraySource, table: ChunkTable, error: Any) -> FormatError:
+    """What the core says of a row of a table, its ChunkError, as an error that names the chunk."""
     where = f"{source.url}::{source.name}" if source.name else source.url
     return FormatError(
-        f"{where}: the chunk at byte {table.offset[row]}: {why}; copy the file again"
+        f"{where}: the chunk at byte {table.offset[error.row]}: {error.text}; copy the file again"
     )
-
-
-def read_nbytes(source: ArraySource, pieces: Iterable[Piece]) -> int:
-    """Bytes that `fill` takes from storage for these pieces."""
-    if source.codecs:
-        return sum(piece.nbytes for piece in pieces)
-    assert source.chunks is not None
-    shape, item = source.chunks.chunk_shape, source.stored.itemsize
-    return sum(covering_nbytes(shape, piece.part, item) for piece in pieces)
 
 
 def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
     """Upper bound of what `fill` holds beside the block: stored chunks in flight and those being
     decoded.
     """
-    chunk = _chunk_nbytes(source, table)
+    chunk = math.prod(table.chunk_shape) * source.stored.itemsize
     flying = min(max(threads, native.DEPTH), len(table)) * int(table.nbytes.max(initial=0))
     decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
     buffers = 3 if any(codec.name in _WITH_SPARE for codec in source.codecs) else 2
     return flying + (buffers * min(threads, len(table)) * decoded if source.codecs else 0)
-
-
-def _chunk_nbytes(source: ArraySource, table: ChunkTable) -> int:
-    return math.prod(table.chunk_shape) * source.stored.itemsize

@@ -1,8 +1,7 @@
-"""Indexes of gzip files: made in one pass, kept in a file or in memory, and regions read through
-them.
+"""Indexes of gzip files: made in one pass, and kept in a file or in memory. `ways.gzip` reads
+through them.
 
-- every value is checked: a file's own checksums when it is indexed, the checksum of each interval
-  when it is read (`tests/formats/test_gzip_damage.py`)
+- a file's own checksums are checked when it is indexed (`tests/formats/test_gzip_damage.py`)
 - an index belongs to one state of one file: with any other it is not used
 - a damaged index is made again where it is loaded, and an error where a task reads through it,
   never a wrong value
@@ -16,7 +15,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import secrets
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,10 +26,13 @@ import numpy as np
 import xxhash
 
 from hyperslab import native
-from hyperslab.arrays.array import LEAST_INDEXED_NBYTES, Array, ArraySource, GzipIndex
-from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArraySource, GzipIndex
 from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.formats import facts_of
 from hyperslab.storage.location import Remote
+from hyperslab.storage.unfinished import beside
+from hyperslab.storage.whole import appearing
 
 SPACING_NBYTES = 1024**2
 """Plain bytes between two points; their windows then take about 3 % of the file, and a read
@@ -40,10 +41,7 @@ inflates 1 MiB in vain.
 _COLUMNS = 8
 _MAGIC = b"hysgzi01"
 _TAIL = struct.Struct("<QQ16s8s")
-_WINDOW_NBYTES = 32 * 1024
-_DRESS_NBYTES = 4096
-_DECODER_NBYTES = 64 * 1024
-"What one decoder takes, and more."
+WINDOW_NBYTES = 32 * 1024
 
 Watch = Callable[[int], None]
 "Called now and then with the position in the file; what it raises ends the pass."
@@ -55,21 +53,17 @@ def can_be_indexed(source: ArraySource) -> bool:
     """
     if isinstance(source.url, Remote) or source.broken or native.core is None:
         return False
-    return _is_stream(source) and source.gzip is None and _is_large(source)
+    is_from_start = facts_of(source.format).is_stream
+    return is_from_start and is_stream(source) and source.gzip is None and _is_large(source)
 
 
-def _is_stream(source: ArraySource) -> bool:
-    """Whether the whole file is one gzip stream; chunks in files of their own, as a store has them,
+def is_stream(source: ArraySource) -> bool:
+    """Whether all values are in one gzip stream; chunks in files of their own, as a store has them,
     are not.
     """
     is_piece = source.chunks is None and not source.chunk_shape
     is_file = not source.document and source.data is None
     return is_piece and is_file and [codec.name for codec in source.codecs] == ["gzip"]
-
-
-def is_entered(source: ArraySource) -> bool:
-    """Whether regions of a source are read here."""
-    return source.gzip is not None and len(source.gzip) > 0 and native.core is not None
 
 
 @functools.lru_cache(maxsize=64)
@@ -87,7 +81,7 @@ def expected(source: ArraySource) -> ArraySource:
     points[:, 0] = np.minimum(np.arange(len(points)) * SPACING_NBYTES, nbytes)
     points[:, 1] = (points[:, 0] / nbytes * source.file_size).astype(np.int64) * 8
     points[:, 2] = 1
-    points[:, 4:6] = _WINDOW_NBYTES // 2
+    points[:, 4:6] = WINDOW_NBYTES // 2
     return replace(source, gzip=GzipIndex(points, _offset(source), "an index to be made"))
 
 
@@ -109,18 +103,33 @@ def index(
         made = GzipIndex(points, _offset(source), "", b"".join(windows) if len(points) else b"")
         return replace(source, gzip=made, reason=_reason(made))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        with temporary.open("wb") as file:
-            writing = _Writing(file)
-            points = _points(source, spacing, writing.add, watch)
-            writing.finish(points, _about(source))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with appearing(path, beside(path)) as temporary, temporary.open("wb") as file:
+        writing = _Writing(file)
+        points = _points(source, spacing, writing.add, watch)
+        writing.finish(points, _about(source))
     made = GzipIndex(points, _offset(source), str(path))
     return replace(source, gzip=made, reason=_reason(made))
+
+
+def indexed(source: ArraySource) -> ArraySource:
+    """The source with an index in memory where it can be given one, else as it is.
+
+    Raises FormatError, SourceChanged.
+    """
+    return index(source) if can_be_indexed(source) else source
+
+
+def index_in(folder: Path, source: ArraySource, watch: Watch = lambda _: None) -> ArraySource:
+    """The source with an index whose windows are kept in a folder, under a name of its own.
+
+    Raises as `index` does.
+    """
+    return index(source, folder / file_name(source), watch)
+
+
+def load_from(folder: Path, source: ArraySource) -> ArraySource | None:
+    """The source with the index that `index_in` has left in a folder; None where there is none."""
+    return load(source, folder / file_name(source))
 
 
 def load(source: ArraySource, path: Path) -> ArraySource | None:
@@ -138,76 +147,6 @@ def load(source: ArraySource, path: Path) -> ArraySource | None:
 def file_name(source: ArraySource) -> str:
     """The name under which the index of a source is kept."""
     return f"{xxhash.xxh3_128(json.dumps(_about(source)).encode()).hexdigest()}.gzipindex"
-
-
-def fill(fd: int, source: ArraySource, slab: Hyperslab, block: Array, threads: int) -> int:
-    """Read a region of an open file into `block`, both in stored order with strides above 0: the
-    bytes read.
-
-    Raises FormatError that names the interval that is corrupt.
-    """
-    known, core = source.gzip, native.core
-    assert known is not None
-    assert core is not None
-    part, array, box = _arguments(source, known, slab)
-    windows_fd = _open_windows(source, known.path) if known.path else None
-    try:
-        depth = max(threads, native.DEPTH)
-        nbytes: int = core.read_gzip(
-            fd, array, windows_fd, known.windows, box, block, threads, depth
-        )
-        return nbytes
-    except core.ChunkError as error:
-        row, why = error.args
-        remedy = (
-            "run again with --resume, which makes it anew"
-            if "index" in why
-            else "fetch or copy the file again"
-        )
-        at = int(part[row, 1]) // 8
-        raise FormatError(
-            f"{source.url}: the gzip data that begin at byte {at} {why}; {remedy}"
-        ) from error
-    finally:
-        if windows_fd is not None:
-            os.close(windows_fd)
-
-
-def part(source: ArraySource, slab: Hyperslab) -> ArraySource:
-    """The source with what of its index a region (in stored order) needs, so that a task does not
-    bring all of it.
-    """
-    known = source.gzip
-    assert known is not None
-    first, last = _rows(source, known, slab)
-    points = known.points[first:last].copy()
-    if known.path:
-        return replace(source, gzip=replace(known, points=points))
-    low, high = int(points[:, 3].min()), int((points[:, 3] + points[:, 4]).max())
-    points[:, 3] -= low
-    return replace(source, gzip=replace(known, points=points, windows=known.windows[low:high]))
-
-
-def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
-    """Bytes that `fill` takes from storage, windows in a file included."""
-    stored, windows, _ = _intervals(source, slab)
-    assert source.gzip is not None
-    return int(stored.sum() + (windows.sum() if source.gzip.path else 0))
-
-
-def peak_nbytes(source: ArraySource, slab: Hyperslab, threads: int) -> int:
-    """Upper bound of what `fill` holds beside the block: intervals being read and those being
-    decoded.
-    """
-    stored, windows, plain = _intervals(source, slab)
-    if not len(stored):
-        return 0
-    reading = min(max(threads, native.DEPTH), len(stored))
-    read = int(stored.max() + windows.max()) + _WINDOW_NBYTES + _DRESS_NBYTES
-    decoded = int(plain.max()) + 2 * _WINDOW_NBYTES + _DECODER_NBYTES
-    assert source.gzip is not None
-    rows = 4 * source.gzip.points.nbytes
-    return reading * read + min(threads, len(stored)) * decoded + rows
 
 
 def _is_large(source: ArraySource) -> bool:
@@ -249,7 +188,7 @@ def _points(
         rows, _unfit = native.core.index_gzip(fd, source.file_size, wanted, spacing, sink, watch)
         _check_unchanged(source, fd)
     except native.core.ChunkError as error:
-        raise FormatError(f"{source.url}: {error.args[1]}; fetch or copy the file again") from error
+        raise FormatError(f"{source.url}: {error.text}; fetch or copy the file again") from error
     finally:
         os.close(fd)
     return np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
@@ -323,52 +262,3 @@ def _digest(file: BinaryIO, nbytes: int) -> bytes:
         digest.update(data)
         nbytes -= len(data)
     return digest.digest()
-
-
-def _open_windows(source: ArraySource, path: str) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        remedy = "run again with --resume, which makes it anew"
-        raise FormatError(f"{source.url}: its index {path} is gone; {remedy}") from error
-
-
-def _arguments(source: ArraySource, index: GzipIndex, slab: Hyperslab) -> tuple[Array, Any, Any]:
-    """The rows that a region (in stored order) may need; array and region as the core takes
-    them.
-    """
-    begin, end = _rows(source, index, slab)
-    part = np.require(
-        index.points[begin:end], requirements=("C", "A")
-    )  # what came over a network may not be aligned
-    box = (slab.start, slab.count, slab.stride)
-    return (
-        part,
-        (part.reshape(-1), index.offset, list(source.stored_shape), source.stored.itemsize),
-        box,
-    )
-
-
-def _rows(source: ArraySource, index: GzipIndex, slab: Hyperslab) -> tuple[int, int]:
-    """First and one past the last of the points that a region (in stored order) may need."""
-    shape, item = source.stored_shape, source.stored.itemsize
-    low, high = slab.bounds
-    first = index.offset + int(np.ravel_multi_index(low, shape)) * item
-    last = index.offset + int(np.ravel_multi_index([n - 1 for n in high], shape)) * item + item
-    plain = index.points[:, 0]
-    return (
-        max(0, int(np.searchsorted(plain, first, "right")) - 1),
-        int(np.searchsorted(plain, last, "left")) + 1,
-    )
-
-
-def _intervals(source: ArraySource, slab: Hyperslab) -> tuple[Array, Array, Array]:
-    """Of every interval that a region (in stored order) needs: stored bytes, those of its window,
-    plain bytes.
-    """
-    assert source.gzip is not None
-    assert native.core is not None
-    part, array, box = _arguments(source, source.gzip, slab)
-    rows = np.array(native.core.gzip_intervals(array, box), np.intp)
-    here, there = part[rows], part[rows + 1]
-    return (there[:, 1] + 7) // 8 - here[:, 1] // 8, here[:, 4], there[:, 0] - here[:, 0]

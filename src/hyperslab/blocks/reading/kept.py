@@ -18,8 +18,9 @@ from functools import partial
 from typing import Any
 
 from hyperslab import native
-from hyperslab.arrays.array import Array, ArraySource
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.decoding import chunk_fault, columns_of, filters_of
 from hyperslab.errors import FormatError
@@ -105,7 +106,7 @@ class Reader:
             )
         except native.core.ChunkError as error:
             raise FormatError(
-                f"{self.source.url}: its chunk table {error.args[1]}; open the file again"
+                f"{self.source.url}: its chunk table {error.text}; open the file again"
             ) from error
         with _lock:
             if self._file is not None:  # else this reader was to let go of all in the meantime

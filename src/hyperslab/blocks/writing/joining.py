@@ -12,14 +12,15 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
-from hyperslab.arrays.array import ArraySink, Encoded
+from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.blocks.positioned import opened, write_at
 from hyperslab.blocks.writing import segments
 from hyperslab.blocks.writing.directio import WINDOW_NBYTES, DirectFile
 from hyperslab.blocks.writing.segments import Segment
 from hyperslab.errors import FormatError
-from hyperslab.formats import module
+from hyperslab.formats import hooks, module
 from hyperslab.storage.frame import Span
 
 _ASSEMBLED = "assembled"
@@ -85,7 +86,7 @@ def _assemble(sink: ArraySink, path: Path, pieces: Iterable[Encoded], is_direct:
         DirectFile(str(path), fd, is_direct) as file,
     ):
         filled = offset = 0
-        for data in module(sink.format).assemble(sink, pieces):
+        for data in cast(hooks.Joins, module(sink.format)).assemble(sink, pieces):
             rest = memoryview(data)
             head_nbytes = head_nbytes or len(rest)
             while rest:
@@ -108,7 +109,7 @@ def _finish(sink: ArraySink, path: Path, table: segments.Table, is_shared: bool)
     spans = [Span("", 0, len(sink.head or b""))]
     with opened(str(path), os.O_WRONLY) as fd, segments.locked(fd) if is_shared else nullcontext():
         about = table["number"], table["nbytes"], table["offset"], os.fstat(fd).st_size
-        for offset, data in module(sink.format).index(sink, *about):
+        for offset, data in cast(hooks.Indexes, module(sink.format)).index(sink, *about):
             write_at(fd, [memoryview(data)], offset)
             spans.append(Span("", offset, len(data)))
     return spans

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from hyperslab.arrays.array import Encoded
+from hyperslab.arrays.sink import Encoded
 from hyperslab.blocks.positioned import naming, opened, write_at
 from hyperslab.blocks.writing.directio import ALIGNMENT, WINDOW_NBYTES, DirectFile
 from hyperslab.errors import FormatError

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySource, Header, Values
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole, concatenated
 from hyperslab.arrays.slab import Hyperslab, Index, from_index
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.gathering import Named, expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
@@ -88,9 +89,9 @@ class Analysis:
         """Of what is loaded."""
         if self.picked is None:
             return self.region.count
-        return tuple(
-            n if a == self.axis else len(self.picked) for a, n in enumerate(self.region.count)
-        )
+        shape = [len(self.picked)] * self.region.ndim
+        shape[self.axis] = self.region.count[self.axis]
+        return tuple(shape)
 
     @property
     def rows(self) -> int:
@@ -144,7 +145,9 @@ def analyze(
         raise failed[0].error
     skipped = tuple(f"{one.url}: {one.error}" for one in failed)
     if skipped:
-        more = f", and {len(skipped) - LISTED} more" if len(skipped) > LISTED else ""
+        more = ""
+        if len(skipped) > LISTED:
+            more = f", and {len(skipped) - LISTED} more"
         text = "; ".join(skipped[:LISTED])
         warnings.warn(f"{show_count(len(skipped), 'file')} skipped: {text}{more}", stacklevel=4)
     for source in sources:
@@ -172,7 +175,9 @@ def _opened(
     storage_options: Mapping[str, Any] | None,
 ) -> Iterator[ArraySource | _Failed]:
     urls: list[str] = []
-    items = named if isinstance(named, list) else [named]
+    items = [named]
+    if isinstance(named, list):
+        items = named
     for item in items:
         if isinstance(item, np.ndarray | ArraySource | ArrayView):
             if len(items) > 1:
@@ -196,7 +201,7 @@ def _of_an_object(item: np.ndarray[Any, Any] | ArraySource | ArrayView) -> Array
     if isinstance(item, np.ndarray):
         return formats.open_array(item)
     source = item.source if isinstance(item, ArrayView) else item
-    return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+    return gzipindex.indexed(source)
 
 
 def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
@@ -220,17 +225,20 @@ def _urls(item: Any, variable: str, skip: bool) -> Iterator[str]:
         found = [os.path.expanduser(text)]
     for url in found:
         path, dataset = formats.split_url(url)
-        place = (
-            path if is_remote(path) else os.path.abspath(path)
-        )  # for workers, who may stand elsewhere
-        yield f"{place}::{name}" if (name := dataset or variable.strip("/")) else place
+        place = path
+        if not is_remote(path):
+            place = os.path.abspath(path)  # for workers, who may stand elsewhere
+        name = dataset or variable.strip("/")
+        if name:
+            place = f"{place}::{name}"
+        yield place
 
 
 def _open(url: str, storage_options: Mapping[str, Any] | None) -> ArraySource | _Failed:
     """An array, with an index where it is a large gzip file; or what keeps it from being opened."""
     try:
         source = formats.open_source(url, storage_options)
-        return gzipindex.index(source) if gzipindex.can_be_indexed(source) else source
+        return gzipindex.indexed(source)
     except (HyperslabError, OSError) as error:
         return _Failed(url, error)
 
@@ -241,7 +249,9 @@ def _require_numbers(source: ArraySource, values: Values, first: ArraySource) ->
     """
     if source.broken:
         raise FormatError(source.broken)
-    where = f"{source.url}::{source.name}" if source.name else source.url
+    where = source.url
+    if source.name:
+        where = f"{source.url}::{source.name}"
     dtype = source.dtype(values)
     if dtype.kind not in "biufc":
         raise UsageError(f"{where} holds {dtype}, not numbers: only arrays of numbers are loaded")
@@ -292,8 +302,9 @@ def _columns(
     if region.count[other] != shape[other]:
         raise UsageError("region= and columns= both choose elements of the rows: give one of them")
     if isinstance(columns, slice):
-        index = tuple(columns if a == other else slice(None) for a in range(2))
-        return region.compose(from_index(index, region.count)[0]), None
+        index = [slice(None), slice(None)]
+        index[other] = columns
+        return region.compose(from_index(tuple(index), region.count)[0]), None
     numbers = np.asarray(columns)
     extent = shape[other]
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
@@ -302,6 +313,8 @@ def _columns(
     if wrong:
         raise UsageError(f"columns: {wrong[0]} is out of range for {extent} columns")
     wanted = [int(n) % extent for n in numbers]
-    low, high = min(wanted), max(wanted) + 1
-    index = tuple(slice(low, high) if a == other else slice(None) for a in range(2))
-    return region.compose(from_index(index, region.count)[0]), tuple(n - low for n in wanted)
+    low = min(wanted)
+    high = max(wanted) + 1
+    index = [slice(None), slice(None)]
+    index[other] = slice(low, high)
+    return region.compose(from_index(tuple(index), region.count)[0]), tuple(n - low for n in wanted)

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink
+from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, PREAD_COST_NBYTES
+from hyperslab.arrays.order import empty
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
 from hyperslab.blocks.positioned import OpenFile, gather, opened
@@ -70,7 +72,8 @@ class Assembly:
         """What there is to write, each whole chunks of the file; less at a time where there is more
         to know of it.
         """
-        sink, nbytes = self.sink, REGION_NBYTES
+        sink = self.sink
+        nbytes = REGION_NBYTES
         if 0 < self.run_nbytes < _TABLE_NBYTES:
             least = min(REGION_NBYTES, _LEAST_NBYTES)
             nbytes = max(least, REGION_NBYTES * self.run_nbytes // _TABLE_NBYTES)
@@ -84,10 +87,12 @@ def prepare(destination: Destination, folder: str, outcomes: Sequence[Staged]) -
     Raises UsageError unless that is one array, each element given once, that the format can hold;
     OSError.
     """
-    staged, where = first_of_each(outcomes), destination.path
+    staged = first_of_each(outcomes)
+    where = destination.path
     require_alike(staged)
     if not staged:
-        shape, dtype = destination.shape, destination.dtype
+        shape = destination.shape
+        dtype = destination.dtype
         if shape is None or dtype is None or np.prod(shape):
             raise UsageError(
                 f"{where}: the data have no rows: say shape= and dtype= of an array without"
@@ -100,10 +105,14 @@ def prepare(destination: Destination, folder: str, outcomes: Sequence[Staged]) -
     order = np.argsort(fragments.start[:, 0], kind="stable")
     columns = [fragments.start.T, fragments.count.T, fragments.offset[None], fragments.file[None]]
     np.save(os.path.join(folder, _TABLE), np.concatenate(columns)[:, order])
-    dtype, rows = np.dtype(staged[0].dtype), np.maximum(fragments.count[:, 0], 1)
+    dtype = np.dtype(staged[0].dtype)
+    rows = np.maximum(fragments.count[:, 0], 1)
     nbytes = dtype.itemsize * int(np.prod(staged[0].row))
-    run_nbytes = 0 if staged[0].kind == "blocks" else int(nbytes * rows.mean())
-    names, turned = tuple(one.name for one in staged), tuple(one.is_reversed for one in staged)
+    run_nbytes = 0
+    if staged[0].kind != "blocks":
+        run_nbytes = int(nbytes * rows.mean())
+    names = tuple(one.name for one in staged)
+    turned = tuple(one.is_reversed for one in staged)
     return _allocated(
         destination.sink(shape, dtype), folder, names, turned, int(rows.max()), run_nbytes
     )
@@ -127,9 +136,7 @@ def copy(assembly: Assembly, slab: Hyperslab) -> Written | str:
     sentence.
     """
     sink = assembly.sink
-    block = np.empty(slab.permute(sink.axes).count, sink.dtype.newbyteorder("=")).transpose(
-        np.argsort(sink.axes)
-    )
+    block = empty(slab.count, sink.axes, sink.dtype.newbyteorder("="))
     fill(assembly, slab, block)
     try:
         return writing.write_region(sink, assembly.partial, slab, block)
@@ -182,7 +189,8 @@ def _overlapping(assembly: Assembly, slab: Hyperslab) -> tuple[Numbers, Numbers,
     ndim, (low, high) = slab.ndim, slab.bounds
     first, last = np.searchsorted(table[0], (low[0] - assembly.longest + 1, high[0]))
     near: Numbers = np.array(table[:, first:last])
-    start, count = near[:ndim].T, near[ndim : 2 * ndim].T
+    start = near[:ndim].T
+    count = near[ndim : 2 * ndim].T
     touches = ((start < high) & (start + count > low) & (count > 0)).all(axis=1)
     return start[touches], count[touches], near[-2][touches], near[-1][touches]
 
@@ -212,14 +220,17 @@ def _fill_rows(
     """
     row_shape = tuple(count[0, 1:].tolist())
     nbytes, (low, high) = block.dtype.itemsize * int(np.prod(row_shape)), slab.bounds
-    first, last = np.maximum(start[:, 0], low[0]), np.minimum(start[:, 0] + count[:, 0], high[0])
-    rows, at = last - first, offset + (first - start[:, 0]) * nbytes
+    first = np.maximum(start[:, 0], low[0])
+    last = np.minimum(start[:, 0] + count[:, 0], high[0])
+    rows = last - first
+    at = offset + (first - start[:, 0]) * nbytes
     breaks = (at[1:] - (at + rows * nbytes)[:-1] > PREAD_COST_NBYTES) | (
         np.diff(at // BUFFER_NBYTES) != 0
     )
     inner = slab.slices()[1:]
     for group in np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1):
-        begin, end = int(at[group[0]]), int(at[group[-1]] + rows[group[-1]] * nbytes)
+        begin = int(at[group[0]])
+        end = int(at[group[-1]] + rows[group[-1]] * nbytes)
         buffer = np.empty(end - begin, np.uint8)
         file.read_into(buffer, begin)
         values = buffer.view(block.dtype).reshape(-1, *row_shape)

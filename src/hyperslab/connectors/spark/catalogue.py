@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArrayInfo
+from hyperslab.arrays.source import ArrayInfo
 from hyperslab.errors import HyperslabError
 
 SCHEMA = types.StructType(
@@ -48,21 +48,26 @@ def _entry(path: str, info: ArrayInfo, storage_options: Mapping[str, Any] | None
     name = info.name.strip("/")
     known = (path, info.name, [int(n) for n in info.shape], info.dtype)
     try:
-        source = formats.open_source(f"{path}::{name}" if name else path, storage_options)
+        url = path
+        if name:
+            url = f"{path}::{name}"
+        source = formats.open_source(url, storage_options)
     except (HyperslabError, OSError) as error:
         return *known, None, None, None, None, str(error)
     attributes = {key: _text(value) for key, value in source.header.attributes.items()}
-    chunks, codecs = (
-        [int(n) for n in source.own_chunk_shape],
-        [codec.name for codec in source.codecs],
-    )
+    chunks = [int(n) for n in source.own_chunk_shape]
+    codecs = [codec.name for codec in source.codecs]
     return *known, chunks, codecs, int(source.nbytes_stored), attributes, None
 
 
 def _text(value: Any) -> str:
     """An attribute as text: as it is, or in JSON where it is no text."""
-    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)

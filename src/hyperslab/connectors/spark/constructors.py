@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         RowMatrix,
     )
 
-    from hyperslab.arrays.array import Array
+    from hyperslab.arrays import Array
     from hyperslab.arrays.slab import Hyperslab
 
     Block = tuple[Hyperslab, Array]
@@ -225,7 +225,8 @@ def block_matrix(
         raise UsageError(
             "a BlockMatrix begins at the first row: leave region= out along the axis of rows"
         )
-    rows, cols = analysis.rows, analysis.row_size
+    rows = analysis.rows
+    cols = analysis.row_size
     return matrices.block_matrix(blocks, analysis.axis, rows, cols, rows_per_block, cols_per_block)
 
 

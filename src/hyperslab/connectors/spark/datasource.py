@@ -120,7 +120,8 @@ class CatalogueReader(DataSourceReader):
     """A row for every array of every file."""
 
     def __init__(self, paths: list[str], storage_options: dict[str, Any] | None) -> None:
-        self._paths, self._storage_options = paths, storage_options
+        self._paths = paths
+        self._storage_options = storage_options
 
     def partitions(self) -> Sequence[InputPartition]:
         found = [url for path in self._paths for url in expand(path)]

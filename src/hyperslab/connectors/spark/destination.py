@@ -14,21 +14,16 @@ from typing import Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import ArraySink, Header
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.connectors.spark.exactness import NUMBERS
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan.sinks import require_short
 from hyperslab.storage.location import local_folder
-from hyperslab.storage.suffixes import suffix_of
 
 DATASET = "data"
 "Name of the dataset, unless another is chosen."
-_NOT_WRITTEN = ".mnc"
-"A suffix of files that are read only: MINC is more than a dataset."
-
-_OF_ZARR = ("zarr.json", ".zgroup", ".zarray")
-"Documents of which a Zarr store has one; a folder without them is not replaced, whatever its name."
 _HADOOP = re.compile(r"(?i)file:(?=/(?!/))")
 "How Hadoop, and so Spark, begins the URL of a path on this machine."
 
@@ -71,10 +66,12 @@ def destination(
     there are data.
     """
     place = os.path.abspath(local_folder(_plain(path)))
-    is_image = formats.format_of_name(place) == "nifti"
-    if suffix_of(place) == _NOT_WRITTEN:
+    facts = formats.facts_of(formats.format_of_name(place))
+    suffix = formats.suffix_of(place)
+    if suffix is not None and not suffix.word:
         raise UsageError(
-            f"{place}: MINC files are not written: give a name that ends in .h5, .nc, .nii or .zarr"
+            f"{place}: {suffix.title or facts.title} files are not written: give a name that ends"
+            " in .h5, .nc, .nii or .zarr"
         )
     if not dataset.strip("/"):
         raise UsageError(
@@ -82,7 +79,9 @@ def destination(
         )
     require_short([os.path.basename(place)])
     _require_room(place, dataset, overwrite)
-    name = "" if is_image and dataset == DATASET else dataset
+    name = dataset
+    if facts.is_one_array and dataset == DATASET:
+        name = ""
     encoding = Encoding(chunks, compression, name=name)  # type: ignore[arg-type]
     found = Destination(place, _dtype(dtype), _shape(shape), encoding, overwrite)
     axes = found.shape or (1,) * max(1, len(encoding.chunks))
@@ -94,8 +93,12 @@ def _plain(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """A path without the scheme that Hadoop writes; %-signs in what is left are the name's own, as
     Hadoop has them.
     """
-    match = _HADOOP.match(path) if isinstance(path, str) else None
-    return path if match is None or not isinstance(path, str) else path[match.end() :]
+    match = None
+    if isinstance(path, str):
+        match = _HADOOP.match(path)
+    if match is None or not isinstance(path, str):
+        return path
+    return path[match.end() :]
 
 
 def _require_room(path: str, dataset: str, overwrite: bool) -> None:
@@ -110,14 +113,17 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
             f"{path}: exists, and a file is written whole: choose another name, or overwrite=True"
             " (mode 'overwrite')"
         )
-    is_store = formats.format_of_name(path) == "zarr" and any(
-        name in _OF_ZARR for name in _names(path)
-    )
+    # A folder without one of the documents is not replaced, whatever its name.
+    documents = formats.facts_of(formats.format_of_name(path)).documents
+    is_store = not set(documents).isdisjoint(_names(path))
     if os.path.isdir(path) and not is_store:
         raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
     if others := _others(path, dataset):
+        more = ""
+        if others[3:]:
+            more = " and more"
         raise UsageError(
-            f"{path}: also holds {', '.join(others[:3])}{' and more' if others[3:] else ''}, and a"
+            f"{path}: also holds {', '.join(others[:3])}{more}, and a"
             " file is written whole: choose another name, or remove the file first"
         )
 
@@ -142,7 +148,9 @@ def _others(path: str, dataset: str) -> list[str]:
 
 
 def _names(path: str) -> list[str]:
-    return os.listdir(path) if os.path.isdir(path) else []
+    if os.path.isdir(path):
+        return os.listdir(path)
+    return []
 
 
 def _dtype(given: Any) -> np.dtype[Any] | None:
@@ -163,7 +171,10 @@ def _shape(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
     if given is None:
         return None
     try:
-        shape = tuple(map(operator.index, given if isinstance(given, Iterable) else [given]))
+        if isinstance(given, Iterable):
+            shape = tuple(map(operator.index, given))
+        else:
+            shape = (operator.index(given),)
     except TypeError:
         shape = (-1,)
     if not shape or min(shape) < 0:
@@ -188,7 +199,8 @@ def from_options(
         )
     if not given.get("path"):
         raise UsageError("hyperslab writes to a path: give one to save()")
-    chunks, shape = _wholes("chunks", given.get("chunks")), _wholes("shape", given.get("shape"))
+    chunks = _wholes("chunks", given.get("chunks"))
+    shape = _wholes("shape", given.get("shape"))
     return destination(
         given["path"],
         given.get("dataset", DATASET),

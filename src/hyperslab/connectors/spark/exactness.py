@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 
 NUMBERS = "biufc"
 "Kinds of NumPy's dtypes."
@@ -20,7 +20,9 @@ def exactly(block: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, ...] 
     if block.dtype == dtype:
         return block, None
     loses_half = block.dtype.kind == "c" and dtype.kind != "c"
-    part = block.real if loses_half else block
+    part = block
+    if loses_half:
+        part = block.real
     with np.errstate(all="ignore"):
         made = part.astype(dtype)
         odd = _odd(part, made)
@@ -37,7 +39,9 @@ def promoted(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any] | None:
     """
     given = list(dtypes)
     made = np.result_type(*given)
-    return made if all(_holds(made, dtype) for dtype in given) else None
+    if all(_holds(made, dtype) for dtype in given):
+        return made
+    return None
 
 
 def _holds(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
@@ -59,11 +63,10 @@ def _odd(part: Array, made: Array) -> Array:
     elif made.dtype.kind == "b":
         odd = (part != 0) & (part != 1)
     elif part.dtype.kind == "f":
-        odd = (
-            _odd_as_whole(part, made.dtype)
-            if made.dtype.kind in "iu"
-            else _odd_as_smaller(part, made)
-        )
+        if made.dtype.kind in "iu":
+            odd = _odd_as_whole(part, made.dtype)
+        else:
+            odd = _odd_as_smaller(part, made)
     elif made.dtype.kind == "f":
         odd = _odd_as_float(part, made)
     else:
@@ -82,7 +85,8 @@ def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
     """Of floats: those with a fraction, out of range, or no number; the number after the last is a
     power of 2.
     """
-    limits, wide = np.iinfo(dtype), part.astype(np.promote_types(part.dtype, np.float64))
+    limits = np.iinfo(dtype)
+    wide = part.astype(np.promote_types(part.dtype, np.float64))
     within = (wide >= float(limits.min)) & (wide < float(int(limits.max) + 1))
     odd: Array = ~within | (np.trunc(wide) != wide)
     return odd

@@ -29,7 +29,7 @@ import numpy as np
 from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.serializers import CPickleSerializer
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.arguments import whole
 from hyperslab.connectors.spark.vectors import (
@@ -147,24 +147,23 @@ def nmf(
     Raises UsageError for values that are negative, complex or not finite (with the row), for an
     empty RDD, and for `k`, `iterations`, `seed`, `tolerance`, `w` or `h` that cannot be used.
     """
-    k, iterations, axis = (
-        whole("nmf: k", k, 1),
-        whole("nmf: iterations", iterations, 1),
-        whole("nmf: axis", axis),
-    )
+    k = whole("nmf: k", k, 1)
+    iterations = whole("nmf: iterations", iterations, 1)
+    axis = whole("nmf: axis", axis)
     _check_arguments(whole("nmf: seed", seed), tolerance)
-    first_w = None if w is None else _checked_factor("w", w, (len(np.atleast_1d(w)), k))
+    first_w = None
+    if w is not None:
+        first_w = _checked_factor("w", w, (len(np.atleast_1d(w)), k))
     values = _one_by_one(blocks.map(partial(_matrix, axis)).filter(_has_rows)).persist(
         StorageLevel.MEMORY_AND_DISK
     )
     try:
         extent = _measure(values, axis, None if first_w is None else len(first_w))
         scale = 2 * math.sqrt(extent.total / (extent.rows * extent.cols) / k)
-        first_h = (
-            scale * random_rows(seed, 1, range(k), extent.cols)
-            if h is None
-            else _checked_factor("h", h, (k, extent.cols))
-        )
+        if h is None:
+            first_h = scale * random_rows(seed, 1, range(k), extent.cols)
+        else:
+            first_h = _checked_factor("h", h, (k, extent.cols))
         begin = _Beginning(k, seed, scale, first_w)
         return _iterate(values, begin, first_h, math.sqrt(extent.squares), iterations, tolerance)
     finally:
@@ -181,7 +180,9 @@ def random_rows(seed: int, stream: int, indices: range, width: int) -> Array:
     counts = -(-width // 4)
     if indices.step != 1:
         each = [random_rows(seed, stream, range(i, i + 1), width) for i in indices]
-        return np.concatenate(each) if each else np.empty((0, width))
+        if each:
+            return np.concatenate(each)
+        return np.empty((0, width))
     bits = np.random.Philox(key=seed | stream << 64, counter=indices.start * counts)
     drawn = np.random.Generator(bits).random((len(indices), 4 * counts))
     return 1 - drawn[:, :width]
@@ -303,16 +304,16 @@ def _extent(rows_of_w: int | None, slab: Hyperslab, matrix: Array) -> Extent:
 
 def _joined(axis: int, left: Extent, right: Extent) -> Extent:
     if left.fault or not right.rows:
-        return left if left.fault or not right.fault else right
+        if left.fault or not right.fault:
+            return left
+        return right
     if right.fault or not left.rows:
         return right
     if left.frame != right.frame or left.cols != right.cols:
         return Extent(fault=str(uneven("nmf", axis)))
-    rows, total, squares = (
-        left.rows + right.rows,
-        left.total + right.total,
-        left.squares + right.squares,
-    )
+    rows = left.rows + right.rows
+    total = left.total + right.total
+    squares = left.squares + right.squares
     return Extent(rows, left.cols, total, squares, frame=left.frame)
 
 
@@ -324,13 +325,17 @@ def _iterate(
     iterations: int,
     tolerance: float | None,
 ) -> Factors:
-    errors, stored = list[float](), None
+    errors = list[float]()
+    stored = None
     try:
         for _ in range(iterations):
             stored, product, square = _advance(values, stored, begin, h)
             h = _updated(h, product, square @ h)
             rest = norm * norm - 2 * float(np.vdot(product, h)) + float(np.vdot(square, h @ h.T))
-            errors.append(math.sqrt(max(rest, 0.0)) / norm if norm else 0.0)
+            error = 0.0
+            if norm:
+                error = math.sqrt(max(rest, 0.0)) / norm
+            errors.append(error)
             if (
                 tolerance is not None
                 and len(errors) > 1
@@ -351,7 +356,9 @@ def _level(sc: SparkContext) -> StorageLevel:
     """
     master = str(sc.master)
     alone = master.startswith("local") and not master.startswith("local-cluster")
-    return StorageLevel.MEMORY_AND_DISK if alone else StorageLevel.MEMORY_AND_DISK_2
+    if alone:
+        return StorageLevel.MEMORY_AND_DISK
+    return StorageLevel.MEMORY_AND_DISK_2
 
 
 def _advance(
@@ -360,10 +367,12 @@ def _advance(
     """The next W, which replaces the one before, and its W^T V and W^T W."""
     sc = values.context
     known = sc.broadcast((h, None if before else begin))
-    step: Callable[[Iterable[Any]], Iterator[State]] = partial(
-        _continue if before else _begin, known
-    )
-    pairs: RDD[Any] = values.zip(before.state) if before else values
+    step: Callable[[Iterable[Any]], Iterator[State]] = partial(_begin, known)
+    if before:
+        step = partial(_continue, known)
+    pairs: RDD[Any] = values
+    if before:
+        pairs = values.zip(before.state)
     after = Stored(_one_by_one(pairs.mapPartitions(step)).persist(_level(sc)), known)
     after.state.localCheckpoint()
     try:
@@ -388,7 +397,9 @@ def _continue(known: Broadcast[Any], items: Iterable[tuple[Block, State]]) -> It
 def _update(h: Array, items: Iterable[tuple[Hyperslab, Array, Array]]) -> Iterator[State]:
     """New blocks of W; what is summed over a partition goes with the last one."""
     k = len(h)
-    gram, product, square = h @ h.T, np.zeros(h.shape), np.zeros((k, k))
+    gram = h @ h.T
+    product = np.zeros(h.shape)
+    square = np.zeros((k, k))
     held: State | None = None
     for slab, matrix, w in items:
         if held is not None:
@@ -396,7 +407,8 @@ def _update(h: Array, items: Iterable[tuple[Hyperslab, Array, Array]]) -> Iterat
         parts = []
         done = 0
         for _, piece in row_pieces(slab, matrix, nbytes=PIECE_NBYTES):
-            dense, old = doubles(slab, piece), w[done : done + len(piece)]
+            dense = doubles(slab, piece)
+            old = w[done : done + len(piece)]
             new = _updated(old, dense @ h.T, old @ gram)
             product += new.T @ dense
             square += new.T @ new

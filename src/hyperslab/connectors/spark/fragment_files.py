@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hyperslab.blocks import writing
 from hyperslab.blocks.positioned import naming, stored_bytes, write_at
+from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.connectors.spark.fragments import Numbers, Staged
 from hyperslab.connectors.spark.rows import Piece
 from hyperslab.errors import FormatError, UsageError
@@ -95,7 +95,7 @@ def end(folder: str, final: str) -> None:
     find it gone.
     """
     if os.path.isdir(folder):
-        writing.discard(Path(folder), Path(final))
+        discard(Path(folder), Path(final))
 
 
 def stage(pieces: Iterable[Piece], folder: str, partition: int) -> Staged:
@@ -105,7 +105,8 @@ def stage(pieces: Iterable[Piece], folder: str, partition: int) -> Staged:
     Raises OSError, of which nothing stays.
     """
     name = f"{partition:06d}-{secrets.token_hex(8)}"
-    unfinished, path = os.path.join(folder, f".{name}"), os.path.join(folder, name)
+    unfinished = os.path.join(folder, f".{name}")
+    path = os.path.join(folder, name)
     try:
         fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -137,7 +138,10 @@ class _Appended:
     """What a task appends to its file."""
 
     def __init__(self, partition: int, name: str, fd: int, path: str) -> None:
-        self._partition, self._name, self._fd, self._path = partition, name, fd, path
+        self._partition = partition
+        self._name = name
+        self._fd = fd
+        self._path = path
         self._first: Piece | None = None
         self._is_reversed = False
         self._offset = self._rows = 0
@@ -148,19 +152,21 @@ class _Appended:
             self._append(piece)
         if self._first is None:
             return Staged(self._partition)
-        kind, block = self._first.kind, self._first.block
-        table = (
-            _merged(np.concatenate(self._tables))
-            if kind != "blocks"
-            else np.concatenate(self._tables)
-        )
+        kind = self._first.kind
+        block = self._first.block
+        if kind != "blocks":
+            table = _merged(np.concatenate(self._tables))
+        else:
+            table = np.concatenate(self._tables)
         with naming(self._path):
             write_at(
                 self._fd,
                 [np.ascontiguousarray(table).reshape(-1).view(np.uint8).data],
                 self._offset,
             )
-        row = () if kind == "blocks" else block.shape[1:]
+        row = ()
+        if kind != "blocks":
+            row = block.shape[1:]
         return Staged(
             self._partition,
             self._name,
@@ -189,11 +195,10 @@ class _Appended:
         if piece.kind == "blocks":
             table = np.array([[*piece.start, *block.shape]], np.int64)
         else:
-            index = (
-                piece.index
-                if piece.index is not None
-                else np.arange(self._rows, self._rows + len(block))
-            )
+            if piece.index is not None:
+                index = piece.index
+            else:
+                index = np.arange(self._rows, self._rows + len(block))
             table = _merged(np.stack([index, np.ones_like(index)], axis=1))
         self._tables.append(table)
         self._rows += len(block)
@@ -201,7 +206,8 @@ class _Appended:
     def _require_alike(self, piece: Piece) -> None:
         """Raise UsageError for what the file cannot hold beside its first elements."""
         assert self._first is not None
-        where, first = f"partition {self._partition} of the data", self._first
+        where = f"partition {self._partition} of the data"
+        first = self._first
         if piece.kind != first.kind:
             raise UsageError(
                 f"{where} holds {first.kind} and {piece.kind}: write elements of one kind"
@@ -235,10 +241,10 @@ def table_of(folder: str, staged: Staged) -> Numbers:
     """The fragments of a task's file: start and count of each. Raises OSError, FormatError for a
     file that is cut.
     """
-    path, width = (
-        os.path.join(folder, staged.name),
-        2 * (staged.ndim if staged.kind == "blocks" else 1),
-    )
+    path = os.path.join(folder, staged.name)
+    width = 2
+    if staged.kind == "blocks":
+        width = 2 * staged.ndim
     found: Numbers = np.fromfile(path, np.int64, staged.entries * width, offset=staged.table)
     if len(found) < staged.entries * width:
         raise FormatError(f"{path}: is shorter than its task has written it: write again")
@@ -261,7 +267,7 @@ def _remove_abandoned(final: Path) -> None:
                 or os.pread(fd, 64, 0) == boot_id().encode()
             )
             if is_ours and _is_free(fd) and lock.exists():  # else somebody else has just removed it
-                writing.discard(folder, final)
+                discard(folder, final)
         finally:
             os.close(fd)
 

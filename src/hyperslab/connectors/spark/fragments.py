@@ -74,7 +74,8 @@ def first_of_each(staged: Sequence[Staged]) -> list[Staged]:
 def require_alike(staged: Sequence[Staged]) -> None:
     """Raise UsageError where partitions hold what cannot be one array."""
     for one in staged:
-        first, where = staged[0], f"partition {one.partition} of the data"
+        first = staged[0]
+        where = f"partition {one.partition} of the data"
         other = f"partition {staged[0].partition}"
         if one.kind != first.kind:
             raise UsageError(
@@ -100,13 +101,16 @@ def gathered(staged: Sequence[Staged], tables: Sequence[Numbers]) -> Fragments:
     """The fragments of all files; rows without an index follow each other in the order of the
     files.
     """
-    parts, reached = [], 0
+    parts = []
+    reached = 0
     for number, (one, table) in enumerate(zip(staged, tables, strict=True)):
         start, count = np.split(table, 2, axis=1)
         if one.kind != "blocks":
             row = np.broadcast_to(np.array(one.row, np.int64), (len(table), len(one.row)))
-            start, count = np.hstack([start + reached, np.zeros_like(row)]), np.hstack([count, row])
-            reached += one.rows if one.kind == "rows" else 0
+            start = np.hstack([start + reached, np.zeros_like(row)])
+            count = np.hstack([count, row])
+            if one.kind == "rows":
+                reached += one.rows
         nbytes = np.dtype(one.dtype).itemsize * count.prod(axis=1)
         parts.append(
             Fragments(
@@ -144,7 +148,9 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
     found = _flaw(fragments.start[filled], end[filled], [0] * len(shape), list(shape))
     if found is not None:
         number, first = found
-        what = "is given by no task" if number == 0 else "is given more than once"
+        what = "is given more than once"
+        if number == 0:
+            what = "is given by no task"
         raise UsageError(
             f"{where}: {_place(kind, first)} {what}: the elements of the RDD have to cover the"
             " array from index 0 on, each of its elements once"
@@ -156,7 +162,8 @@ def _follows(fragments: Fragments, end: Numbers, shape: Sequence[int]) -> bool:
     seen at once.
     """
     order = np.argsort(fragments.start[:, 0])
-    first, last = fragments.start[order, 0], end[order, 0]
+    first = fragments.start[order, 0]
+    last = end[order, 0]
     is_whole = (fragments.count[:, 1:] == np.array(shape[1:], np.int64)).all()
     return bool(
         is_whole and first[0] == 0 and last[-1] == shape[0] and (first[1:] == last[:-1]).all()
@@ -164,7 +171,9 @@ def _follows(fragments: Fragments, end: Numbers, shape: Sequence[int]) -> bool:
 
 
 def _place(kind: Kind, first: Sequence[int]) -> str:
-    return f"element {tuple(first)}" if kind == "blocks" else f"row {first[0]}"
+    if kind == "blocks":
+        return f"element {tuple(first)}"
+    return f"row {first[0]}"
 
 
 def _flaw(
@@ -191,15 +200,20 @@ def _flaw(
         return _miscounted(first, cells, edges)
     axis = int(np.argmax(cells))
     if cells[axis] == 1:  # each covers all of it
-        return None if len(start) == 1 else (len(start), tuple(low))
+        if len(start) == 1:
+            return None
+        return (len(start), tuple(low))
     middle = int(edges[axis][cells[axis] // 2])
-    below, above = start[:, axis] < middle, end[:, axis] > middle
-    lower, upper = end[below].copy(), start[above].copy()
+    below = start[:, axis] < middle
+    above = end[:, axis] > middle
+    lower = end[below].copy()
+    upper = start[above].copy()
     lower[:, axis], upper[:, axis] = (
         np.minimum(lower[:, axis], middle),
         np.maximum(upper[:, axis], middle),
     )
-    top, bottom = high.copy(), low.copy()
+    top = high.copy()
+    bottom = low.copy()
     top[axis] = bottom[axis] = middle
     return _flaw(start[below], lower, low, top) or _flaw(upper, end[above], bottom, high)
 

@@ -26,7 +26,7 @@ from pyspark.mllib.linalg.distributed import (
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.vectors import doubles, row_indices, row_pieces
 from hyperslab.errors import UsageError

@@ -88,7 +88,9 @@ class Options:
     def storage(self) -> dict[str, Any] | None:
         text = self._given.get("storage_options")
         try:
-            found = None if text is None else json.loads(text)
+            found = None
+            if text is not None:
+                found = json.loads(text)
         except ValueError:
             found = ()
         if found is not None and not isinstance(found, dict):
@@ -102,7 +104,9 @@ def local(path: str) -> str:
     """A path as the system has it, of one before which Hadoop has put its scheme; file:// is
     understood elsewhere.
     """
-    return path if path.startswith("file://") else path.removeprefix("file:")
+    if path.startswith("file://"):
+        return path
+    return path.removeprefix("file:")
 
 
 def _index(text: str) -> tuple[Any, ...]:
@@ -128,7 +132,12 @@ def _part(name: str, text: str) -> Any:
     if re.fullmatch(r"-?\d+", text):
         return int(text)
     if re.fullmatch(r"(-?\d+)?:(-?\d+)?(:(-?\d+)?)?", text):
-        return slice(*(int(number) if number else None for number in text.split(":")))
+        numbers: list[int | None] = []
+        for number in text.split(":"):
+            numbers.append(None)
+            if number:
+                numbers[-1] = int(number)
+        return slice(*numbers)
     raise UsageError(
         f"option {name}: {text!r}; give numbers and slices as NumPy does, such as 100:200, :"
     )

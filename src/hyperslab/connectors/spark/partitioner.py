@@ -46,7 +46,8 @@ class Cuts:
         if row >= self.rows:
             return self.rows
         file = bisect.bisect_right(self.edges, row) - 1
-        low, unit = self.lows[file], self.units[file]
+        low = self.lows[file]
+        unit = self.units[file]
         return max(self.edges[file], low + (row - low) // unit * unit)
 
     def after(self, row: int) -> int:
@@ -54,7 +55,8 @@ class Cuts:
         if row >= self.rows:
             return self.rows
         file = bisect.bisect_right(self.edges, row) - 1
-        low, unit = self.lows[file], self.units[file]
+        low = self.lows[file]
+        unit = self.units[file]
         return min(self.edges[file + 1], low + ((row - low) // unit + 1) * unit)
 
     def most(self) -> int:
@@ -70,19 +72,31 @@ def cuts_of(analysis: Analysis, unit: int | None = None) -> Cuts:
     """Where the rows of an array may be cut: between stored chunks and between files; or at
     multiples of `unit`.
     """
-    axis, region = analysis.axis, analysis.region
-    start, rows, stride = region.start[axis], region.count[axis], region.stride[axis]
+    axis = analysis.axis
+    region = analysis.region
+    start = region.start[axis]
+    rows = region.count[axis]
+    stride = region.stride[axis]
     if unit is not None or stride != 1:
         return Cuts((0, rows), (unit or 1,), (0,))
-    edges, units, lows = [], [], []
+    edges = []
+    units = []
+    lows = []
     for number, box in analysis.whole.members:
-        first, last = box.start[axis] - start, box.start[axis] + box.count[axis] - start
+        first = box.start[axis] - start
+        last = box.start[axis] + box.count[axis] - start
         if last <= 0 or first >= rows or first == last:
             continue
         chunks = analysis.sources[number].own_chunk_shape
         edges.append(max(0, first))
-        units.append(max(1, chunks[axis]) if chunks else 1)
-        lows.append(first if first >= 0 else first + -first // units[-1] * units[-1])
+        unit_here = 1
+        if chunks:
+            unit_here = max(1, chunks[axis])
+        low = first
+        if first < 0:
+            low = first + -first // unit_here * unit_here
+        units.append(unit_here)
+        lows.append(low)
     return Cuts((*(edges or [0]), rows), tuple(units or [1]), tuple(lows or [0]))
 
 
@@ -98,8 +112,13 @@ def cut(cuts: Cuts, partitions: int) -> list[tuple[int, int]]:
     for number in range(1, partitions):
         wanted = rows * number // partitions
         low = cuts.before(wanted)
-        high = low if low == wanted else cuts.after(low)
-        ends.append(max(high if high - wanted < wanted - low else low, cuts.after(ends[-1])))
+        high = low
+        if low != wanted:
+            high = cuts.after(low)
+        nearest = low
+        if high - wanted < wanted - low:
+            nearest = high
+        ends.append(max(nearest, cuts.after(ends[-1])))
     ends.append(rows)
     for number in range(
         partitions - 1, 0, -1
@@ -126,11 +145,9 @@ def share(
     if wanted <= most:
         return wanted, ""
     rows = show_count(analysis.rows, "row")
-    kind = (
-        ""
-        if most == analysis.rows
-        else f" in {show_count(most, 'run')} of stored chunks, which are not cut"
-    )
+    kind = ""
+    if most != analysis.rows:
+        kind = f" in {show_count(most, 'run')} of stored chunks, which are not cut"
     return (
         most,
         f"{wanted} partitions were asked for, but there are {rows}{kind}: there are {most} now",
@@ -139,14 +156,16 @@ def share(
 
 def regions(analysis: Analysis, spans: list[tuple[int, int]]) -> Iterator[Hyperslab]:
     """The partitions as regions of the whole array."""
-    region, axis = analysis.region, analysis.axis
+    region = analysis.region
+    axis = analysis.axis
     for first, last in spans:
         yield region.compose(rows_of(region, axis, first, last))
 
 
 def rows_of(slab: Hyperslab, axis: int, first: int, last: int) -> Hyperslab:
     """Within the block of a region: its rows from `first` to before `last`."""
-    start = tuple(first if a == axis else 0 for a in range(slab.ndim))
-    return Hyperslab(
-        start, tuple(last - first if a == axis else n for a, n in enumerate(slab.count))
-    )
+    start = [0] * slab.ndim
+    start[axis] = first
+    count = list(slab.count)
+    count[axis] = last - first
+    return Hyperslab(tuple(start), tuple(count))

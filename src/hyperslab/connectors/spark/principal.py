@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.arguments import whole
 from hyperslab.connectors.spark.vectors import doubles, finite, frame, row_pieces, uneven
@@ -70,7 +70,8 @@ class Bounds:
 
     def check(self, cols: int) -> None:
         """Raise UsageError for so many columns."""
-        matrix, triangle = 8 * cols * cols, 4 * cols * (cols + 1)
+        matrix = 8 * cols * cols
+        triangle = 4 * cols * (cols + 1)
         advice = "let rows run along another axis, or select fewer columns"
         if self.k > cols:
             raise UsageError(
@@ -120,7 +121,8 @@ def pca(
     not finite (with the row), fewer than two rows, a `k` that is no number of components, and
     columns whose Gram matrix is larger than `limit_nbytes` or than what Spark lets pass.
     """
-    k, axis = whole("pca: k", k, 1), whole("pca: axis", axis)
+    k = whole("pca: k", k, 1)
+    axis = whole("pca: axis", axis)
     partitions = blocks.getNumPartitions()
     if not partitions:
         raise UsageError("pca: the RDD is empty: it has no partition")
@@ -198,11 +200,9 @@ class _Sums:
         self.bounds.check(cols)
         with np.errstate(over="ignore", invalid="ignore"):
             self.shift = values.mean(axis=0)
-        self.sum, self.gram, self.product = (
-            np.zeros(cols),
-            np.zeros((cols, cols)),
-            np.empty((cols, cols)),
-        )
+        self.sum = np.zeros(cols)
+        self.gram = np.zeros((cols, cols))
+        self.product = np.empty((cols, cols))
 
     def moments(self) -> Moments:
         if not self.rows:
@@ -216,7 +216,9 @@ class _Sums:
 
 def _merge(axis: int, left: Moments, right: Moments) -> Moments:
     if left.fault or not right.rows:
-        return left if left.fault or not right.fault else right
+        if left.fault or not right.fault:
+            return left
+        return right
     if right.fault or not left.rows:
         return right
     if left.frame != right.frame or len(left.mean) != len(right.mean):
@@ -253,7 +255,8 @@ def _solve(moments: Moments, k: int) -> PrincipalComponents:
         raise UsageError(
             "pca: the squares of the values are too large for float64: divide the values first"
         )
-    scatter, first = np.zeros((cols, cols)), 0
+    scatter = np.zeros((cols, cols))
+    first = 0
     for i in range(cols):
         last = first + cols - i
         scatter[i, i:] = moments.triangle[first:last]

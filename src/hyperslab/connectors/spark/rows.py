@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.exactness import NUMBERS, exactly
 from hyperslab.errors import UsageError
@@ -97,7 +97,8 @@ def sort(index: npt.NDArray[np.int64], block: Array) -> Piece:
         raise UsageError(f"a row has the index {index.min()}: indices are whole numbers from 0")
     if (index[1:] < index[:-1]).any():
         order = np.argsort(index, kind="stable")
-        index, block = index[order], block[order]
+        index = index[order]
+        block = block[order]
     return Piece("rows with an index", block, index=index)
 
 
@@ -109,19 +110,27 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
         nbytes += _nbytes(item)
         if nbytes >= BATCH_NBYTES:
             yield batch
-            batch, nbytes = [], 0
+            batch = []
+            nbytes = 0
     if batch:
         yield batch
 
 
 def _nbytes(item: Any) -> int:
     """About what an element takes in memory."""
-    row = item[1] if isinstance(item, tuple) and len(item) == 2 else getattr(item, "vector", item)
+    if isinstance(item, tuple) and len(item) == 2:
+        row = item[1]
+    else:
+        row = getattr(item, "vector", item)
     known = getattr(row, "nbytes", None)
     if isinstance(known, int):
         return known + _ITEM_NBYTES
     size = getattr(row, "size", None)
-    count = size if isinstance(size, int) else len(row) if isinstance(row, Sized) else 1
+    count = 1
+    if isinstance(size, int):
+        count = size
+    elif isinstance(row, Sized):
+        count = len(row)
     return 8 * count + _ITEM_NBYTES
 
 
@@ -130,9 +139,9 @@ def _kind(item: Any) -> Kind:
     be two things.
     """
     if not isinstance(item, tuple):
-        return (
-            "rows with an index" if hasattr(item, "vector") and hasattr(item, "index") else "rows"
-        )
+        if hasattr(item, "vector") and hasattr(item, "index"):
+            return "rows with an index"
+        return "rows"
     if len(item) != 2:
         return "rows"
     if isinstance(item[0], Hyperslab):
@@ -142,7 +151,9 @@ def _kind(item: Any) -> Kind:
             f"the pair {item} may be a row of two numbers, or a number with its index: write the"
             " first as a list, the second as (index, numpy.array(number))"
         )
-    return "rows with an index" if _is_whole(item[0]) else "rows"
+    if _is_whole(item[0]):
+        return "rows with an index"
+    return "rows"
 
 
 def _is_whole(value: Any) -> bool:
@@ -156,11 +167,10 @@ def _placed(slab: Hyperslab, block: Any, dtype: np.dtype[Any] | None) -> Piece:
         or not slab.is_box
         or not slab.ndim
     ):
-        what = (
-            f"an array of shape {block.shape}"
-            if isinstance(block, np.ndarray)
-            else f"a {type(block).__name__}"
-        )
+        if isinstance(block, np.ndarray):
+            what = f"an array of shape {block.shape}"
+        else:
+            what = f"a {type(block).__name__}"
         raise UsageError(
             f"the block at {slab} is {what}: give an array of the hyperslab's shape, with strides"
             " of 1"
@@ -224,7 +234,8 @@ def _table(rows: Sequence[Any]) -> Array | None:
 def _stacked(
     arrays: Sequence[Array], name: Callable[[int], str], dtype: np.dtype[Any] | None
 ) -> Array:
-    shape, found = arrays[0].shape, arrays[0].dtype
+    shape = arrays[0].shape
+    found = arrays[0].dtype
     odd = next((i for i, one in enumerate(arrays) if one.shape != shape), None)
     if odd is not None:
         raise UsageError(
@@ -239,7 +250,10 @@ def _stacked(
         )
     if odd is not None:
         arrays = [recast(one, dtype, _within(name, i)) for i, one in enumerate(arrays)]
-    block = np.concatenate(arrays).reshape(len(arrays), *shape) if shape else np.array(arrays)
+    if shape:
+        block = np.concatenate(arrays).reshape(len(arrays), *shape)
+    else:
+        block = np.array(arrays)
     return recast(block, dtype, lambda place: _within(name, place[0])(place[1:]))
 
 
@@ -283,7 +297,9 @@ def _numbers(values: Sequence[Any]) -> Array:
         raise UsageError(
             f"a sequence of {named} is no row of numbers of one type: write one type, or an array"
         )
-    dtype = np.dtype(np.complex128 if complex in kinds else np.float64)
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+    if complex in kinds:
+        dtype = np.dtype(np.complex128)
     wholes = _wholes([value for value in values if isinstance(value, int | np.int64)] or [0])
     recast(wholes, dtype, lambda _: "among them")
     return np.array(values, dtype)

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.array import Array, ArraySource, Header, Values
+from hyperslab.arrays import Array
+from hyperslab.arrays.byteranges import ascending
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Member, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.reading.ways import way_of
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.spark.analyzer import Analysis
 from hyperslab.connectors.spark.partitioner import BLOCK_NBYTES, Cuts, cut, regions, rows_of
@@ -64,7 +68,7 @@ class Part:
             return views[id(of)]
 
         try:
-            return read_whole(self.whole, self.sources, slab, view)
+            return read_whole(self.whole, self.sources, slab, self.values, view)
         except (HyperslabError, OSError) as error:
             assert source is not None
             where = f"{source.url}::{source.name}" if source.name else source.url
@@ -103,12 +107,8 @@ def _is_inflated_each_time(analysis: Analysis) -> bool:
     """Whether every read goes through all of a gzip stream, so that a partition had better be
     one.
     """
-    return any(
-        [codec.name for codec in source.codecs] == ["gzip"]
-        and source.chunks is None
-        and not (gzipindex.is_entered(source) and analysis.axis == source.axes[0])
-        for source in analysis.sources
-    )
+    streams = [source for source in analysis.sources if gzipindex.is_stream(source)]
+    return any(way_of(source).uses_library or analysis.axis != source.axes[0] for source in streams)
 
 
 def _ends(cuts: Cuts, first: int, last: int, rows: int) -> list[int]:
@@ -151,24 +151,16 @@ def _part(analysis: Analysis, slab: Hyperslab, blocks: tuple[Hyperslab, ...]) ->
 
 
 def _of_a_task(source: ArraySource, slab: Hyperslab) -> ArraySource:
-    """The source with what of its tables a region needs."""
-    source, stored = _bare(source), slab.permute(source.axes)
-    if source.chunks is not None and len(source.chunks) > 1:
-        return replace(source, chunks=source.chunks.overlapping(stored))
-    if gzipindex.is_entered(source):
-        low, high = stored.bounds
-        return gzipindex.part(
-            source, Hyperslab(low, tuple(b - a for a, b in zip(low, high, strict=True)))
-        )
-    return source
+    """The source with what a region needs of its tables."""
+    region = ascending(slab.permute(source.axes))
+    return way_of(source).part(_bare(source), region)
 
 
 def _bare(source: ArraySource) -> ArraySource:
     """Without what tells people of the array, where it is read without the format's library."""
-    is_read_here = (
-        source.chunks is not None or source.data is not None or gzipindex.is_entered(source)
-    )
-    return replace(source, header=Header(), reason="") if is_read_here else source
+    if way_of(source).uses_library:
+        return source
+    return replace(source, header=Header(), reason="")
 
 
 def seed(context: SparkContext, parts: list[Part]) -> RDD[Any]:

@@ -34,7 +34,9 @@ def session(master: str = "", settings: dict[str, str] | None = None) -> SparkSe
     from pyspark.sql import SparkSession
 
     require_java("Spark")
-    there = SparkSession.getActiveSession() if master else None
+    there = None
+    if master:
+        there = SparkSession.getActiveSession()
     if there is not None and there.sparkContext.master != master:
         raise UsageError(
             f"master {master}: this process has a session on {there.sparkContext.master}: stop() it"

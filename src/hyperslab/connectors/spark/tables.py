@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.connectors.spark.vectors import row_pieces
 from hyperslab.errors import UsageError
@@ -59,14 +59,16 @@ class Columns(NamedTuple):
         """Of the values."""
         if self.layout == "array":
             return ["values"]
-        return (
-            ["value"] if self.row_size == 1 else [f"c{number}" for number in range(self.row_size)]
-        )
+        if self.row_size == 1:
+            return ["value"]
+        return [f"c{number}" for number in range(self.row_size)]
 
     @property
     def spark(self) -> types.StructType:
         kind = _KINDS[self.dtype.name].spark
-        column = kind if self.layout == "scalars" else types.ArrayType(kind, containsNull=False)
+        column = kind
+        if self.layout != "scalars":
+            column = types.ArrayType(kind, containsNull=False)
         index = types.StructField("index", types.LongType(), nullable=False)
         return types.StructType(
             [index, *(types.StructField(name, column, nullable=False) for name in self.names)]
@@ -76,11 +78,9 @@ class Columns(NamedTuple):
     def arrow(self) -> pa.Schema:
         """As Spark makes of the schema above, which batches have to equal."""
         kind = _KINDS[self.dtype.name].arrow
-        column = (
-            kind
-            if self.layout == "scalars"
-            else pa.list_(pa.field("element", kind, nullable=False))
-        )
+        column = kind
+        if self.layout != "scalars":
+            column = pa.list_(pa.field("element", kind, nullable=False))
         fields = [pa.field(name, column, nullable=False) for name in self.names]
         return pa.schema([pa.field("index", pa.int64(), nullable=False), *fields])
 
@@ -126,4 +126,6 @@ def _flat(values: Array, kind: pa.DataType) -> pa.Array:
     if values.dtype.name == "float16":
         values = values.astype(np.float32)
     found = pa.array(values)
-    return found if found.type == kind else found.cast(kind)
+    if found.type == kind:
+        return found
+    return found.cast(kind)

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.connectors.spark import assembly, fragment_files
 from hyperslab.connectors.spark.destination import Destination, from_options
 from hyperslab.connectors.spark.exactness import promoted
@@ -88,7 +88,9 @@ class TableWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, destination: Destination, columns: Columns, folder: str) -> None:
-        self.destination, self.columns, self.folder = destination, columns, folder
+        self.destination = destination
+        self.columns = columns
+        self.folder = folder
 
     def write(self, iterator: Iterator[RecordBatch]) -> Message:
         """Stage the batches of a task."""
@@ -158,33 +160,40 @@ def columns_of(schema: StructType) -> Columns:
             f"the column {arrays[0].name} holds arrays, and there are others: give one column of"
             f" arrays, or columns of numbers, beside {INDEX}"
         )
-    types = [
-        f.dataType.elementType if isinstance(f.dataType, ArrayType) else f.dataType for f in fields
-    ]
+    types = [_element_type(field.dataType) for field in fields]
     dtypes = [_dtype(of) for of in types]
     for field, of, dtype in zip(fields, types, dtypes, strict=True):
         if dtype is None:
-            hint = (
-                "; pyspark.ml.functions.vector_to_array makes arrays of vectors"
-                if "vector" in str(of)
-                else ""
-            )
+            hint = ""
+            if "vector" in str(of):
+                hint = "; pyspark.ml.functions.vector_to_array makes arrays of vectors"
             raise UsageError(
                 f"the column {field.name} holds {field.dataType.simpleString()}, neither numbers"
                 f" nor arrays of numbers: cast it, or leave it out{hint}"
             )
     held = promoted(dtype for dtype in dtypes if dtype is not None)
-    return Columns(
-        index[0].name if index else "", tuple(field.name for field in fields), bool(arrays), held
-    )
+    by = ""
+    if index:
+        by = index[0].name
+    return Columns(by, tuple(field.name for field in fields), bool(arrays), held)
+
+
+def _element_type(of: DataType) -> DataType:
+    if isinstance(of, ArrayType):
+        return of.elementType
+    return of
 
 
 def _dtype(of: DataType) -> np.dtype[Any] | None:
     """What holds the numbers of a column; decimals without places are what uint64 is read as."""
     if isinstance(of, DecimalType) and of.scale == 0:
-        return np.dtype(np.int64 if of.precision <= _INT64_DIGITS else np.uint64)
+        if of.precision <= _INT64_DIGITS:
+            return np.dtype(np.int64)
+        return np.dtype(np.uint64)
     name = _DTYPES.get(type(of))
-    return None if name is None else np.dtype(name)
+    if name is None:
+        return None
+    return np.dtype(name)
 
 
 def pieces(
@@ -196,12 +205,12 @@ def pieces(
     done = 0
     length: tuple[int, ...] | None = None
     for batch in (batch for batch in batches if batch.num_rows):
-        index = (
-            _plain(batch.column(columns.index), columns.index).astype(np.int64)
-            if columns.index
-            else None
-        )
-        make = _arrays if columns.is_array else _scalars
+        index = None
+        if columns.index:
+            index = _plain(batch.column(columns.index), columns.index).astype(np.int64)
+        make = _scalars
+        if columns.is_array:
+            make = _arrays
         block = make(batch, columns, destination.dtype, _naming(index, done, partition))
         if length not in (None, block.shape[1:]):
             raise UsageError(
@@ -209,18 +218,22 @@ def pieces(
             )
         length = block.shape[1:]
         block = _shaped(block, destination.shape)
-        yield Piece("rows", block) if index is None else sort(index, block)
+        if index is None:
+            yield Piece("rows", block)
+        else:
+            yield sort(index, block)
         done += batch.num_rows
 
 
 def _naming(index: Array | None, done: int, partition: int) -> Any:
     def name(place: tuple[int, ...]) -> str:
-        row = (
-            f"row {index[place[0]]}"
-            if index is not None
-            else f"row {done + place[0]} of partition {partition}"
-        )
-        return f"of {row}" + (f" at {place[1]}" if len(place) > 1 else "")
+        if index is not None:
+            row = f"row {index[place[0]]}"
+        else:
+            row = f"row {done + place[0]} of partition {partition}"
+        if len(place) > 1:
+            row += f" at {place[1]}"
+        return f"of {row}"
 
     return name
 
@@ -270,7 +283,10 @@ def _plain(column: Any, name: str) -> Array:
 
     _require_full(column, name)
     if pa.types.is_decimal(column.type):
-        wanted = pa.int64() if column.type.precision <= _INT64_DIGITS else pa.uint64()
+        if column.type.precision <= _INT64_DIGITS:
+            wanted = pa.int64()
+        else:
+            wanted = pa.uint64()
         try:
             column = column.cast(wanted)
         except pa.ArrowInvalid as error:

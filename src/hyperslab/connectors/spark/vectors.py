@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 
@@ -39,7 +39,8 @@ def row_axis(slab: Hyperslab, axis: int) -> int:
 def row_indices(slab: Hyperslab, axis: int = 0) -> range:
     """The indices that the rows of a block have in the whole array."""
     axis = row_axis(slab, axis)
-    first, stride = slab.start[axis], slab.stride[axis]
+    first = slab.start[axis]
+    stride = slab.stride[axis]
     return range(first, first + slab.count[axis] * stride, stride)
 
 
@@ -66,7 +67,8 @@ def row_pieces(
     """Runs of rows as matrices of about so many bytes, with the indices of their rows; views where
     possible.
     """
-    indices, turned = row_indices(slab, axis), np.moveaxis(block, row_axis(slab, axis), 0)
+    indices = row_indices(slab, axis)
+    turned = np.moveaxis(block, row_axis(slab, axis), 0)
     width = math.prod(turned.shape[1:])
     step = max(1, nbytes // max(1, width * block.itemsize))
     for first in range(0, len(turned), step):
@@ -95,7 +97,9 @@ def points(slab: Hyperslab, block: Array, shape: Sequence[int]) -> Iterator[tupl
     ]
     for first in range(0, block.size, POINTS):
         last = min(first + POINTS, block.size)
-        place = np.unravel_index(np.arange(first, last), block.shape) if block.ndim else ()
+        place: tuple[Array, ...] = ()
+        if block.ndim:
+            place = np.unravel_index(np.arange(first, last), block.shape)
         index = sum(
             (at[k] for at, k in zip(along, place, strict=True)),
             start=np.zeros(last - first, np.int64),
@@ -110,11 +114,9 @@ def doubles(slab: Hyperslab, values: Array) -> Array:
     dtype = values.dtype
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         return values.astype(np.float64, copy=False)
-    remedy = (
-        "take the real part, the imaginary part or the magnitude"
-        if dtype.kind == "c"
-        else "convert them to float64"
-    )
+    remedy = "convert them to float64"
+    if dtype.kind == "c":
+        remedy = "take the real part, the imaginary part or the magnitude"
     raise UsageError(
         f"the block {slab} holds {dtype}, and algebra is done in float64: {remedy} first"
     )

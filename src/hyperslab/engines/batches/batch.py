@@ -43,11 +43,13 @@ class Batch:
     tasks: tuple[Task, ...]
 
 
-def cut(tasks: Sequence[Task], slots: int, name: str, single: bool) -> list[bytes]:
-    """The tasks in their order as pickled batches; one task each where every step is an operator of
-    its own.
+def cut(tasks: Sequence[Task], most: int, name: str, is_single: bool) -> list[bytes]:
+    """The tasks in their order as pickled batches, so many at most; one task each where every step
+    is an operator of its own.
     """
-    size = 1 if single else -(-len(tasks) // (slots * BATCHES_PER_SLOT))
+    size = -(-len(tasks) // most)
+    if is_single:
+        size = 1
     parts = [tuple(tasks[i : i + size]) for i in range(0, len(tasks), size)]
     return [pickle.dumps(Batch(f"{name}.b{number}", part)) for number, part in enumerate(parts)]
 

@@ -61,11 +61,11 @@ def round_name(number: int) -> str:
 
 
 def clear(folder: Path) -> None:
-    """A round, or the run, has ended: take away its marks, so that its batches end, and its
-    orders.
+    """A round, or the run, has ended: take away its marks, so that its batches end, its orders, and
+    batches that lie beside them.
     """
     remove(folder / FOLDER)
-    for path in folder.glob("orders.*.pickle"):
+    for path in folder.glob("orders.*.pickle*"):
         path.unlink(missing_ok=True)
 
 

@@ -6,7 +6,7 @@ import platform
 import threading
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -64,34 +64,6 @@ def require_able(answers: Iterable[Mapping[str, Any]], folder: Path) -> None:
                 f"the workers on {host} have hyperslab {answer['hyperslab']}, this is {version}:"
                 " install the same there, or none, then this one is sent to them"
             )
-
-
-class Call:
-    """An action of an engine's library in a thread of its own, which can be given up."""
-
-    def __init__(self, action: Callable[[], Any]) -> None:
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.ended = threading.Event()
-        threading.Thread(target=self._run, args=(action,), daemon=True).start()
-
-    def _run(self, action: Callable[[], Any]) -> None:
-        try:
-            self.result = action()
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits
-            self.error = error
-        finally:
-            self.ended.set()
-
-
-def within(limit_s: float, action: Callable[[], Any]) -> Any:
-    """The action's result. Raises TimeoutError when it takes longer, and what the action raises."""
-    call = Call(action)
-    if not call.ended.wait(limit_s):
-        raise TimeoutError(f"no answer within {limit_s:.0f} s")
-    if call.error is not None:
-        raise call.error
-    return call.result
 
 
 def pack_hyperslab(folder: Path) -> Path:

@@ -17,10 +17,11 @@ from hyperslab.engines.dask.graph import FAN_IN
 class DaskBag(DaskEngine):
     """Runs tasks by `dask.bag`."""
 
-    name = "dask-bag"
     single_steps = False
 
-    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> list[Any]:
+    def futures(
+        self, place: str, batches: Sequence[bytes], steps: int, reducing: bool
+    ) -> list[Any]:
         from dask import bag
         from distributed import futures_of
 

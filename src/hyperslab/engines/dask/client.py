@@ -15,7 +15,8 @@ from typing import Any
 import cloudpickle
 
 from hyperslab.engines.batches import survey
-from hyperslab.engines.batches.workers import pack_hyperslab, require_able, sent_by_value, within
+from hyperslab.engines.batches.patience import within
+from hyperslab.engines.batches.workers import pack_hyperslab, require_able, sent_by_value
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.trace import OwnTime, Slot
@@ -46,7 +47,7 @@ def connect(place: str) -> Any:
         raise UsageError(f"--connect {place}: no Dask scheduler answers ({error}){hint}") from error
 
 
-def capacity(place: str) -> tuple[int, int]:
+def size_of(place: str) -> tuple[int, int]:
     """(workers, threads of the largest) of a running cluster. Raises UsageError when none answers
     or it is empty.
     """

@@ -1,5 +1,5 @@
 """Dask: what the engines dask-bag, dask-delayed and dask-futures share: a cluster, its slots, and
-waiting for it.
+the futures of a round.
 """
 
 from __future__ import annotations
@@ -7,71 +7,105 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
-from hyperslab.engines import EngineOptions, Managed, Running
-from hyperslab.engines.batches import batch, inflight
-from hyperslab.engines.batches.orders import clear, round_name, write_orders
-from hyperslab.engines.batches.tally import Tally, keep
-from hyperslab.engines.dask.client import connect, living, redirect, slots_of, task_stream
+from hyperslab.engines import EngineOptions
+from hyperslab.engines.batches.engine import BatchEngine, Work
+from hyperslab.engines.batches.tally import Tally
+from hyperslab.engines.dask.client import (
+    connect,
+    living,
+    redirect,
+    size_of,
+    slots_of,
+    task_stream,
+)
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
 from hyperslab.engines.dask.watch import Watch
-from hyperslab.errors import RunStopped, UsageError
-from hyperslab.machine.clock import ClockServer, reference, serve_towards
-from hyperslab.plan.task import Merge, StepFunction, Task
-from hyperslab.trace import OwnTime, Slot
+from hyperslab.errors import RunStopped
+from hyperslab.trace import Slot
 
-POLL_S = 0.1
 RESULT_LIMIT_S = 60.0
-LIMIT_NBYTES = 64 * 2**20
-"Larger values stay in their files: a scheduler is no place for them."
 QUEUE_LIMIT_S = 86_400.0
+QUEUE = "slurm"
+"What --connect takes for workers that are jobs of a batch system."
 
 
-class DaskEngine(Managed):
+class Futures:
+    """The futures of a round, of all its batches or of the root of a tree over them."""
+
+    def __init__(
+        self, client: Any, futures: Sequence[Any], finish: Callable[[Any], Tally | None]
+    ) -> None:
+        self._client = client
+        self._futures = futures
+        self._finish = finish
+        self._left = len(futures)
+        self._done = threading.Semaphore(0)
+        for future in futures:
+            future.add_done_callback(lambda _: self._done.release())
+
+    def is_over(self, limit_s: float) -> bool:
+        """Wait up to so many seconds for the next one; True when all have ended."""
+        if self._left and self._done.acquire(timeout=limit_s):
+            self._left -= 1
+        return self._left == 0
+
+    def tallies(self) -> Iterator[Tally]:
+        """What they have come to. Raises RunStopped."""
+        for future in self._futures:
+            tally = self._finish(future)
+            if tally is not None:
+                yield tally
+
+    def cancel(self) -> None:
+        with suppress(Exception):  # a scheduler that is dead has nothing to cancel
+            self._client.cancel(self._futures)
+
+
+class DaskEngine(BatchEngine):
     """An engine on Dask; a subclass says how batches become futures."""
 
-    name: str
-    own_record = "Dask's task stream"
-    single_steps: ClassVar[bool] = True
-    """Whether every step of a block is an operator of its own to the scheduler, so that a batch
-    holds one task.
-    """
+    limit_nbytes = 64 * 2**20  # a scheduler is no place for larger values
+    single_steps = True
 
     def __init__(self, options: EngineOptions) -> None:
         import distributed  # noqa: F401  # missing: said before anything starts
 
-        if options.task_timeout_s is not None:
-            raise UsageError(
-                "--task-timeout needs --engine processes: Dask cannot stop a function in a worker's"
-                " thread"
-            )
-        self._options = options
-        self._rounds = 0
+        super().__init__(options)
         self._keeper: KeeperProcess | None = None
-        self._clock: ClockServer | None = None
-        self._slots: list[Slot] = []
-        self._own_times: list[OwnTime] = []
-        self._is_cancelled = self._is_lost = False
+        self._watch: Watch | None = None
+        self._is_cancelled = False
+        self._is_lost = False
         self._said: list[logging.Handler] | None = None
         self._since_s = 0.0
         self.client: Any = None
+
+    @staticmethod
+    def capacity(connect: str) -> tuple[int, int] | None:
+        """(workers, threads) of a cluster that runs already; None for jobs that have yet to start.
+        Raises UsageError when no scheduler answers.
+        """
+        if connect == QUEUE:
+            return None
+        return size_of(connect)
 
     def start(self) -> None:
         """Find the cluster, or start one, and make sure that its workers can do the job. Raises
         RunStopped.
         """
-        options, place = self._options, self._options.connect
+        options = self.options
+        place = options.connect
         self._said = redirect([logging.FileHandler(options.folder / "worker.log", delay=True)])
-        if place in ("", "slurm"):
+        if place in ("", QUEUE):
             self._keeper = KeeperProcess(options)
             place = self._keeper.await_ready()
         self.client = connect(place)
         if options.connect:
-            self._clock = serve_towards(urlsplit(self.client.scheduler.address).hostname)
+            self.serve_clock(urlsplit(self.client.scheduler.address).hostname)
         self.client.get_task_stream()  # from now on the scheduler keeps its own record
         self._since_s = time.time()
         self._await_workers()
@@ -80,9 +114,12 @@ class DaskEngine(Managed):
     def _await_workers(self) -> None:
         from distributed import TimeoutError as NoWorkers
 
-        own = self._keeper and not self._options.connect  # jobs of a queue come when they may
-        wanted = self._options.workers if own else 1
-        limit_s = QUEUE_LIMIT_S if self._options.connect == "slurm" else START_LIMIT_S
+        wanted = self.options.workers
+        if self.options.connect:  # jobs of a queue come when they may
+            wanted = 1
+        limit_s = START_LIMIT_S
+        if self.options.connect == QUEUE:
+            limit_s = QUEUE_LIMIT_S
         try:
             self.client.wait_for_workers(wanted, timeout=limit_s)
         except NoWorkers:
@@ -91,76 +128,51 @@ class DaskEngine(Managed):
             ) from None
 
     def _where(self) -> str:
-        return (
-            f"see {self._keeper.log}"
-            if self._keeper
-            else f"look at the cluster of {self._options.connect}"
-        )
+        if self._keeper:
+            return f"see {self._keeper.log}"
+        return f"look at the cluster of {self.options.connect}"
 
-    def stop(self) -> None:
-        clear(self._options.folder)
+    def leave(self) -> None:
         if self.client is not None:
             with suppress(Exception):  # a scheduler that is dead cannot say good-bye
                 self._own_times = task_stream(self.client, self._since_s)
                 self.client.close(timeout=2)
         if self._keeper is not None:
             self._keeper.close(at_once=self._is_cancelled)
-        if self._clock is not None:
-            self._clock.close()
-        if (
-            self._said is not None and not self._is_lost
-        ):  # a client whose scheduler is gone has more to say
+        is_silent = not self._is_lost  # a client whose scheduler is gone has more to say
+        if self._said is not None and is_silent:
             redirect(self._said)
-        self.client = self._keeper = self._clock = None
+        self.client = None
+        self._keeper = None
 
     def cancel(self) -> None:
         """Stop at once: batches that run on somebody else's workers end at their next task."""
         self._is_cancelled = True
-        self.stop()
+        super().cancel()
 
-    def slots(self) -> Sequence[Slot]:
-        return self._slots
+    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> Work:
+        futures = self.futures(place, batches, steps, reducing)
+        self._watch = Watch(self.client)
+        return Futures(self.client, futures, self._finish)
 
-    def run(
-        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
-    ) -> Running:
-        self._rounds += 1
-        folder, name = self._options.folder, round_name(self._rounds)
-        clock = reference(self._clock.address if self._clock else None)
-        place = write_orders(
-            folder, name, steps, merge, self._options.shipment, clock, LIMIT_NBYTES
-        )
-        stepwise = len(steps) > 1
-        batches = batch.cut(tasks, len(self._slots), name, single=stepwise and self.single_steps)
-        futures = self.submit(place, batches, len(steps) if stepwise else 1, merge is not None)
-        try:
-            yield from self._await(futures)
-            for future in futures:
-                self._finish(future, name)
-        finally:
-            with suppress(Exception):  # as above
-                self.client.cancel(futures)
-        yield from inflight.leftovers(folder / inflight.FOLDER / name, living(self.client))
-        clear(folder)
-
-    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> list[Any]:
+    def futures(
+        self, place: str, batches: Sequence[bytes], steps: int, reducing: bool
+    ) -> list[Any]:
         """Futures of tallies: of every batch or, when reducing, of the root of a tree over them."""
         raise NotImplementedError
 
-    def _await(self, futures: Sequence[Any]) -> Running:
-        done = threading.Semaphore(0)
-        for future in futures:
-            future.add_done_callback(lambda _: done.release())
-        left, watch = len(futures), Watch(self.client)
-        while left:
-            left -= done.acquire(timeout=POLL_S)
-            if watch.is_lost():
-                raise self._lost()
-            if watch.is_alone():
-                raise RunStopped(
-                    f"the cluster has had no worker for a while: {self._where()}; --resume goes on"
-                )
-            yield None
+    def look(self) -> None:
+        """Raise RunStopped when the scheduler is out of reach, or has had no worker for a while."""
+        assert self._watch is not None
+        if self._watch.is_lost():
+            raise self._lost()
+        if self._watch.is_alone():
+            raise RunStopped(
+                f"the cluster has had no worker for a while: {self._where()}; --resume goes on"
+            )
+
+    def who_lives(self) -> Callable[[Slot], bool]:
+        return living(self.client)
 
     def _lost(self) -> RunStopped:
         self._is_lost = True
@@ -168,15 +180,17 @@ class DaskEngine(Managed):
             f"the connection to Dask's scheduler is lost: {self._where()}; --resume goes on"
         )
 
-    def _finish(self, future: Any, name: str) -> None:
-        """Take what a future came to; batches of workers that died are left to the driver."""
+    def _finish(self, future: Any) -> Tally | None:
+        """What a future came to; None for batches of workers that died, which are left to the
+        driver.
+        """
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
         try:
             tally = future.result(timeout=RESULT_LIMIT_S)
         except KilledWorker:
-            return
+            return None
         except FutureCancelledError as error:
             raise self._lost() from error
         except RunStopped:
@@ -184,9 +198,6 @@ class DaskEngine(Managed):
         except Exception as error:
             said = f"{type(error).__name__}: {error}; {self._where()}"
             raise RunStopped(f"Dask's workers cannot run the tasks: {said}") from error
-        if isinstance(tally, Tally):  # a Bag that reduces nothing has a list of them
-            keep(self._options.folder, name, tally)
-
-    def own_times(self) -> Sequence[OwnTime]:
-        """What the scheduler's task stream says of our batches."""
-        return self._own_times
+        if isinstance(tally, Tally):
+            return tally
+        return None  # of a Bag that reduces nothing, whose partitions are lists

@@ -12,9 +12,9 @@ from hyperslab.engines.dask.graph import graph
 class DaskDelayed(DaskEngine):
     """Runs tasks by `dask.delayed` and `Client.compute`."""
 
-    name = "dask-delayed"
-
-    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> list[Any]:
+    def futures(
+        self, place: str, batches: Sequence[bytes], steps: int, reducing: bool
+    ) -> list[Any]:
         futures: list[Any] = self.client.compute(graph(_delayed, place, batches, steps, reducing))
         return futures
 

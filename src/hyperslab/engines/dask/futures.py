@@ -13,9 +13,9 @@ from hyperslab.engines.dask.graph import graph
 class DaskFutures(DaskEngine):
     """Runs tasks by `Client.submit`."""
 
-    name = "dask-futures"
-
-    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> list[Any]:
+    def futures(
+        self, place: str, batches: Sequence[bytes], steps: int, reducing: bool
+    ) -> list[Any]:
         return graph(
             functools.partial(self.client.submit, pure=False), place, batches, steps, reducing
         )

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hyperslab.engines.batches.workers import within
+from hyperslab.engines.batches.patience import Solitude, within
 from hyperslab.engines.dask.client import workers_of
 
 LOST_LIMIT_S = 5.0
 "How long a scheduler may be out of reach before the run is stopped."
 ANSWER_LIMIT_S = 30.0
 "How long it may take to answer: it is busy when a large graph arrives."
-ALONE_LIMIT_S = 30.0
-"How long a cluster may have no worker: a nanny needs some seconds to start one again."
 LOOK_INTERVAL_S = 5.0
 
 
@@ -22,7 +20,9 @@ class Watch:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._well_at = self._peopled_at = self._looked_at = time.monotonic()
+        self._solitude = Solitude()
+        self._well_at = time.monotonic()
+        self._looked_at = self._well_at
 
     def is_lost(self) -> bool:
         """True when the scheduler has been out of reach for too long."""
@@ -38,10 +38,9 @@ class Watch:
             return False
         self._looked_at = now
         try:
-            if within(ANSWER_LIMIT_S, lambda: workers_of(self._client)):
-                self._peopled_at = now
+            workers = within(ANSWER_LIMIT_S, lambda: workers_of(self._client))
         except TimeoutError:
             return True
         except OSError:  # the connection has just gone: is_lost will say so
             return False
-        return now - self._peopled_at > ALONE_LIMIT_S
+        return self._solitude.is_too_long(bool(workers))

@@ -31,9 +31,6 @@ START_ATTEMPTS = 10
 class Processes(Managed):
     """Runs tasks on `workers` processes with `threads` slots each."""
 
-    name = "processes"
-    own_record = ""
-
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._processes: dict[int, WorkerProcess] = {}

@@ -10,153 +10,145 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from hyperslab.engines import EngineOptions, Managed, Running
-from hyperslab.engines.batches import batch, inflight
-from hyperslab.engines.batches.orders import clear, round_name, write_orders
-from hyperslab.engines.batches.tally import Tally, keep, merge_two
-from hyperslab.engines.batches.workers import Call
+from hyperslab.engines import EngineOptions
+from hyperslab.engines.batches import batch, patience
+from hyperslab.engines.batches.engine import BatchEngine, Work
+from hyperslab.engines.batches.patience import Call, Solitude
+from hyperslab.engines.batches.tally import Tally, merge_two
 from hyperslab.engines.spark.java import copy_log, log_size, start_context, stop_context
 from hyperslab.engines.spark.session import (
     has_executors,
     quietly,
+    require_master,
     settings_of,
     slots_of,
     task_ends,
     why_failed,
 )
-from hyperslab.errors import RunStopped, UsageError
-from hyperslab.machine.clock import ClockServer, reference, serve_towards
+from hyperslab.errors import RunStopped
 from hyperslab.machine.java import require_java
-from hyperslab.plan.task import Merge, StepFunction, Task
-from hyperslab.trace import OwnTime, Slot
+from hyperslab.trace import Slot
 
-POLL_S = 0.1
 LIMIT_NBYTES = 16 * 2**20
 COLLECTED_NBYTES = 2**28
 """Values that a tree of depth two may leave to be collected in all; Spark's own limit is 1 GiB by
 default.
 """
-ALONE_LIMIT_S = 30.0
-"How long a cluster may have no executor before the run is stopped."
 
 
-class Spark(Managed):
+class Job:
+    """An action of Spark's that can be cancelled without those of others in the same context."""
+
+    def __init__(self, context: Any, group: str, action: Callable[[], Any]) -> None:
+        self._context = context
+        self._group = group
+        self._action = action
+        self.call = Call(self._act)
+
+    def _act(self) -> Any:
+        self._context.setJobGroup(self._group, "hyperslab", interruptOnCancel=True)
+        return self._action()
+
+    def is_over(self, limit_s: float) -> bool:
+        """Wait up to so many seconds; True when Spark has answered."""
+        return self.call.ended.wait(limit_s)
+
+    def result(self) -> Any:
+        """What Spark came to; None when workers died. Raises RunStopped."""
+        if self.call.error is None:
+            return self.call.result
+        why = why_failed(self.call.error)
+        if why:
+            raise RunStopped(why) from self.call.error
+        return None
+
+    def tallies(self) -> Iterator[Tally]:
+        """The tally of a reduction; batches of workers that died are left to the driver."""
+        result = self.result()
+        if isinstance(result, Tally):
+            yield result
+
+    def cancel(self) -> None:
+        quietly(lambda: self._context.cancelJobGroup(self._group))
+
+
+class Spark(BatchEngine):
     """Runs tasks on Spark RDDs, in this process's own Spark or on a cluster."""
-
-    name = "spark"
-    own_record = "Spark's event log"
 
     def __init__(self, options: EngineOptions) -> None:
         import pyspark  # noqa: F401  # missing: said before anything starts
 
-        if options.task_timeout_s is not None:
-            raise UsageError(
-                "--task-timeout needs --engine processes: Spark cannot stop one function of a"
-                " worker"
-            )
         require_java("--engine spark")
-        self._options = options
+        super().__init__(options)
         self._events = options.folder / "spark-events"
-        self._rounds = 0
         self._context: Any = None
-        self._clock: ClockServer | None = None
-        self._slots: list[Slot] = []
-        self._own_times: list[OwnTime] = []
         self._log_start: int | None = None
-        self._group = ""
-        self._is_ours = self._is_local = True
+        self._group = f"hyperslab {options.folder}"
+        self._is_ours = True
+        self._is_local = True
+        self._solitude = Solitude()
+
+    @staticmethod
+    def capacity(connect: str) -> tuple[int, int] | None:
+        """None: Spark says how many cores it gives when it has given them. Raises UsageError when
+        no master answers.
+        """
+        if connect.startswith("spark://"):
+            require_master(connect)
+        return None
 
     def start(self) -> None:
         """Start a context, and make sure that the workers can do the job. Raises RunStopped."""
-        options = self._options
+        options = self.options
         self._log_start = log_size()
         self._events.mkdir(exist_ok=True)
-        self._group = f"hyperslab {options.folder}"
         self._context, self._is_ours = start_context(settings_of(options, self._events))
         self._is_local = self._context.master.startswith("local[")
         if not self._is_local:
-            self._clock = serve_towards(urlsplit(self._context.master).hostname)
+            self.serve_clock(urlsplit(self._context.master).hostname)
         self._slots = self._survey()
 
     def _survey(self) -> list[Slot]:
-        call = self._call(lambda: slots_of(self._context, self._options.folder))
-        list(self._await(call))  # as long as there are executors
-        if call.error is not None:
-            raise RunStopped(
-                why_failed(call.error) or "Spark's workers die as they start"
-            ) from call.error
-        return list(call.result)
+        job = self._job(lambda: slots_of(self._context, self.options.folder))
+        try:
+            for _ in self.wait(job):
+                pass
+        finally:
+            job.cancel()
+        found = job.result()
+        if found is None:
+            raise RunStopped("Spark's workers die as they start") from job.call.error
+        return list(found)
 
-    def stop(self) -> None:
-        clear(self._options.folder)
+    def leave(self) -> None:
         if self._context is not None:
             if self._is_ours:
                 quietly(stop_context)
             self._own_times = list(task_ends(self._events))
         if self._log_start is not None:
-            copy_log(self._log_start, self._options.folder / "worker.log")
-        if self._clock is not None:
-            self._clock.close()
-        self._context = self._clock = None
+            copy_log(self._log_start, self.options.folder / "worker.log")
+        self._context = None
 
-    def cancel(self) -> None:
-        """Stop at once; batches that a Python process still runs end at their next task."""
-        clear(self._options.folder)
-        self._cancel_jobs()
+    def value_limit(self, batches: int) -> int:
+        collected = 2 * math.isqrt(batches) + 2
+        return min(LIMIT_NBYTES, COLLECTED_NBYTES // collected)
 
-    def _cancel_jobs(self) -> None:
-        if self._context is not None:
-            quietly(lambda: self._context.cancelJobGroup(self._group))
-
-    def _call(self, action: Callable[[], Any]) -> Call:
-        """A Spark action that can be cancelled without those of others in the same context."""
-
-        def grouped() -> Any:
-            self._context.setJobGroup(self._group, "hyperslab", interruptOnCancel=True)
-            return action()
-
-        return Call(grouped)
-
-    def slots(self) -> Sequence[Slot]:
-        return self._slots
-
-    def own_times(self) -> Sequence[OwnTime]:
-        """Tasks as Spark's event log has them, to the millisecond."""
-        return self._own_times
-
-    def run(
-        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
-    ) -> Running:
-        self._rounds += 1
-        folder, name = self._options.folder, round_name(self._rounds)
-        clock = reference(self._clock.address if self._clock else None)
-        batches = batch.cut(tasks, len(self._slots), name, single=False)
-        limit = min(LIMIT_NBYTES, COLLECTED_NBYTES // (2 * math.isqrt(len(batches)) + 2))
-        place = write_orders(
-            folder, name, steps, merge, self._options.shipment, clock, limit, of_processes=True
-        )
-
+    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> Work:
         def act() -> Any:
-            tallies = self._tallies(batches, place, len(steps))
-            return (
-                tallies.count()
-                if merge is None
-                else tallies.treeReduce(functools.partial(merge_two, place))
-            )
+            tallies = self._tallies(batches, place, steps)
+            if reducing:
+                return tallies.treeReduce(functools.partial(merge_two, place))
+            return tallies.count()
 
-        call = self._call(act)
-        try:
-            yield from self._await(call)
-        finally:
-            self._cancel_jobs()
-        self._finish(call, name)
-        yield from inflight.leftovers(folder / inflight.FOLDER / name, inflight.is_running_here)
-        clear(folder)
+        return self._job(act)
+
+    def _job(self, action: Callable[[], Any]) -> Job:
+        self._solitude = Solitude()
+        return Job(self._context, self._group, action)
 
     def _tallies(self, batches: Sequence[bytes], place: str, steps: int) -> Any:
         """The RDD of what batches come to."""
@@ -167,27 +159,14 @@ class Spark(Managed):
             tallies = tallies.map(batch.StepOf(place, number))
         return tallies.mapPartitions(functools.partial(_record, place))
 
-    def _await(self, call: Call) -> Running:
-        """Until Spark has answered. Raises RunStopped when there is nobody left who could."""
-        alone_since = 0.0
-        while not call.ended.wait(POLL_S):
-            if self._is_local or has_executors(self._context):
-                alone_since = 0.0
-            elif (
-                time.monotonic() - (alone_since := alone_since or time.monotonic()) > ALONE_LIMIT_S
-            ):
-                raise RunStopped(
-                    f"{self._options.connect} has given the run no executor for {ALONE_LIMIT_S:.0f}"
-                    " s: start workers, or free some; --resume goes on"
-                )
-            yield None
-
-    def _finish(self, call: Call, name: str) -> None:
-        """Take what Spark came to; batches of workers that died are left to the driver."""
-        if call.error is not None and (why := why_failed(call.error)):
-            raise RunStopped(why) from call.error
-        if call.error is None and isinstance(call.result, Tally):
-            keep(self._options.folder, name, call.result)
+    def look(self) -> None:
+        """Raise RunStopped when a cluster has given the run no executor for a while."""
+        is_anybody_there = self._is_local or has_executors(self._context)
+        if self._solitude.is_too_long(is_anybody_there):
+            raise RunStopped(
+                f"{self.options.connect} has given the run no executor for"
+                f" {patience.ALONE_LIMIT_S:.0f} s: start workers, or free some; --resume goes on"
+            )
 
 
 def _record(place: str, outcomes: Iterator[Any]) -> list[Tally]:

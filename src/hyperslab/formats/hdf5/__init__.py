@@ -25,8 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArrayInfo, ArraySource, Header, Omitted
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.hdf5.file import by_own_name, errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
@@ -100,20 +102,25 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     """Describe one dataset. Raises UsageError if it is not there, FormatError if it is corrupt or
     holds no numbers.
     """
-    before = None if isinstance(path, Remote) else os.stat(path)
+    before = None
+    if not isinstance(path, Remote):
+        before = os.stat(path)
     with opened(path) as file, errors(path, name):
         require_inside(path, file, [dataset := _dataset(file, path, name)])
         dataset = by_own_name(dataset, file, name)
         if (linked := file_of(dataset, path)) != path:
             return open(linked, str(dataset.name))
-        before = os.stat(path) if is_written_here(file.id) else before
+        if is_written_here(file.id):
+            before = os.stat(path)
         require_inside(path, file, described := _described_by(dataset, path))
         require_parts(dataset, path)
         check_attributes(described, path)
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
         storage, (meant, dims, header) = locate(dataset, size_of(path)), _meaning(dataset, dtype)
-        stored_shape = (*dataset.chunks, *inner) if dataset.chunks else ()
+        stored_shape = ()
+        if dataset.chunks:
+            stored_shape = (*dataset.chunks, *inner)
         metadata = _metadata(str(dataset.name), shape, dtype, storage, header, meant)
         state = identify_path(path, metadata, before=before)
         return ArraySource(
@@ -208,8 +215,12 @@ def _metadata(
     header: Header,
     meant: Packing,
 ) -> bytes:
-    affine = None if header.base_affine is None else header.base_affine.tolist()
-    fill = None if storage.fill is None else np.asarray(storage.fill).tobytes()
+    affine = None
+    if header.base_affine is not None:
+        affine = header.base_affine.tolist()
+    fill = None
+    if storage.fill is not None:
+        fill = np.asarray(storage.fill).tobytes()
     values = (
         dtype,
         storage.codecs,
@@ -220,7 +231,9 @@ def _metadata(
     )
     said = repr((name, shape, values, storage.reason, affine, header.attributes)).encode()
     table = storage.chunks
-    columns = () if table is None else (table.start, table.offset, table.nbytes, table.mask)
+    columns: tuple[Array, ...] = ()
+    if table is not None:
+        columns = (table.start, table.offset, table.nbytes, table.mask)
     return said + b"".join(column.tobytes() for column in columns)
 
 
@@ -292,7 +305,9 @@ def _shown(value: Any) -> Any:
     import h5py
 
     if isinstance(value, h5py.Empty) and value.dtype.kind in "biufcSO":
-        return "" if value.dtype.kind in "SO" else np.array([], value.dtype)
+        if value.dtype.kind in "SO":
+            return ""
+        return np.array([], value.dtype)
     if isinstance(value, str | bytes | int | float | np.generic):
         return value
     if (
@@ -304,5 +319,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size <= _SHOWN_ELEMENTS:
         texts = [str(element) for element in value.flat]
         is_text = all(isinstance(element, str) for element in value.flat)
-        return tuple(texts) if is_text else Omitted(texts)
+        if is_text:
+            return tuple(texts)
+        return Omitted(texts)
     return Omitted(f"{type(value).__name__} of {getattr(value, 'size', 1)} elements")

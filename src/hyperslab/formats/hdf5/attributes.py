@@ -4,12 +4,14 @@ place, its units.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import ArraySink, Header, Omitted, Scaling
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.sink import ArraySink
+from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
@@ -46,7 +48,9 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
     """
     header = sink.header
     packing = packing_attributes(sink.path, sink.header, sink.scaling, sink.dtype)
-    not_kept = _OF_OTHERS | (_OF_NIFTI if "sform_code" in header.attributes else set())
+    not_kept = set(_OF_OTHERS)
+    if "sform_code" in header.attributes:
+        not_kept |= _OF_NIFTI
     said: dict[str, Any] = {}
     for name, value in header.attributes.items():
         if name in packing:
@@ -54,7 +58,9 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
         elif name not in not_kept and _is_plain(name, value):
             said[name] = np.array(value, object) if isinstance(value, tuple) else value
     said |= {**packing, **attributes_of(header, sink.shape)}
-    of_format = _of_netcdf if is_netcdf(sink.path) else _of_hdf5
+    of_format = _of_hdf5
+    if is_netcdf(sink.path):
+        of_format = _of_netcdf
     return {name: of_format(value) for name, value in said.items()}
 
 
@@ -62,7 +68,9 @@ def _of_hdf5(value: Any) -> Any:
     """An attribute that h5py writes as it was read: text without characters has the length of one,
     as NumPy's.
     """
-    return np.array(value, "S1") if isinstance(value, bytes) and not value else value
+    if isinstance(value, bytes) and not value:
+        return np.array(value, "S1")
+    return value
 
 
 def attribute_order(sink: ArraySink) -> int:
@@ -72,7 +80,9 @@ def attribute_order(sink: ArraySink) -> int:
     from h5py import h5p
 
     names = list(sink.header.attributes)
-    return 0 if names == sorted(names) else int(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+    if names == sorted(names):
+        return 0
+    return int(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
 
 
 def _of_netcdf(value: Any) -> Any:
@@ -82,10 +92,11 @@ def _of_netcdf(value: Any) -> Any:
     import h5py
 
     if isinstance(value, str | bytes):
-        text = value.encode() if isinstance(value, str) else bytes(value)
-        return np.array(
-            text, h5py.string_dtype("ascii" if text.isascii() else "utf-8", max(1, len(text)))
-        )
+        text = bytes(value) if isinstance(value, bytes) else value.encode()
+        alphabet = "utf-8"
+        if text.isascii():
+            alphabet = "ascii"
+        return np.array(text, h5py.string_dtype(alphabet, max(1, len(text))))
     number = np.asarray(value)
     if not number.size:
         return h5py.Empty(number.dtype)
@@ -137,17 +148,17 @@ def _dimension_names(sink: ArraySink) -> list[str]:
     """One name per axis, none twice and none that the dataset, which would be its coordinates, or
     its group has.
     """
-    given: Sequence[str] = sink.header.dims if len(sink.header.dims) == len(sink.shape) else ()
+    given: Sequence[str] = ()
+    if len(sink.header.dims) == len(sink.shape):
+        given = sink.header.dims
     names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
     own = dataset_name(sink).partition("/")[0]
     bad = [
         n for n in names if not n.strip(".") or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == own
     ]
-    return (
-        names
-        if not bad and len(set(names)) == len(names)
-        else [f"dim_{axis}" for axis in range(len(names))]
-    )
+    if not bad and len(set(names)) == len(names):
+        return names
+    return [f"dim_{axis}" for axis in range(len(names))]
 
 
 def packing_attributes(
@@ -160,16 +171,18 @@ def packing_attributes(
     takes its default one for missing where there is none.
     """
     meant = meaning(scaling, dtype, header.real)
-    own = {} if header.real is None else _own_packing(header.attributes)
+    own = {}
+    if header.real is not None:
+        own = _own_packing(header.attributes)
     try:
-        made = {} if scaling is None else pack(scaling, dtype)
+        made = {}
+        if scaling is not None:
+            made = pack(scaling, dtype)
     except ValueError as error:
         raise _unsaid(path, str(error)) from error
-    wide = (
-        {"scale_factor": meant.real.type(1), "add_offset": meant.real.type(0)}
-        if meant.real.kind == "f"
-        else {}
-    )
+    wide = {}
+    if meant.real.kind == "f":
+        wide = {"scale_factor": meant.real.type(1), "add_offset": meant.real.type(0)}
     ways = [
         said
         for one in (own, made, wide | made)
@@ -195,23 +208,25 @@ def _own_packing(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """
     own = {name: value for name, value in attributes.items() if name in ATTRIBUTES}
     typed = all(isinstance(value, np.ndarray | np.generic | str | bytes) for value in own.values())
-    return own if typed and not any(isinstance(value, Omitted) for value in own.values()) else {}
+    if typed and not any(isinstance(value, Omitted) for value in own.values()):
+        return own
+    return {}
 
 
 def _with_fills(said: dict[str, Any], dtype: np.dtype[Any]) -> Iterator[dict[str, Any]]:
     """The same attributes, and with each _FillValue that might be needed where they have none."""
     yield said
     if "_FillValue" not in said:
-        native, default = dtype.newbyteorder("="), DEFAULT_FILL.get(dtype.str[1:])
-        missing = np.ravel(said["missing_value"])[:1] if "missing_value" in said else ()
-        fills = [
-            *missing,
-            *(
-                native.type(fill)
-                for fill in (default, np.nan if dtype.kind == "f" else None)
-                if fill
-            ),
-        ]
+        native = dtype.newbyteorder("=")
+        default = DEFAULT_FILL.get(dtype.str[1:])
+        missing: Iterable[Any] = ()
+        if "missing_value" in said:
+            missing = np.ravel(said["missing_value"])[:1]
+        fills = list(missing)
+        if default:
+            fills.append(native.type(default))
+        if dtype.kind == "f":
+            fills.append(native.type(np.nan))
         yield from ({**said, "_FillValue": fill} for fill in fills)
 
 
@@ -231,7 +246,9 @@ def _default_fills(path: str, dtype: np.dtype[Any]) -> tuple[bool, ...]:
     """
     if not is_netcdf(path) or dtype.itemsize == 1:
         return (False,)
-    return (True, False) if dtype.kind in "iu" else (True,)
+    if dtype.kind in "iu":
+        return (True, False)
+    return (True,)
 
 
 def reserved_value(
@@ -244,11 +261,12 @@ def reserved_value(
     """The stored value that readers of netCDF take for missing although nothing means it so; none
     in bytes.
     """
-    default = DEFAULT_FILL.get(dtype.str[1:]) if dtype.itemsize > 1 and is_netcdf(path) else None
+    default = None
+    if dtype.itemsize > 1 and is_netcdf(path):
+        default = DEFAULT_FILL.get(dtype.str[1:])
     meant = meaning(scaling, dtype, header.real)
     is_meant = meant.real.kind in "fc" and agree(meant, unpack(packing, dtype, True), dtype)
-    return (
-        None
-        if default is None or is_meant or "_FillValue" in packing
-        else dtype.newbyteorder("=").type(default)
-    )
+    if default is None or is_meant or "_FillValue" in packing:
+        return None
+    reserved: np.generic = dtype.newbyteorder("=").type(default)
+    return reserved

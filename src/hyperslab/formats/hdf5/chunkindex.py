@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError
 
 _ENTRIES = 64
@@ -67,13 +67,15 @@ def layout(
     for axis, places in enumerate(np.unravel_index(np.arange(math.prod(grid)), grid)):
         keys["corner"][:-1, axis] = places * unit[axis]
     keys["corner"][-1] = keys["corner"][-2] + np.array([*unit, itemsize], np.uint64)
-    children, levels = offsets, [b""]
+    children = offsets
+    levels = [b""]
     while len(children) > _ENTRIES:
         nodes = _nodes(node, len(levels) - 1, keys, children)
         children = at + np.arange(len(nodes)) * node.itemsize
         nodes["left"][1:], nodes["right"][:-1] = children[:-1], children[1:]
         levels.append(nodes.tobytes())
-        at, keys = at + nodes.nbytes, np.append(keys[:-1:_ENTRIES], keys[-1:])
+        at += nodes.nbytes
+        keys = np.append(keys[:-1:_ENTRIES], keys[-1:])
     return _nodes(node, len(levels) - 1, keys, children).tobytes(), b"".join(levels)
 
 

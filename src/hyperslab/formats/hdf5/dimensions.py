@@ -70,7 +70,9 @@ def scales_in(known: Dimensions, numbers: Iterator[int]) -> Scales:
 
 def name_in(scales: Scales, scale: Any) -> str:
     """What a scale is called; '' for None and for a scale without a name."""
-    place = None if scale is None else place_of(scale)
+    place = None
+    if scale is not None:
+        place = place_of(scale)
     if place is None:
         return ""
     if place not in scales.names:

@@ -38,7 +38,9 @@ def errors(path: str, name: str) -> Iterator[None]:
     """Turn what h5py raises about a corrupt or unreadable object into a FormatError; what this code
     raises is a bug.
     """
-    where = f"{path}::{name}" if name else path
+    where = path
+    if name:
+        where = f"{path}::{name}"
     wrong = (
         OSError,
         RuntimeError,
@@ -70,7 +72,8 @@ def by_own_name(dataset: Any, file: Any, asked: str) -> Any:
     HDF5 calls what lies behind a soft link by the name of that link, also where the way went on
     into another file: by that name it is not there, or is something else.
     """
-    own, name = dataset.file, str(dataset.name)
+    own = dataset.file
+    name = str(dataset.name)
     if own == file and name.strip("/") == asked.strip("/"):
         return dataset
     if (found := own.get(name)) is not None and place_of(found) == place_of(dataset):
@@ -101,7 +104,9 @@ def file_of(dataset: Any, path: str) -> str:
     if isinstance(path, Remote):
         return path
     linked = str(Path(dataset.file.filename).absolute())
-    return path if linked == path or Path(linked).samefile(path) else linked
+    if linked == path or Path(linked).samefile(path):
+        return path
+    return linked
 
 
 def require_inside(path: str, file: Any, objects: Iterable[Any]) -> None:

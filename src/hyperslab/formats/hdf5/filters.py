@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from hyperslab.arrays.source import Codec
+
 _SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _BITSHUFFLE = 2, 3, 32001, 32004, 32008
 _NAMES = {
     1: "deflate",
@@ -37,6 +39,10 @@ from 3. lz4: each byte of a length adds 255. zstd: a block of 4 bytes repeats on
 """
 
 
+_BITSHUFFLED = {2: "bitshuffle lz4", 3: "bitshuffle zstd"}
+"Names of what the core undoes, by the number of what compresses inside bitshuffle."
+
+
 def codec_name(code: int, name: bytes) -> str:
     """What a filter is called here, or in its file."""
     return _NAMES.get(code) or name.decode(errors="replace") or f"number {code}"
@@ -47,8 +53,37 @@ def undecoded(code: int, options: Sequence[int], name: bytes) -> str:
     if code not in _NAMES:
         return codec_name(code, name)
     place, known = _INSIDE.get(code, (0, None))
-    inner = options[place] if len(options) > place else 0
-    return "" if known is None or inner in known else f"{_NAMES[code]} with codec {inner} inside"
+    inner = _option(options, place)
+    if known is None or inner in known:
+        return ""
+    return f"{_NAMES[code]} with codec {inner} inside"
+
+
+def codec(code: int, options: tuple[int, ...], name: bytes) -> Codec:
+    """A filter as a record, with what the core is told to undo it."""
+    known = codec_name(code, name)
+    return Codec(known, options, _undoing(known, options))
+
+
+def _undoing(name: str, options: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+    """A name and numbers, which `_native.pyi` explains, of the parameters that HDF5 keeps.
+
+    What is not decoded here gets a name that the core refuses.
+    """
+    if name == "shuffle":
+        return name, (_option(options, 0),)
+    if name != "bitshuffle":
+        return name, ()
+    place, _ = _INSIDE[_BITSHUFFLE]
+    itemsize, block, inside = (_option(options, number) for number in (2, 3, place))
+    if inside == 0:
+        return name, (itemsize, block)
+    return _BITSHUFFLED.get(inside, f"bitshuffle with codec {inside} inside"), (itemsize,)
+
+
+def _option(options: Sequence[int], place: int) -> int:
+    """A parameter of a filter, 0 if it is not there."""
+    return options[place] if len(options) > place else 0
 
 
 def is_packed_twice(codes: Sequence[int]) -> bool:

@@ -16,12 +16,13 @@ import itertools
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 import numpy as np
 
 from hyperslab.errors import FormatError, MissingGroup
-from hyperslab.formats.groups import Group, Variable
+from hyperslab.formats import hdf5
 from hyperslab.formats.hdf5.dimensions import (
     Dimension,
     Dimensions,
@@ -43,7 +44,9 @@ from hyperslab.formats.hdf5.netcdf4 import (
 from hyperslab.formats.hdf5.types import element
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf import minc
+from hyperslab.formats.netcdf.image import image_group
 from hyperslab.formats.netcdf.packing import DEFAULT_FILL
+from hyperslab.formats.netcdf.variables import Group, Variable
 
 _FILTERS = {
     1: "zlib",
@@ -121,15 +124,23 @@ class _Members:
     "Datatypes that have a name."
 
 
-def look(path: str) -> tuple[bool, tuple[int, int]]:
-    """Whether a file is a MINC2 volume, and its size and time once what this process has written to
-    it is in it.
+def read_groups(
+    path: str, wanted: str, tree: bool, without: Collection[str]
+) -> tuple[dict[str, Group], tuple[int, int]]:
+    """The groups of a file (`hyperslab.formats.groups`); of a MINC2 file the image, unless a group
+    is named.
     """
     with opened(path) as file:
-        return minc.IMAGE2 in file, size_and_time(path)
+        has_image = minc.IMAGE2 in file
+        state = size_and_time(path)  # once what this process has written to the file is in it
+    if has_image and wanted == "/":
+        source = hdf5.open(path, minc.IMAGE2)
+        parent = PurePosixPath(minc.IMAGE2).parent
+        return {"/": image_group(source, f"group='{parent}' has the stored ones")}, state
+    return _read(path, wanted, tree, without), state
 
 
-def read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
+def _read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[str, Group]:
     """The group '/' or '/a/b', and for a `tree` all groups below it; none of the variables named in
     `without`.
     """
@@ -222,13 +233,12 @@ def _items(looking: _Looking, group: Any) -> dict[str, Any]:
 def _item(looking: _Looking, group: Any, name: str) -> Any:
     import h5py
 
-    file, item = looking.file, group[name]
+    file = looking.file
+    item = group[name]
     require_inside(file.path, file.file, [item])
-    return (
-        by_own_name(item, file.file, f"{looking.place}/{name}")
-        if isinstance(item, h5py.Dataset)
-        else item
-    )
+    if isinstance(item, h5py.Dataset):
+        return by_own_name(item, file.file, f"{looking.place}/{name}")
+    return item
 
 
 def _own_dimensions(looking: _Looking, found: Mapping[str, _Found]) -> dict[str, Dimension]:
@@ -286,14 +296,17 @@ def _variable(link: str, one: _Found, members: _Members) -> Variable:
     is_text = text is not None and text.length is None
     native = one.dtype.newbyteorder("=")
     said, unread = attributes(one.dataset)
-    encoding = {
-        "dtype": str if is_text else _kept_dtype(one, members.types),
-        **_encoding(one, dims),
-    }
+    encoding: dict[str, Any] = {"dtype": str}
+    if not is_text:
+        encoding["dtype"] = _kept_dtype(one, members.types)
+    encoding |= _encoding(one, dims)
     if "least_significant_digit" in said:
         encoding["least_significant_digit"] = said.pop("least_significant_digit")
-    fill = _fill(one.dataset, native) if shape != one.shape else 0
-    name, path = link.removeprefix(NOT_COORDINATE), f"{members.path}/{link}"
+    fill = 0
+    if shape != one.shape:
+        fill = _fill(one.dataset, native)
+    name = link.removeprefix(NOT_COORDINATE)
+    path = f"{members.path}/{link}"
     return Variable(
         name, path, dims, shape, one.shape, native, said, encoding, fill, is_text, unread=unread
     )
@@ -310,11 +323,9 @@ def _kept_dtype(one: _Found, types: Mapping[str, Any]) -> np.dtype[Any]:
         return one.dtype
     own = one.dataset.id.get_type()
     called = next((name for name, kind in types.items() if kind.equal(own)), None)
-    return (
-        one.dtype
-        if called is None
-        else np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": called})
-    )
+    if called is None:
+        return one.dtype
+    return np.dtype(one.dtype, metadata={"enum": dict(names), "enum_name": called})
 
 
 def _encoding(one: _Found, dims: tuple[str, ...]) -> dict[str, Any]:

@@ -208,7 +208,9 @@ class _Watched:
         around = self._pread(before + nbytes + len(_SIGNATURE) - 1, start - before)
         self._look(around, start - before)
         found = around[before : before + nbytes]
-        return bytes(len(found)) if self.wrong else found
+        if self.wrong:
+            return bytes(len(found))
+        return found
 
     def _pread(self, nbytes: int, offset: int) -> bytes:
         self._file.seek(offset)
@@ -234,9 +236,9 @@ class _Watched:
         if head[4:5] != bytes([_VERSION]) or not _SMALLEST <= nbytes <= self._size - place:
             return ""
         at = _broken_object(self._pread(nbytes, place), self._length_nbytes)
-        return (
-            f"corrupt: the global heap at byte {place} is wrong at byte {place + at}" if at else ""
-        )
+        if at:
+            return f"corrupt: the global heap at byte {place} is wrong at byte {place + at}"
+        return ""
 
 
 def _broken_object(collection: bytes, length_nbytes: int) -> int:
@@ -250,7 +252,9 @@ def _broken_object(collection: bytes, length_nbytes: int) -> int:
     while place + head <= len(collection):
         (number,) = struct.unpack_from("<H", collection, place)
         size = int.from_bytes(collection[place + 8 : place + 8 + length_nbytes], "little")
-        step = head + _padded(size) if number else size
+        step = size
+        if number:
+            step = head + _padded(size)
         if not 0 < step <= len(collection) - place:
             return place
         place += step

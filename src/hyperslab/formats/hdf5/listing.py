@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ChunkTable, Codec
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.filters import largest_ratio
 
@@ -104,11 +105,14 @@ def _index(dataset: Any, most: int) -> Array:
 
     Ends after one row too many, or an index that goes in circles would never end.
     """
-    rows, width = array("Q"), dataset.ndim + 3
+    rows = array("Q")
+    width = dataset.ndim + 3
 
     def take(chunk: Any) -> bool | None:
         rows.extend((*chunk[0], *chunk[1:]))
-        return True if len(rows) > width * most else None
+        if len(rows) > width * most:
+            return True
+        return None
 
     dataset.id.chunk_iter(take)
     return np.frombuffer(rows, dtype=np.uint64).reshape(-1, width)
@@ -183,7 +187,9 @@ def _is_transposed(dataset: Any, start: Array) -> bool:
 def _user_block(dataset: Any) -> int:
     """What to add to the places of chunks that HDF5 lists."""
     size = int(dataset.file.userblock_size)
-    return size if size and not _counts_user_blocks() else 0
+    if size and not _counts_user_blocks():
+        return size
+    return 0
 
 
 @cache
@@ -203,7 +209,8 @@ def require_inside_file(dataset: Any, table: ChunkTable, file_size: int) -> None
     """Raise FormatError for chunks that the file is too short for."""
     beyond = np.flatnonzero(table.offset + table.nbytes > file_size)
     if beyond.size:
-        place, nbytes = int(table.offset[beyond[0]]), int(table.nbytes[beyond[0]])
+        place = int(table.offset[beyond[0]])
+        nbytes = int(table.nbytes[beyond[0]])
         what = (
             f"the chunk at byte {place} ({nbytes} bytes) lies beyond the end of the file"
             f" ({file_size} bytes)"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Omitted
+from hyperslab.arrays.header import Omitted
 from hyperslab.formats.hdf5.types import attribute, is_numpy, refers
 
 NOT_COORDINATE = "_nc4_non_coord_"
@@ -108,7 +108,9 @@ def _text(dataset: Any, name: bytes) -> bytes:
 
 def dimension_names(dataset: Any) -> tuple[str, ...]:
     """Names of the dimensions: their label, or their scale's name, or their number."""
-    labels = [""] * dataset.ndim if is_scale(dataset) else _labels(dataset)
+    labels = [""] * dataset.ndim
+    if not is_scale(dataset):
+        labels = _labels(dataset)
     names = ["" if scale is None else name_of(scale) for scale in scales_of(dataset)]
     return tuple(labels[axis] or names[axis] or f"dim_{axis}" for axis in range(dataset.ndim))
 
@@ -120,9 +122,12 @@ def scales_of(dataset: Any) -> tuple[Any, ...]:
     A coordinate has no scales: it is that of its first dimension, others are known by netCDF's
     numbers.
     """
-    found = [
-        dataset.file[references[-1]] if references else None for references in _scales(dataset)
-    ]
+    found: list[Any] = []
+    for references in _scales(dataset):
+        if references:
+            found.append(dataset.file[references[-1]])
+        else:
+            found.append(None)
     if not is_scale(dataset) or not found:
         return tuple(found)
     return (
@@ -141,7 +146,8 @@ def name_of(scale: Any) -> str:
 def _scale_of_number(dataset: Any, axis: int) -> Any:
     import h5py
 
-    numbers, group = _whole_numbers(dataset, b"_Netcdf4Coordinates"), dataset.parent
+    numbers = _whole_numbers(dataset, b"_Netcdf4Coordinates")
+    group = dataset.parent
     while len(numbers) > axis:
         for item in group.values():
             numbered = isinstance(item, h5py.Dataset) and is_scale(item)
@@ -159,8 +165,11 @@ def grown_extent(scale: Any) -> int:
     """
     from h5py import h5a, h5t
 
-    extent, name = int(scale.shape[0]), b"REFERENCE_LIST"
-    listed = h5a.open(scale.id, name) if h5a.exists(scale.id, name) else None
+    extent = int(scale.shape[0])
+    name = b"REFERENCE_LIST"
+    listed = None
+    if h5a.exists(scale.id, name):
+        listed = h5a.open(scale.id, name)
     if listed is None or listed.get_type().get_class() != h5t.COMPOUND or not is_numpy(listed):
         return extent
     users = [
@@ -186,11 +195,9 @@ def _whole_numbers(dataset: Any, name: bytes) -> tuple[int, ...]:
     ):
         return ()
     value = dataset.attrs[name.decode()]
-    return (
-        tuple(int(number) for number in np.ravel(value))
-        if isinstance(value, np.ndarray | np.integer)
-        else ()
-    )
+    if isinstance(value, np.ndarray | np.integer):
+        return tuple(int(number) for number in np.ravel(value))
+    return ()
 
 
 def _labels(dataset: Any) -> list[str]:
@@ -244,7 +251,8 @@ def attributes(item: Any) -> tuple[dict[str, Any], dict[str, str]]:
     said: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for name in (_encoded(name) for name in item.attrs if name not in _OF_THE_FILE):
-        kind, word = h5a.open(item.id, name).get_type(), name.decode("utf-8", "backslashreplace")
+        kind = h5a.open(item.id, name).get_type()
+        word = name.decode("utf-8", "backslashreplace")
         if refers(kind):
             continue
         value = attribute(item, name)
@@ -261,13 +269,17 @@ def _value(value: Any, kind: Any, name: str) -> Any:
     from h5py import h5t
 
     if isinstance(value, h5py.Empty):
-        return "" if kind.get_class() == h5t.STRING else np.array([], value.dtype)
+        if kind.get_class() == h5t.STRING:
+            return ""
+        return np.array([], value.dtype)
     if kind.get_class() == h5t.STRING:
         return _words(value, kind, name)
     numbers = np.asarray(value)
     if numbers.dtype.kind in "iufc":
         numbers = numbers.astype(numbers.dtype.newbyteorder("="))
-    return numbers.reshape(-1)[0] if numbers.size == 1 else numbers
+    if numbers.size == 1:
+        return numbers.reshape(-1)[0]
+    return numbers
 
 
 def _words(value: Any, kind: Any, name: str) -> Any:
@@ -275,15 +287,17 @@ def _words(value: Any, kind: Any, name: str) -> Any:
     pieces = [_encoded(piece) for piece in np.ravel(np.asarray(value, object))]
     if kind.is_variable_str() or kind.get_size() > 1:
         words = [piece.decode("utf-8", "replace").replace("\0", "") for piece in pieces]
-        return words[0] if len(words) == 1 else words
+        if len(words) == 1:
+            return words[0]
+        return words
     characters = b"".join(piece or b"\0" for piece in pieces)
-    return (
-        characters
-        if name == "_FillValue"
-        else characters.decode("utf-8", "replace").replace("\0", "")
-    )
+    if name == "_FillValue":
+        return characters
+    return characters.decode("utf-8", "replace").replace("\0", "")
 
 
 def _encoded(text: Any) -> bytes:
     """What h5py has made text of; it leaves some as it is."""
-    return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
+    if isinstance(text, bytes):
+        return text
+    return str(text).encode("utf-8", "surrogateescape")

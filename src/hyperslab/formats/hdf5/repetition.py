@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError
 
 _M_PERTURB = -6

@@ -25,9 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink, Codec, Encoded, Form, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink, Encoded, Form
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5 import chunkindex
@@ -71,16 +74,25 @@ def sink(
     _check_storable(path, shape, plain, encoding)
     packing = packing_attributes(path, header, scaling, plain)
     reserved = reserved_value(path, packing, header, scaling, plain)
-    codecs, chunks = _codecs(path, plain, encoding), _chunks(path, shape, plain, encoding)
+    codecs = _codecs(path, plain, encoding)
+    chunks = _chunks(path, shape, plain, encoding)
     about = (path, "hdf5", tuple(shape), tuple(range(len(shape))), plain)
     if encoding.virtual and is_netcdf(path):
         raise UsageError(f"{path}: netCDF has no virtual variables; write .h5, or one file")
-    form: Form = "parts" if encoding.virtual else "pieces" if chunks else "placed"
-    filters = () if form == "placed" else codecs
+    form: Form = "placed"
+    if encoding.virtual:
+        form = "parts"
+    elif chunks:
+        form = "pieces"
+    filters = codecs
+    if form == "placed":
+        filters = ()
     described = ArraySink(
         *about, None, header, scaling, form, chunks, filters, encoding, reserved=reserved
     )
-    return described if encoding.virtual else replace(described, head=_head(described))
+    if encoding.virtual:
+        return described
+    return replace(described, head=_head(described))
 
 
 def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
@@ -93,7 +105,8 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     chunk = np.zeros(
         sink.unit, sink.dtype
     )  # memory that is used again is not cleared by the system each time
-    spare, filled = np.empty(chunk.nbytes, np.uint8), sink.unit
+    spare = np.empty(chunk.nbytes, np.uint8)
+    filled = sink.unit
     for place in itertools.product(*ranges):
         corner = [i * c - a for i, c, a in zip(place, sink.unit, slab.start, strict=True)]
         part = block[
@@ -116,7 +129,8 @@ def _copy(chunk: Array, part: Array) -> None:
         and part.strides[-1] == chunk.strides[-1] == part.itemsize
     ):
         row = np.dtype((np.void, part.shape[-1] * part.itemsize))
-        chunk, part = chunk.view(row), part.view(row)
+        chunk = chunk.view(row)
+        part = part.view(row)
     chunk[...] = part
 
 
@@ -129,7 +143,8 @@ def index(
     Chunk `numbers[i]` of the C-ordered grid takes `nbytes[i]` bytes from byte `offsets[i]`. Raises
     FormatError when one is missing or comes twice.
     """
-    grid, head = _grid(sink), sink.head or b""
+    grid = _grid(sink)
+    head = sink.head or b""
     found, first = np.unique(numbers, return_index=True)
     if missing := math.prod(grid) - len(found):
         raise FormatError(
@@ -174,7 +189,9 @@ def _check_storable(
         raise UsageError(f"{path}: HDF5 cannot hold {dtype}; convert the block to numbers")
     if len(shape) > _LARGEST_NDIM:
         raise UsageError(f"{path}: HDF5 holds up to {_LARGEST_NDIM} axes, not {len(shape)}")
-    parts = encoding.name.strip("/").split("/") if encoding.name else []
+    parts = []
+    if encoding.name:
+        parts = encoding.name.strip("/").split("/")
     if not all(part.strip(".") and part.isprintable() for part in parts):
         raise UsageError(
             f"{path}: {encoding.name!r} cannot name a dataset; use printable names that are not"
@@ -194,13 +211,17 @@ def _check_storable(
 def _codecs(path: str, dtype: np.dtype[Any], encoding: Encoding) -> tuple[Codec, ...]:
     if encoding.compression in (None, "none"):
         return ()
-    level = deflating.FASTEST if encoding.level is None else encoding.level
+    level = deflating.level_of(encoding)
     if encoding.compression != "gzip" or not deflating.FASTEST <= level <= deflating.SMALLEST:
-        given = encoding.compression + ("" if encoding.level is None else f":{encoding.level}")
+        given = encoding.compression
+        if encoding.level is not None:
+            given += f":{encoding.level}"
         raise UsageError(
             f"--compression {given}: {path} can be compressed by gzip:1 to gzip:9, or none"
         )
-    shuffle = (Codec("shuffle", (dtype.itemsize,)),) if dtype.itemsize > 1 else ()
+    shuffle: tuple[Codec, ...] = ()
+    if dtype.itemsize > 1:
+        shuffle = (Codec("shuffle", (dtype.itemsize,)),)
     return (*shuffle, Codec("deflate", (level,)))
 
 
@@ -256,7 +277,9 @@ class _Head(RawIOBase):
         return self._at
 
     def truncate(self, size: int | None = None) -> int:
-        self._size = self._at if size is None else size
+        if size is None:
+            size = self._at
+        self._size = size
         return self._size
 
     def write(self, data: Any) -> int:
@@ -284,7 +307,9 @@ def _head(sink: ArraySink) -> bytes:
     """
     import h5py
 
-    kept, first, offset = _Head(), (0,) * len(sink.shape), None
+    kept = _Head()
+    first = (0,) * len(sink.shape)
+    offset = None
     with h5py.File(kept, "w", libver=("earliest", "latest")) as file:
         dataset = create(file, sink, _properties(sink))
         file.flush()
@@ -329,7 +354,10 @@ def _properties(sink: ArraySink) -> Any:
     else:
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_LATE)
     for codec in sink.codecs:
-        creation.set_shuffle() if codec.name == "shuffle" else creation.set_deflate(*codec.options)
+        if codec.name == "shuffle":
+            creation.set_shuffle()
+        else:
+            creation.set_deflate(*codec.options)
     return creation
 
 
@@ -343,8 +371,10 @@ def create(file: Any, sink: ArraySink, creation: Any) -> Any:
     creation.set_attr_creation_order(attribute_order(sink))
     links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
-    kind, space = h5py.h5t.py_create(sink.dtype, logical=True), h5py.h5s.create_simple(sink.shape)
-    space = space if sink.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    kind = h5py.h5t.py_create(sink.dtype, logical=True)
+    space = h5py.h5s.create_simple(sink.shape)
+    if not sink.shape:
+        space = h5py.h5s.create(h5py.h5s.SCALAR)
     dataset = h5py.Dataset(h5py.h5d.create(file.id, None, kind, space, creation))
     describe(file, dataset, sink)
     h5py.h5o.link(dataset.id, file.id, dataset_name(sink).encode(), links)

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import ChunkTable, Codec
+from hyperslab.arrays.source import ChunkTable, Codec
 from hyperslab.errors import FormatError
-from hyperslab.formats.hdf5.filters import codec_name, is_packed_twice, is_senseless, undecoded
+from hyperslab.formats.hdf5.filters import codec, is_packed_twice, is_senseless, undecoded
 from hyperslab.formats.hdf5.listing import (
     LARGEST,
     Found,
@@ -55,7 +55,8 @@ def eligible(dataset: Any) -> str | None:
     from h5py import h5d
 
     creation = dataset.id.get_create_plist()
-    layout, shape = creation.get_layout(), dataset.shape
+    layout = creation.get_layout()
+    shape = dataset.shape
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
     unknown = [
         found for code, _, options, name in filters if (found := undecoded(code, options, name))
@@ -127,12 +128,15 @@ def locate(dataset: Any, file_size: int) -> Storage:
     """
     creation = dataset.id.get_create_plist()
     filters = [creation.get_filter(i) for i in range(creation.get_nfilters())]
-    codecs = tuple(Codec(codec_name(code, name), options) for code, _, options, name in filters)
+    codecs = tuple(codec(code, options, name) for code, _, options, name in filters)
     why_not = eligible(dataset)
-    listed = chunked(dataset, codecs, file_size) if can_be_listed(dataset) else None
+    listed = None
+    if can_be_listed(dataset):
+        listed = chunked(dataset, codecs, file_size)
     if why_not is not None:
         return Storage(None, f"read through h5py: {why_not}", codecs)
-    fill, found = _fill(dataset, creation), listed or _contiguous(dataset, file_size)
+    fill = _fill(dataset, creation)
+    found = listed or _contiguous(dataset, file_size)
     if isinstance(found, str):
         return Storage(None, f"read through h5py: {found}", codecs, fill)
     if not found.is_whole and not _is_filled(creation):
@@ -144,7 +148,9 @@ def locate(dataset: Any, file_size: int) -> Storage:
 def _fill(dataset: Any, creation: Any) -> Any:
     from h5py import h5d
 
-    return None if creation.fill_value_defined() == h5d.FILL_VALUE_UNDEFINED else dataset.fillvalue
+    if creation.fill_value_defined() == h5d.FILL_VALUE_UNDEFINED:
+        return None
+    return dataset.fillvalue
 
 
 def _is_filled(creation: Any) -> bool:
@@ -172,11 +178,12 @@ def _contiguous(dataset: Any, file_size: int) -> Found | str:
     """The table of one row, or of none if nothing was ever written, or the reason why there is
     none.
     """
-    offset, nbytes = dataset.id.get_offset(), nbytes_of(dataset, dataset.shape)
+    offset = dataset.id.get_offset()
+    nbytes = nbytes_of(dataset, dataset.shape)
     stored_nbytes = dataset.id.get_storage_size()
-    rows = (
-        0 if offset is None or 0 in (nbytes, stored_nbytes) else 1
-    )  # behind a user block, nowhere is a place, too
+    rows = 1
+    if offset is None or 0 in (nbytes, stored_nbytes):  # behind a user block, nowhere is a place
+        rows = 0
     if rows and stored_nbytes != nbytes:
         raise corrupt(dataset, "its stored size is not that of its elements")
     if rows and offset >= LARGEST:

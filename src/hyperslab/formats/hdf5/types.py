@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Omitted
+from hyperslab.arrays.header import Omitted
 from hyperslab.errors import FormatError
 
 _WIDEST = 8
@@ -37,7 +37,9 @@ def element(dataset: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if _holds_references(dtype):
         what = "references to other objects of the file, which mean nothing outside of it"
         raise FormatError(f"{where}: its elements are {what}; name those objects instead")
-    return (dtype if dtype.fields else np.dtype(dtype.str)), shape
+    if not dtype.fields:
+        dtype = np.dtype(dtype.str)
+    return dtype, shape
 
 
 def description(dataset: Any) -> tuple[str, tuple[int, ...]]:
@@ -49,7 +51,9 @@ def description(dataset: Any) -> tuple[str, tuple[int, ...]]:
         dtype, shape = _unfolded(dataset.dtype)
     except _NOT_NUMPY:
         return "unknown", ()
-    word = words.get(dataset.id.get_type().get_class()) if dtype.hasobject else None
+    word = None
+    if dtype.hasobject:
+        word = words.get(dataset.id.get_type().get_class())
     return word or str(dtype), shape
 
 
@@ -62,9 +66,9 @@ def attribute(item: Any, name: str | bytes) -> Any:
     """
     from h5py import h5a
 
-    attribute_id = h5a.open(
-        item.id, name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
-    )
+    if isinstance(name, str):
+        name = name.encode("utf-8", "surrogateescape")
+    attribute_id = h5a.open(item.id, name)
     if refers(attribute_id.get_type()):
         return Omitted("references to other objects of the file")
     if not is_numpy(attribute_id):
@@ -117,7 +121,8 @@ def _unfolded(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """An array datatype as the dtype of its numbers and its shape."""
     shape: tuple[int, ...] = ()
     while (inner := dtype.subdtype) is not None:
-        dtype, shape = inner[0], (*shape, *inner[1])
+        dtype = inner[0]
+        shape = (*shape, *inner[1])
     return dtype, shape
 
 
@@ -126,8 +131,11 @@ def _holds_references(dtype: np.dtype[Any]) -> bool:
     import h5py
 
     held = h5py.check_vlen_dtype(dtype)
-    inner = [held] if isinstance(held, np.dtype) else [dtype[name] for name in dtype.names or ()]
-    inner += [dtype.subdtype[0]] if dtype.subdtype is not None else []
+    inner = [dtype[name] for name in dtype.names or ()]
+    if isinstance(held, np.dtype):
+        inner = [held]
+    if dtype.subdtype is not None:
+        inner.append(dtype.subdtype[0])
     return h5py.check_ref_dtype(dtype) is not None or any(map(_holds_references, inner))
 
 
@@ -154,9 +162,9 @@ def odd_type(kind: Any) -> str:
         h5t.TIME: "its elements are times",
     }
     check = checks.get(kind.get_class())
-    return (
-        check(kind) if check else words.get(kind.get_class(), "its elements are of an unknown type")
-    )
+    if check:
+        return check(kind)
+    return words.get(kind.get_class(), "its elements are of an unknown type")
 
 
 def _odd_integer(kind: Any) -> str:
@@ -166,11 +174,9 @@ def _odd_integer(kind: Any) -> str:
         return f"its whole numbers take {kind.get_size()} bytes"
     if kind.get_precision() != 8 * kind.get_size() or kind.get_offset() != 0:
         return f"its whole numbers use {kind.get_precision()} of {8 * kind.get_size()} bits"
-    return (
-        ""
-        if kind.get_order() in (h5t.ORDER_LE, h5t.ORDER_BE)
-        else "its byte order is neither little nor big"
-    )
+    if kind.get_order() in (h5t.ORDER_LE, h5t.ORDER_BE):
+        return ""
+    return "its byte order is neither little nor big"
 
 
 def _odd_float(kind: Any) -> str:
@@ -182,7 +188,9 @@ def _odd_float(kind: Any) -> str:
         same = h5t.py_create(kind.dtype).equal(kind)
     except _NOT_NUMPY:
         same = False
-    return "" if same else "its numbers are floats of a layout that NumPy has not"
+    if same:
+        return ""
+    return "its numbers are floats of a layout that NumPy has not"
 
 
 def _odd_enum(kind: Any) -> str:
@@ -193,7 +201,9 @@ def _odd_enum(kind: Any) -> str:
 
     if kind.dtype == np.bool_:
         exact = h5t.py_create(np.dtype(np.bool_), logical=True).equal(kind)
-        return "" if exact else "its truth values are not stored as NumPy's"
+        if exact:
+            return ""
+        return "its truth values are not stored as NumPy's"
     base = _odd_integer(kind.get_super())
     return base and f"it is an enumeration: {base}"
 
@@ -205,7 +215,9 @@ def _odd_compound(kind: Any) -> str:
     if kind.dtype.kind != "c":
         return "its elements are compound"
     exact = kind.get_size() <= 2 * _WIDEST and h5t.py_create(kind.dtype).equal(kind)
-    return "" if exact else "its complex numbers are not stored as NumPy's"
+    if exact:
+        return ""
+    return "its complex numbers are not stored as NumPy's"
 
 
 def _odd_complex(kind: Any) -> str:
@@ -214,4 +226,6 @@ def _odd_complex(kind: Any) -> str:
 
     names = [f"COMPLEX_IEEE_F{bits}{order}" for bits in (32, 64) for order in ("LE", "BE")]
     exact = any(kind.equal(getattr(h5t, name)) for name in names)
-    return "" if exact else "its complex numbers are not stored as NumPy's"
+    if exact:
+        return ""
+    return "its complex numbers are not stored as NumPy's"

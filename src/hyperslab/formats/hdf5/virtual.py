@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab.arrays.array import ArraySink
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError
 from hyperslab.formats.hdf5.attributes import dataset_name
@@ -27,9 +27,9 @@ def part_sink(whole: ArraySink, slab: Hyperslab, folder: str) -> ArraySink:
     element.
     """
     path = os.path.join(folder, "_".join(map(str, slab.start)) + ".h5")
-    chunks = (
-        tuple(min(c, n) for c, n in zip(whole.unit, slab.count, strict=True)) if whole.unit else ()
-    )
+    chunks: tuple[int, ...] = ()
+    if whole.unit:
+        chunks = tuple(min(c, n) for c, n in zip(whole.unit, slab.count, strict=True))
     encoding = replace(whole.encoding, chunks=chunks, virtual=False)
     return sink(path, slab.count, whole.dtype, whole.header.for_slab(slab), whole.scaling, encoding)
 
@@ -85,7 +85,9 @@ def parts_folder(path: str) -> str:
     except (OSError, RuntimeError):
         return ""
     folders = {os.path.dirname(name) for name in found}
-    return next(iter(folders)) if len(folders) == 1 else ""
+    if len(folders) == 1:
+        return next(iter(folders))
+    return ""
 
 
 def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) -> None:
@@ -96,8 +98,10 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
     """
     import h5py
 
-    name, filled = dataset_name(whole).encode().replace(b"%", b"%%"), 0
-    creation, region = h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5s.create_simple(whole.shape)
+    name = dataset_name(whole).encode().replace(b"%", b"%%")
+    filled = 0
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    region = h5py.h5s.create_simple(whole.shape)
     for part in sorted(parts):
         with h5py.File(part, "r", locking=False) as file:
             held = file[dataset_name(whole)].id.get_space()

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.scaling import real_values
-from hyperslab.formats.netcdf.packing import Packing
+from hyperslab.arrays.source import Scaling
+from hyperslab.formats.netcdf.packing import Packing, float_of
 
 _TRIED_NBYTES = 2
 "Numbers of up to 16 bits are so few that each is tried."
@@ -36,12 +37,12 @@ def meaning(scaling: Scaling | None, stored: np.dtype[Any], real: np.dtype[Any] 
     """What stored values of this scaling are; where it is not said, their real dtype is NumPy's."""
     native = stored.newbyteorder("=")
     if real is not None or scaling is None:
-        return Packing(scaling, native if real is None else real)
+        if real is None:
+            return Packing(scaling, native)
+        return Packing(scaling, real)
     computed = _dtypes(scaling, native, np.result_type(native, np.float64))[-1]
     if computed.kind not in "fc" and (scaling.missing or scaling.valid is not None):
-        computed = np.dtype(
-            np.float32 if computed.itemsize <= np.float16().itemsize else np.float64
-        )
+        computed = float_of(computed)
     return Packing(scaling, computed)
 
 
@@ -70,11 +71,15 @@ def _combined(
 ) -> np.dtype[Any]:
     if isinstance(factor, np.ndarray | np.generic):
         return np.result_type(dtype, factor.dtype)
-    return dtype if factor == neutral else real
+    if factor == neutral:
+        return dtype
+    return real
 
 
 def _plain(scaling: Scaling, native: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(f"u{native.itemsize}") if scaling.unsigned else native
+    if scaling.unsigned:
+        return np.dtype(f"u{native.itemsize}")
+    return native
 
 
 def _bits(value: Any, plain: np.dtype[Any]) -> bytes:
@@ -83,7 +88,9 @@ def _bits(value: Any, plain: np.dtype[Any]) -> bytes:
 
 def _every_real_value(said: Packing, native: np.dtype[Any]) -> Array:
     """The real values of all numbers that a dtype has."""
-    count = 2 if native.kind == "b" else 2 ** (8 * native.itemsize)
+    count = 2
+    if native.kind != "b":
+        count = 2 ** (8 * native.itemsize)
     stored = np.arange(count, dtype=f"u{native.itemsize}").view(native)
     return real_values(said.scaling or Scaling(), stored, said.real)
 

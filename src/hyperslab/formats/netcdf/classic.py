@@ -21,17 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    Array,
-    ArrayInfo,
-    ArraySink,
-    ArraySource,
-    ChunkTable,
-    Header,
-    Scaling,
-)
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc, packing
@@ -56,12 +51,13 @@ def arrays(path: str) -> list[ArrayInfo]:
     """Every variable of the file."""
     header = read_header(path)
     image = _minc_image(path, header)
-    return [
-        ArrayInfo(
-            v.name, v.shape, str(image.stored if image and v.name == minc.IMAGE1 else v.dtype)
-        )
-        for v in header.variables.values()
-    ]
+    found: list[ArrayInfo] = []
+    for variable in header.variables.values():
+        dtype = variable.dtype
+        if image and variable.name == minc.IMAGE1:
+            dtype = image.stored
+        found.append(ArrayInfo(variable.name, variable.shape, str(dtype)))
+    return found
 
 
 def candidates(path: str) -> list[str]:
@@ -82,13 +78,18 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     """Describe one variable. Raises UsageError if it is not there, FormatError if the file is
     corrupt or too short.
     """
-    before = None if isinstance(path, Remote) else os.stat(path)
+    before = None
+    if not isinstance(path, Remote):
+        before = os.stat(path)
     header = read_header(path)
     variable = _variable(path, header, name)
     meant, stored, dims, affine, attributes = _meaning(path, header, variable)
     chunks, reason = _table(header, variable)
     key = repr((variable.name, meant.scaling and meant.scaling.key)).encode()
     state = identify_path(path, header.raw + key, len(header.raw), before)
+    chunk_shape: tuple[int, ...] = ()
+    if variable.is_record:
+        chunk_shape = (1, *variable.shape[1:])
     return ArraySource(
         url=path,
         name=variable.name,
@@ -102,7 +103,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         reason=reason,
         scaling=meant.scaling,
         unscalable=meant.unscalable,
-        chunk_shape=(1, *variable.shape[1:]) if variable.is_record else (),
+        chunk_shape=chunk_shape,
         header=Header(base_affine=affine, attributes=attributes),
         nbytes_stored=math.prod(variable.shape) * stored.itemsize,
         file_size=state.file_size,
@@ -131,7 +132,8 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     step = max(1, _SPAN_NBYTES // (_stride(header, variable) * abs(slab.stride[0])))
     for first in range(0, len(indices), step):
         taken = indices[first : first + step]
-        low, high = min(taken), max(taken)
+        low = min(taken)
+        high = max(taken)
         rows = _rows(source.url, header, variable, range(low, high + 1)).view(source.stored)
         part = Hyperslab(
             (taken[0] - low, *slab.start[1:]), (len(taken), *slab.count[1:]), slab.stride
@@ -184,7 +186,9 @@ def _meaning(
     path: str, header: ClassicHeader, variable: Variable
 ) -> tuple[packing.Packing, np.dtype[Any], tuple[str, ...], Array | None, dict[str, Any]]:
     """Real values, stored dtype, names of axes, affine and attributes."""
-    image = _minc_image(path, header) if variable.name == minc.IMAGE1 else None
+    image = None
+    if variable.name == minc.IMAGE1:
+        image = _minc_image(path, header)
     if image is None:
         meant = packing.unpack(variable.attributes, variable.dtype, default_fill=True)
         return meant, variable.dtype, variable.dims, np.eye(4), dict(variable.attributes)
@@ -207,13 +211,15 @@ def _table(header: ClassicHeader, variable: Variable) -> tuple[ChunkTable | None
     together = not variable.is_record or header.record_nbytes == variable.row_nbytes
     size = math.prod(variable.shape)
     if together:
-        rows, chunk_shape, nbytes = min(1, size), variable.shape, size * variable.dtype.itemsize
+        rows = min(1, size)
+        chunk_shape = variable.shape
+        nbytes = size * variable.dtype.itemsize
     else:
-        rows, chunk_shape, nbytes = (
-            (variable.shape[0] if size else 0),
-            (1, *variable.shape[1:]),
-            variable.row_nbytes,
-        )
+        rows = 0
+        if size:
+            rows = variable.shape[0]
+        chunk_shape = (1, *variable.shape[1:])
+        nbytes = variable.row_nbytes
     if rows > _MOST_ROWS:
         return None, f"{rows} short records: a task reads them in spans"
     start = np.zeros((rows, len(variable.shape)), np.int64)
@@ -226,10 +232,9 @@ def _table(header: ClassicHeader, variable: Variable) -> tuple[ChunkTable | None
         nbytes=np.full(rows, nbytes, np.int64),
         mask=np.zeros(rows, np.int64),
     )
-    return (
-        table,
-        _READ_WHOLE if together else "one chunk per record: a task reads its byte ranges directly",
-    )
+    if together:
+        return table, _READ_WHOLE
+    return table, "one chunk per record: a task reads its byte ranges directly"
 
 
 def _whole(path: str, header: ClassicHeader, variable: Variable) -> Array:
@@ -238,24 +243,26 @@ def _whole(path: str, header: ClassicHeader, variable: Variable) -> Array:
     native = variable.dtype.newbyteorder("=")
     if math.prod(variable.shape) == 0:
         return np.empty(variable.shape, native)
-    steps = variable.shape[0] if variable.shape else 1
+    steps = 1
+    if variable.shape:
+        steps = variable.shape[0]
     return _rows(path, header, variable, range(steps)).astype(native).reshape(variable.shape)
 
 
 def _stride(header: ClassicHeader, variable: Variable) -> int:
     """Bytes from one step along the first axis to the next."""
-    return (
-        header.record_nbytes
-        if variable.is_record
-        else math.prod(variable.shape[1:]) * variable.dtype.itemsize
-    )
+    if variable.is_record:
+        return header.record_nbytes
+    return math.prod(variable.shape[1:]) * variable.dtype.itemsize
 
 
 def _rows(path: str, header: ClassicHeader, variable: Variable, steps: range) -> Array:
     """Consecutive steps along the first axis, through one read; one step where there are no
     axes.
     """
-    row, item, stride = variable.shape[1:], variable.dtype.itemsize, _stride(header, variable)
+    row = variable.shape[1:]
+    item = variable.dtype.itemsize
+    stride = _stride(header, variable)
     nbytes = (len(steps) - 1) * stride + math.prod(row) * item
     with open_binary(path) as file:
         file.seek(variable.begin + steps.start * stride)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hyperslab.arrays.array import Omitted
+from hyperslab.arrays.header import Omitted
 from hyperslab.errors import FormatError
 from hyperslab.storage.remote.file import open_binary
 
@@ -64,7 +64,10 @@ class Variable:
     @property
     def row_nbytes(self) -> int:
         """Bytes of one record, or of the whole variable where there are none; without padding."""
-        return math.prod(self.shape[1:] if self.is_record else self.shape) * self.dtype.itemsize
+        shape = self.shape
+        if self.is_record:
+            shape = shape[1:]
+        return math.prod(shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +89,9 @@ class ClassicHeader:
         """Bytes that the file lacks to hold all values of a variable."""
         if math.prod(variable.shape) == 0:
             return 0
-        records = variable.shape[0] - 1 if variable.is_record else 0
+        records = 0
+        if variable.is_record:
+            records = variable.shape[0] - 1
         return max(
             0, variable.begin + records * self.record_nbytes + variable.row_nbytes - self.file_size
         )
@@ -131,10 +136,8 @@ class _Parser:
         if len(variables) < len(found):
             raise self.wrong("two of its variables have the same name")
         self.check_places(found)
-        raw, growing = (
-            bytes(self.raw[: self.position]),
-            next((name for name, length in dims if length == 0), ""),
-        )
+        raw = bytes(self.raw[: self.position])
+        growing = next((name for name, length in dims if length == 0), "")
         return ClassicHeader(version, variables, attributes, stride, raw, self.size, growing)
 
     def dimension(self) -> tuple[str, int]:
@@ -142,7 +145,8 @@ class _Parser:
 
     def variable(self, dims: list[tuple[str, int]], version: int) -> Variable:
         """A variable as the header has it: zero stands for the number of records."""
-        name, ndim = self.name(), self.count()
+        name = self.name()
+        ndim = self.count()
         if ndim > _LARGEST_NDIM:
             raise self.wrong(f"variable {name} has {ndim} dimensions; it can have {_LARGEST_NDIM}")
         self.check_list(ndim)
@@ -154,7 +158,8 @@ class _Parser:
             raise self.wrong(
                 f"variable {name} has the record dimension in another place than the first"
             )
-        attributes, dtype = self.attributes(), self.type()
+        attributes = self.attributes()
+        dtype = self.type()
         self.number(
             self.wide
         )  # vsize says nothing that the shape does not, and is wrong where it would overflow
@@ -167,7 +172,9 @@ class _Parser:
         return dict(self.attribute() for _ in range(self.list_length(_ATTRIBUTE)))
 
     def attribute(self) -> tuple[str, Any]:
-        name, dtype, count = self.name(), self.type(), self.count()
+        name = self.name()
+        dtype = self.type()
+        count = self.count()
         nbytes = count * dtype.itemsize
         data = self.take(nbytes + -nbytes % 4)[:nbytes]
         if dtype.kind == "S":
@@ -175,7 +182,9 @@ class _Parser:
         if nbytes > self.longest_nbytes:
             return name, Omitted(f"{count} numbers")
         numbers = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
-        return name, numbers[0] if count == 1 else numbers
+        if count == 1:
+            return name, numbers[0]
+        return name, numbers
 
     def type(self) -> np.dtype[Any]:
         code = self.number(4)
@@ -195,7 +204,8 @@ class _Parser:
         return name.decode("utf-8", "backslashreplace")
 
     def list_length(self, tag: int) -> int:
-        found, length = self.number(4), self.count()
+        found = self.number(4)
+        length = self.count()
         if found != tag and (found, length) != (0, 0):
             raise self.wrong(f"the tag of a list is {found} instead of {tag}")
         self.check_list(length)
@@ -261,11 +271,15 @@ def _record_nbytes(variables: list[Variable]) -> int:
     it.
     """
     sizes = [variable.row_nbytes for variable in variables if variable.is_record]
-    return sizes[0] if len(sizes) == 1 else sum(size + -size % 4 for size in sizes)
+    if len(sizes) == 1:
+        return sizes[0]
+    return sum(size + -size % 4 for size in sizes)
 
 
 def _with_records(variable: Variable, records: int) -> Variable:
-    shape = (records, *variable.shape[1:]) if variable.is_record else variable.shape
+    shape = variable.shape
+    if variable.is_record:
+        shape = (records, *shape[1:])
     return Variable(
         variable.name,
         variable.dims,

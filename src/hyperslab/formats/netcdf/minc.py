@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Scaling
 from hyperslab.formats.netcdf.header import Variable
-from hyperslab.formats.netcdf.packing import Packing
+from hyperslab.formats.netcdf.packing import Packing, text_of
+from hyperslab.units import show_count
 
 IMAGE2 = "/minc-2.0/image/0/image"
 "Path of the image in a MINC2 file."
@@ -81,7 +83,8 @@ def understand(image: Image) -> Volume:
     `packing.unscalable`.
     """
     native = image.stored.newbyteorder("=")
-    dims, affine = image.dims, None
+    dims = image.dims
+    affine = None
     try:
         if image.irregular:
             raise ValueError(image.irregular)
@@ -102,7 +105,9 @@ def space_affine(image: Image) -> Array | None:
     names = [name for name in image.dims if name.endswith("space")]
     if len(names) != 3:
         return None
-    cosines, steps, starts = np.eye(3), np.ones(3), np.zeros(3)
+    cosines = np.eye(3)
+    steps = np.ones(3)
+    starts = np.zeros(3)
     for column, name in enumerate(names):
         said = image.dimensions.get(name)
         if said is None:
@@ -118,19 +123,22 @@ def space_affine(image: Image) -> Array | None:
 
 def of_hdf5(dataset: Any) -> Image:
     """The image of a MINC2 file, opened by h5py."""
-    group, dimensions = dataset.parent, dataset.file.get("/minc-2.0/dimensions")
+    group = dataset.parent
+    dimensions = dataset.file.get("/minc-2.0/dimensions")
     dims = _dimorder(dataset)
     held = [name for name in dims if dimensions is not None and name in dimensions]
     found = {name: _said_of(dimensions[name]) for name in held}
     if len(dims) != dataset.ndim or len(set(dims)) != len(dims):
-        dims, irregular = (
-            tuple(f"dim_{axis}" for axis in range(dataset.ndim)),
-            "its attribute dimorder is wrong",
-        )
+        dims = tuple(f"dim_{axis}" for axis in range(dataset.ndim))
+        irregular = "its attribute dimorder is wrong"
     else:
-        spacings = {name: _text(said.get("spacing", b"regular__")) for name, said in found.items()}
+        spacings = {
+            name: text_of(said.get("spacing", b"regular__")) for name, said in found.items()
+        }
         bent = [name for name, spacing in spacings.items() if spacing.rstrip("_") == "irregular"]
-        irregular = f"the spacing along {bent[0]} is irregular" if bent else ""
+        irregular = ""
+        if bent:
+            irregular = f"the spacing along {bent[0]} is irregular"
     low, high = (_range_of_hdf5(group.get(name), dataset) for name in ("image-min", "image-max"))
     attributes = {name: dataset.attrs[name] for name in ("valid_range",) if name in dataset.attrs}
     return Image(dims, dataset.shape, dataset.dtype, attributes, found, low, high, irregular)
@@ -206,8 +214,10 @@ def _dimorder(dataset: Any) -> tuple[str, ...]:
     """Names of a dataset's dimensions; a dimorder that is longer than its rank says nothing of the
     rest.
     """
-    said = _text(dataset.attrs.get("dimorder", b""))
-    return tuple(said.split(",")[: dataset.ndim]) if said else ()
+    said = text_of(dataset.attrs.get("dimorder", b""))
+    if said:
+        return tuple(said.split(",")[: dataset.ndim])
+    return ()
 
 
 def _packing(image: Image, native: np.dtype[Any]) -> Packing:
@@ -266,13 +276,7 @@ def _numbers(
     said: Mapping[str, Any], name: str, size: int, default: Sequence[float] | None
 ) -> Array:
     """An attribute of so many finite numbers, as float64."""
-    values = np.asarray(said.get(name, () if default is None else default))
+    values = np.asarray(said.get(name, default or ()))
     if values.size != size or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        raise ValueError(
-            f"its attribute {name} is not {size} finite {'numbers' if size > 1 else 'number'}"
-        )
+        raise ValueError(f"its attribute {name} is not {show_count(size, 'finite number')}")
     return values.astype(np.float64).reshape(-1)
-
-
-def _text(value: Any) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

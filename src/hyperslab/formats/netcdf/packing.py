@@ -25,7 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, Scaling
+from hyperslab.arrays import Array
+from hyperslab.arrays.source import Scaling
+from hyperslab.units import show_count
 
 ATTRIBUTES = frozenset(
     {
@@ -88,19 +90,25 @@ def pack(scaling: Scaling, stored: np.dtype[Any]) -> dict[str, Any]:
         raise ValueError("they are scaled by slices or clipped to a range")
     signed = stored.newbyteorder("=")
     low, high = scaling.valid or (None, None)
-    attributes = {
+    missing = [np.asarray(value).view(signed) for value in scaling.missing]
+    attributes: dict[str, Any] = {
         "scale_factor": _factor(scaling.slope, 1),
         "add_offset": _factor(scaling.inter, 0),
-        "_Unsigned": "true" if scaling.unsigned else None,
-        "missing_value": np.array(
-            [np.asarray(value).view(signed) for value in scaling.missing], signed
-        ),
-        "valid_min": None if low is None else np.asarray(low).view(signed)[()],
-        "valid_max": None if high is None else np.asarray(high).view(signed)[()],
     }
+    if scaling.unsigned:
+        attributes["_Unsigned"] = "true"
+    attributes["missing_value"] = np.array(missing, signed)
+    attributes["valid_min"] = _signed(low, signed)
+    attributes["valid_max"] = _signed(high, signed)
     return {
         name: value for name, value in attributes.items() if value is not None and np.size(value)
     }
+
+
+def _signed(end: np.generic | None, signed: np.dtype[Any]) -> Any:
+    if end is None:
+        return None
+    return np.asarray(end).view(signed)[()]
 
 
 def _factor(factor: Any, neutral: int) -> np.generic | None:
@@ -116,28 +124,47 @@ def _factor(factor: Any, neutral: int) -> np.generic | None:
 def _unpack(
     attributes: Mapping[str, Any], native: np.dtype[Any], default_fill: bool, is_enum: bool
 ) -> Packing:
-    unsigned = native.kind == "i" and _text(attributes.get("_Unsigned")) in ("true", "True")
-    plain = np.dtype(f"u{native.itemsize}") if unsigned else native
+    unsigned = native.kind == "i" and text_of(attributes.get("_Unsigned")) in ("true", "True")
+    plain = native
+    if unsigned:
+        plain = np.dtype(f"u{native.itemsize}")
     slope, inter, real = _linear(attributes, plain, is_enum)
     missing, filled = _missing(attributes, native)
     low, high = _valid(attributes, native)
     fills = default_fill and not filled and not unsigned and native.str[1:] in DEFAULT_FILL
     declared = bool(missing) or low is not None or high is not None
     if declared and real.kind not in "fc":
-        real = np.dtype(np.float32 if real.itemsize <= 2 else np.float64)
+        real = float_of(real)
     # An unsigned value never equals the default fill value, which is signed.
     if real.kind in "fc" and fills:
         missing = [*missing, np.array(DEFAULT_FILL[native.str[1:]], native)]
     absent = {value.view(plain)[()]: None for value in missing if not np.isnan(value)}
-    first, last = (None if end is None else end.view(plain)[()] for end in (low, high))
-    scaling = Scaling(
-        slope=1.0 if slope is None else slope,
-        inter=0.0 if inter is None else inter,
-        missing=tuple(absent),
-        valid=None if first is None and last is None else (first, last),
-        unsigned=unsigned,
-    )
-    return Packing(None if scaling == Scaling() and real == native else scaling, real)
+    given: dict[str, Any] = {}
+    if slope is not None:
+        given["slope"] = slope
+    if inter is not None:
+        given["inter"] = inter
+    if low is not None or high is not None:
+        given["valid"] = (_viewed(low, plain), _viewed(high, plain))
+    scaling = Scaling(missing=tuple(absent), unsigned=unsigned, **given)
+    if scaling == Scaling() and real == native:
+        return Packing(None, real)
+    return Packing(scaling, real)
+
+
+def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The smallest float dtype that takes NaN beside the numbers of one of up to two bytes, else
+    float64.
+    """
+    if dtype.itemsize <= np.float16().itemsize:
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
+
+
+def _viewed(end: Any, plain: np.dtype[Any]) -> Any:
+    if end is None:
+        return None
+    return end.view(plain)[()]
 
 
 def _linear(
@@ -155,35 +182,46 @@ def _linear(
         converts = plain.kind != "c" and (
             slope.dtype.kind == "f" or np.can_cast(plain, slope.dtype)
         )
-        return None, None, slope.dtype if converts else plain
+        if converts:
+            return None, None, slope.dtype
+        return None, None, plain
     if inter is None and slope == 1:
         slope = None
     if slope is None and inter == 0:
         inter = None
     if _may_overflow(plain, slope, inter):
-        slope, inter = (None if factor is None else np.float64(factor) for factor in (slope, inter))
+        slope = _in_float64(slope)
+        inter = _in_float64(inter)
     real = plain
-    for factor in (
-        slope,
-        inter,
-    ):  # one after the other: NumPy promotes three dtypes at once in another way
-        real = real if factor is None else np.result_type(real, factor.dtype)
+    # One after the other: NumPy promotes three dtypes at once in another way.
+    for factor in (slope, inter):
+        if factor is not None:
+            real = np.result_type(real, factor.dtype)
     return slope, inter, real
+
+
+def _in_float64(factor: np.generic | None) -> np.generic | None:
+    if factor is None:
+        return None
+    return np.float64(factor)
 
 
 def _may_overflow(plain: np.dtype[Any], slope: np.generic | None, inter: np.generic | None) -> bool:
     """Whether whole numbers could leave the range of the dtype in which they are computed."""
-    dtype, bounds = (
-        plain,
-        [int(n) for n in (np.iinfo(plain).min, np.iinfo(plain).max)] if plain.kind in "iu" else [],
-    )
+    dtype = plain
+    bounds = []
+    if plain.kind in "iu":
+        bounds = [int(n) for n in (np.iinfo(plain).min, np.iinfo(plain).max)]
     for factor, scales in ((slope, True), (inter, False)):
         if factor is None:
             continue
         dtype = np.result_type(dtype, factor.dtype)
         if dtype.kind not in "iu":
             return False
-        bounds = [bound * int(factor) if scales else bound + int(factor) for bound in bounds]
+        if scales:
+            bounds = [bound * int(factor) for bound in bounds]
+        else:
+            bounds = [bound + int(factor) for bound in bounds]
         if min(bounds) < np.iinfo(dtype).min or max(bounds) > np.iinfo(dtype).max:
             return True
     return False
@@ -191,13 +229,14 @@ def _may_overflow(plain: np.dtype[Any], slope: np.generic | None, inter: np.gene
 
 def _missing(attributes: Mapping[str, Any], native: np.dtype[Any]) -> tuple[list[Any], bool]:
     """The stored values that are missing, and whether _FillValue is one of them."""
-    several, one = _numbers(attributes, "missing_value"), _numbers(attributes, "_FillValue")
+    several = _numbers(attributes, "missing_value")
+    one = _numbers(attributes, "_FillValue")
     if one is not None and one.size != 1:
         raise ValueError("its attribute _FillValue is not one number")
     found = [_cast(values, native) for values in (several, one) if values is not None]
-    return list(itertools.chain(*(values for values in found if values is not None))), (
-        one is not None and _cast(one, native) is not None
-    )
+    missing = list(itertools.chain(*(values for values in found if values is not None)))
+    is_filled = one is not None and _cast(one, native) is not None
+    return missing, is_filled
 
 
 def _valid(attributes: Mapping[str, Any], native: np.dtype[Any]) -> tuple[Any, Any]:
@@ -210,16 +249,26 @@ def _valid(attributes: Mapping[str, Any], native: np.dtype[Any]) -> tuple[Any, A
         ("valid_max", ends[1], 1),
     ):
         if values is not None and values.size != size:
-            raise ValueError(
-                f"its attribute {name} does not hold {size} {'numbers' if size > 1 else 'number'}"
-            )
+            raise ValueError(f"its attribute {name} does not hold {show_count(size, 'number')}")
     if native.kind == "c" and (both is not None or any(end is not None for end in ends)):
         raise ValueError("it has a valid range, but complex numbers have no order")
-    pair = None if both is None else _cast(both, native)
+    pair = None
+    if both is not None:
+        pair = _cast(both, native)
     if pair is not None:
         return pair[0:1].reshape(()), pair[1:2].reshape(())
-    low, high = (None if end is None else _cast(end, native) for end in ends)
-    return (None if low is None else low.reshape(())), (None if high is None else high.reshape(()))
+    low, high = (_cast_one(end, native) for end in ends)
+    return low, high
+
+
+def _cast_one(end: Array | None, native: np.dtype[Any]) -> Array | None:
+    """A number as an array without axes, or None."""
+    if end is None:
+        return None
+    cast = _cast(end, native)
+    if cast is None:
+        return None
+    return cast.reshape(())
 
 
 def _cast(values: Array, native: np.dtype[Any]) -> Array | None:
@@ -227,7 +276,9 @@ def _cast(values: Array, native: np.dtype[Any]) -> Array | None:
     with np.errstate(all="ignore"):
         cast = values.astype(native)
         same = (values == cast) | (np.isnan(values) & np.isnan(cast))
-    return cast if same.all() else None
+    if same.all():
+        return cast
+    return None
 
 
 def _number(attributes: Mapping[str, Any], name: str) -> np.generic | None:
@@ -261,5 +312,8 @@ def _listed(value: Any) -> Array:
     return found
 
 
-def _text(value: Any) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+def text_of(value: Any) -> str:
+    """An attribute as text."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return str(value)

@@ -25,16 +25,10 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from hyperslab.arrays.array import (
-    LEAST_INDEXED_NBYTES,
-    Array,
-    ArrayInfo,
-    ArraySource,
-    ChunkTable,
-    Codec,
-    Header,
-)
+from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArrayInfo, ArraySource, ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti.header import (
@@ -62,6 +56,8 @@ _TIME_UNIT = 8
 """The smallest code of a unit of time (NIfTI-1 standard, xyzt_units): those of space are added to
 it.
 """
+_SIZE_OF_FIRST = 348
+"Size of the header of NIfTI-1, bytes (NIfTI-1 standard, sizeof_hdr)."
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -83,14 +79,16 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     with header_errors(path):
         raw, compressed, identity = _read_head(path)
         header = parse(raw)
-        offset, stored = header.get_data_offset(), header.get_data_dtype()
+        offset = header.get_data_offset()
+        stored = header.get_data_dtype()
         shape = shape_of(header)
-        scaling, base_affine = (
-            scaling_of(header),
-            np.asarray(header.get_best_affine(), dtype=np.float64),
-        )
-        unscalable = "it has colours and a slope" if scaling is not None and stored.names else ""
-        scaling = None if unscalable else scaling
+        scaling = scaling_of(header)
+        base_affine = np.asarray(header.get_best_affine(), dtype=np.float64)
+        unscalable = ""
+        if scaling is not None and stored.names:
+            unscalable = "it has colours and a slope"
+        if unscalable:
+            scaling = None
         real = real_dtype(stored, scaling)
     if stored.itemsize == 0 or min(shape, default=0) < 0:
         raise FormatError(
@@ -99,6 +97,13 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         )
     nbytes = math.prod(shape) * stored.itemsize
     _check_complete(path, offset + nbytes, identity.file_size, compressed)
+    chunks: ChunkTable | None = None
+    codecs: tuple[Codec, ...] = (Codec("gzip"),)
+    nbytes_stored = identity.file_size
+    if not compressed:
+        chunks = _contiguous(shape[::-1], offset, nbytes)
+        codecs = ()
+        nbytes_stored = nbytes
     return ArraySource(
         url=path,
         name="",
@@ -108,9 +113,9 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         axes=tuple(reversed(range(len(shape)))),
         stored=stored,
         real=real,
-        chunks=None if compressed else _contiguous(shape[::-1], offset, nbytes),
+        chunks=chunks,
         reason=_reason(path, compressed, nbytes),
-        codecs=(Codec("gzip"),) if compressed else (),
+        codecs=codecs,
         scaling=scaling,
         unscalable=unscalable,
         header=Header(
@@ -120,7 +125,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             corner=corner(header, raw[header.sizeof_hdr : offset]),
             whole_shape=whole_shape(raw[header.sizeof_hdr : offset]),
         ),
-        nbytes_stored=identity.file_size if compressed else nbytes,
+        nbytes_stored=nbytes_stored,
         file_size=identity.file_size,
         mtime_ns=identity.mtime_ns,
         version=identity.version,
@@ -159,12 +164,16 @@ def _read_head(path: str) -> tuple[bytes, bool, Identity]:
     """The bytes before the data (at least), whether the file is compressed, and its identity."""
     with cast(BufferedReader, open_binary(path)) as file:
         compressed = file.peek(2)[:2] == _GZIP_MAGIC
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
+        stream: BinaryIO = file
+        if compressed:
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=file))
         raw = stream.read(_HEAD_NBYTES)
         header = parse(raw)
         offset = header.get_data_offset()
         if not header.sizeof_hdr <= offset <= _LARGEST_OFFSET:
-            where = "within the header" if 0 <= offset < header.sizeof_hdr else "where none can be"
+            where = "where none can be"
+            if 0 <= offset < header.sizeof_hdr:
+                where = "within the header"
             raise ValueError(f"its data would begin at byte {offset}, {where}")
         if offset > len(raw):
             raw += stream.read(offset - len(raw))
@@ -194,11 +203,15 @@ def _bridge_gaps(index: slice, _extent: int, step_nbytes: int) -> str | None:
     """Whether nibabel reads through the gaps of a strided axis; never beyond the bounds of the
     slab.
     """
-    return "contiguous" if abs(index.step) * step_nbytes <= _GAP_NBYTES else None
+    if abs(index.step) * step_nbytes <= _GAP_NBYTES:
+        return "contiguous"
+    return None
 
 
 def _check_complete(path: str, expected: int, file_size: int, compressed: bool) -> None:
-    available = file_size * _LARGEST_DEFLATE_RATIO if compressed else file_size
+    available = file_size
+    if compressed:
+        available = file_size * _LARGEST_DEFLATE_RATIO
     if expected <= available:
         return
     if compressed:
@@ -212,7 +225,9 @@ def _check_complete(path: str, expected: int, file_size: int, compressed: bool) 
 
 
 def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> ChunkTable:
-    rows = 1 if nbytes else 0
+    rows = 0
+    if nbytes:
+        rows = 1
     return ChunkTable(
         chunk_shape=stored_shape,
         start=np.zeros((rows, len(stored_shape)), dtype=np.int64),
@@ -239,9 +254,15 @@ def _reason(path: str, compressed: bool, nbytes: int) -> str:
 
 
 def _attributes(header: NiftiHeader) -> dict[str, Any]:
+    version = 2
+    if header["sizeof_hdr"] == _SIZE_OF_FIRST:
+        version = 1
+    byte_order = "big"
+    if header.endianness == "<":
+        byte_order = "little"
     return {
-        "version": 1 if header["sizeof_hdr"] == 348 else 2,
-        "byte_order": "little" if header.endianness == "<" else "big",
+        "version": version,
+        "byte_order": byte_order,
         "zooms": tuple(float(zoom) for zoom in header.get_zooms()),
         "units": _units(int(header["xyzt_units"])),
         "sform_code": int(header["sform_code"]),
@@ -259,8 +280,8 @@ def _units(code: int) -> tuple[str, str]:
 
     space = code % _TIME_UNIT
     known = unit_codes.value_set()
-    labels = [
-        str(unit_codes.label[one]) if one in known else f"unknown code {one}"
-        for one in (space, code - space)
-    ]
+    labels = [f"unknown code {space}", f"unknown code {code - space}"]
+    for place, one in enumerate((space, code - space)):
+        if one in known:
+            labels[place] = str(unit_codes.label[one])
     return labels[0], labels[1]

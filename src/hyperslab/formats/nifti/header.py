@@ -12,8 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, tolerance
-from hyperslab.arrays.array import Array, Header, Scaling
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.source import Scaling
 from hyperslab.errors import FormatError
 from hyperslab.formats.nifti import space
 from hyperslab.formats.nifti import whole as nifti_whole
@@ -92,7 +94,9 @@ def parse(raw: bytes) -> NiftiHeader:
     from nibabel.nifti2 import Nifti2Header
 
     is_second = raw[4:8] == _NIFTI2_MAGIC and raw[344:348] != _NIFTI1_MAGIC
-    kind: Any = Nifti2Header if is_second else Nifti1Header
+    kind: Any = Nifti1Header
+    if is_second:
+        kind = Nifti2Header
     return kind(raw[: kind.sizeof_hdr])
 
 
@@ -164,7 +168,8 @@ def _built(
     built = _blank(max(shape) > LARGEST_NIFTI1_AXIS, parent)
     built.set_data_dtype(dtype)
     built.set_data_shape(tuple(shape))
-    origin, step = _padded(header.origin, 0.0), _padded(header.step, 1.0)
+    origin = _padded(header.origin, 0.0)
+    step = _padded(header.step, 1.0)
     _place_samples(built, parent, header, origin, step)
     space.place(built, parent, header)
     _forget_cut_slices(built, parent, origin, step)
@@ -180,9 +185,9 @@ def _uncut(parent: NiftiHeader) -> Header:
 
 def _say_scaling(built: NiftiHeader, parent: NiftiHeader | None, scaling: Scaling | None) -> None:
     """Set slope and intercept; those that mean nothing, such as a slope of 0, stay as they are."""
-    built["scl_slope"], built["scl_inter"] = (
-        (1.0, 0.0) if scaling is None else (scaling.slope, scaling.inter)
-    )
+    stated = scaling or Scaling()
+    built["scl_slope"] = stated.slope
+    built["scl_inter"] = stated.inter
     if scaling is None and parent is not None and scaling_of(parent) is None:
         built["scl_slope"], built["scl_inter"] = parent["scl_slope"], parent["scl_inter"]
 
@@ -224,11 +229,15 @@ def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | Non
             placed = apart(found.get_best_affine(), affine, shape) <= tolerance(affine, shape)
     except (FormatError, ValueError):
         return None
-    return head if same and placed else None
+    if same and placed:
+        return head
+    return None
 
 
 def _with_extensions(native: bytes | None) -> NiftiHeader | None:
-    return None if native is None else type(parse(native)).from_fileobj(BytesIO(native))
+    if native is None:
+        return None
+    return type(parse(native)).from_fileobj(BytesIO(native))
 
 
 def _blank(long_axis: bool, parent: NiftiHeader | None) -> NiftiHeader:
@@ -238,7 +247,9 @@ def _blank(long_axis: bool, parent: NiftiHeader | None) -> NiftiHeader:
     from nibabel.nifti1 import Nifti1Header
     from nibabel.nifti2 import Nifti2Header
 
-    kind: Any = Nifti2Header if long_axis or isinstance(parent, Nifti2Header) else Nifti1Header
+    kind: Any = Nifti1Header
+    if long_axis or isinstance(parent, Nifti2Header):
+        kind = Nifti2Header
     built = kind(endianness="<")
     if parent is not None:
         for field in set(built.keys()) & set(parent.keys()) - _OWN_FIELDS:
@@ -285,7 +296,9 @@ def _forget_cut_slices(
     if parent is None:
         return
     said = parent.get_dim_info()[2]
-    axis = 2 if said is None else said
+    axis = said
+    if said is None:
+        axis = 2
     whole = int(built["dim"][axis + 1]) == int(parent["dim"][axis + 1])
     if not whole or origin[axis] != 0 or step[axis] != 1:
         for field in ("slice_start", "slice_end", "slice_code", "slice_duration"):

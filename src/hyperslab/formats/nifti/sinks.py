@@ -10,16 +10,18 @@ opens.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink, Codec, Encoded, Header, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.arrays.slab import Hyperslab, dense_level
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sink import ArraySink, Encoded
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.netcdf.agreement import agree, meaning
@@ -53,7 +55,7 @@ def sink(
     _require_meant(path, head, meaning(scaling, dtype, header.real), dtype)
     about = (path, "nifti", tuple(shape), axes, little)
     if path.lower().endswith(".gz"):
-        level = deflating.FASTEST if encoding.level is None else encoding.level
+        level = deflating.level_of(encoding)
         codecs = (Codec("gzip", (level,)),)
         return ArraySink(*about, None, header, scaling, "pieces", (), codecs, encoding)
     return ArraySink(*about, head, header, scaling, encoding=encoding)
@@ -63,19 +65,7 @@ def encode(sink: ArraySink, slab: Hyperslab, block: Array) -> Iterator[Encoded]:
     """The runs of the file that a region is, each an open deflate stream with the number of its
     first element.
     """
-    stored, shape = slab.permute(sink.axes), [sink.shape[axis] for axis in sink.axes]
-    level, values = dense_level(shape, stored), block.transpose(sink.axes)
-    for index in itertools.product(*map(range, stored.count[:level])):
-        corner = [first + i for first, i in itertools.zip_longest(stored.start, index, fillvalue=0)]
-        planes = np.atleast_2d(values[index])
-        parts = (
-            np.ascontiguousarray(plane, sink.dtype).reshape(-1).view(np.uint8).data
-            for plane in planes
-        )
-        yield (
-            int(np.ravel_multi_index(corner, shape)),
-            deflating.open_stream(parts, sink.codecs[0].options[0]),
-        )
+    return deflating.runs(sink, slab, block)
 
 
 def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | memoryview]:
@@ -84,7 +74,8 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | mem
     Raises FormatError when a run is missing.
     """
     head = build_head(sink.path, sink.shape, sink.dtype, sink.header, sink.scaling)
-    member, item = deflating.Member(), sink.dtype.itemsize
+    member = deflating.Member()
+    item = sink.dtype.itemsize
     yield member.head + bytes(
         member.add(deflating.open_stream([memoryview(head)], deflating.FASTEST))
     )
@@ -122,19 +113,20 @@ def _check_encoding(path: str, encoding: Encoding) -> None:
             f"{path}: NIfTI has neither chunks nor shards, versions or names; write .h5 or .zarr"
             " for that"
         )
-    gzipped, level = (
-        path.lower().endswith(".gz"),
-        deflating.FASTEST if encoding.level is None else encoding.level,
-    )
-    fits = encoding.compression in (None, "gzip" if gzipped else "none")
+    gzipped = path.lower().endswith(".gz")
+    level = deflating.level_of(encoding)
+    own = "none"
+    if gzipped:
+        own = "gzip"
+    fits = encoding.compression in (None, own)
     if (
         not fits
         or not deflating.FASTEST <= level <= deflating.SMALLEST
         or (encoding.level and not gzipped)
     ):
-        given = (encoding.compression or "") + (
-            "" if encoding.level is None else f":{encoding.level}"
-        )
+        given = encoding.compression or ""
+        if encoding.level is not None:
+            given += f":{encoding.level}"
         raise UsageError(
             f"--compression {given}: a .nii is not compressed, a .nii.gz by gzip:1 to gzip:9;"
             " choose one"

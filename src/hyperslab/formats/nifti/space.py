@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, tolerance
-from hyperslab.arrays.array import Array, Header
+from hyperslab.arrays.header import Header
 
 _ALIGNED_CODE = 2
 
@@ -20,13 +21,16 @@ def place(built: Any, parent: Any | None, header: Header) -> None:
     shifts = type(built) is type(parent) and np.array_equal(motion[:3, :3], np.eye(3))
     if shifts and _shift_space(built, parent, header):
         return
-    sform, sform_code = parent.get_sform(coded=True) if parent is not None else (None, 0)
-    qform, qform_code = _qform_of(parent) if parent is not None else (None, 0)
+    sform, sform_code = None, 0
+    qform, qform_code = None, 0
+    if parent is not None:
+        sform, sform_code = parent.get_sform(coded=True)
+        qform, qform_code = _qform_of(parent)
     if not sform_code and not qform_code:
-        sform, sform_code = (
-            (np.eye(4) if header.base_affine is None else header.base_affine),
-            _ALIGNED_CODE,
-        )
+        sform = header.base_affine
+        if sform is None:
+            sform = np.eye(4)
+        sform_code = _ALIGNED_CODE
     if sform is not None and sform_code:
         built.set_sform(header.placing(sform), int(sform_code))
     if qform is None or not qform_code:

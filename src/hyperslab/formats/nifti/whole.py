@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Header
+from hyperslab.arrays.header import Header
 
 _COMMENT_CODE = 6
 _BLOCK_OF = b"hyperslab: a block of "
@@ -49,7 +49,9 @@ def whole_shape(raw: bytes) -> tuple[int, ...]:
     not say.
     """
     found = re.search(re.escape(_BLOCK_OF) + rb"((?:\d+ ?)+)", raw)
-    return tuple(map(int, found[1].split())) if found else ()
+    if found:
+        return tuple(map(int, found[1].split()))
+    return ()
 
 
 def corner(header: Any, raw: bytes) -> tuple[float, ...]:
@@ -58,13 +60,18 @@ def corner(header: Any, raw: bytes) -> tuple[float, ...]:
     Along the fourth that is the time of its first volume, where the header has one.
     """
     found = re.search(re.escape(_BEGINS_AT) + rb"((?:[-+.\de]+ ?)+)", raw)
-    return tuple(map(float, found[1].split())) if found else _first_volume(header)
+    if found:
+        return tuple(map(float, found[1].split()))
+    return _first_volume(header)
 
 
 def _first_volume(header: Any) -> tuple[float, ...]:
-    step, first = float(header["pixdim"][4]), float(header["toffset"])
+    step = float(header["pixdim"][4])
+    first = float(header["toffset"])
     known = int(header["dim"][0]) > _FIRST_FURTHER and step > 0 and math.isfinite(first / step)
-    return (first / step,) if known else ()
+    if known:
+        return (first / step,)
+    return ()
 
 
 def headers_of_wholes(parent: Any) -> list[bytes]:
@@ -101,9 +108,9 @@ def say(built: Any, parent: Any, header: Header, wholes: Sequence[bytes]) -> Non
     from nibabel.nifti1 import Nifti1Extension, Nifti1Extensions
 
     shape = built.get_data_shape()
-    said = (
-        [_BLOCK_OF + " ".join(map(str, header.whole_shape)).encode()] if header.whole_shape else []
-    )
+    said = []
+    if header.whole_shape:
+        said = [_BLOCK_OF + " ".join(map(str, header.whole_shape)).encode()]
     place = _place(header, len(shape))
     if any(
         abs(a - b) > 0
@@ -111,11 +118,9 @@ def say(built: Any, parent: Any, header: Header, wholes: Sequence[bytes]) -> Non
     ):
         said.append(_BEGINS_AT + " ".join(f"{first:.17g}" for first in place).encode())
     kept = [whole for whole in wholes if begins_with(header)]
-    own = (
-        [parent.binaryblock]
-        if parent is not None and header.whole_shape and begins_with(header)
-        else []
-    )
+    own = []
+    if parent is not None and header.whole_shape and begins_with(header):
+        own = [parent.binaryblock]
     said += [_HEADER_OF + base64.b64encode(whole) for whole in dict.fromkeys([*kept, *own])]
     others = [
         e
@@ -130,7 +135,9 @@ def say(built: Any, parent: Any, header: Header, wholes: Sequence[bytes]) -> Non
 def _place(header: Header, ndim: int) -> tuple[float, ...]:
     """Where a block begins along the axes after the third, in the array that was cut first."""
     further = max(0, ndim - _FIRST_FURTHER)
-    origin = header.origin[_FIRST_FURTHER:] if len(header.origin) == ndim else ()
+    origin: tuple[float, ...] = ()
+    if len(header.origin) == ndim:
+        origin = header.origin[_FIRST_FURTHER:]
     pairs = itertools.zip_longest(header.corner[:further], origin, fillvalue=0.0)
     return tuple(first + more for first, more in pairs)
 
@@ -139,7 +146,9 @@ def _as_said(built: Any, place: Sequence[float]) -> tuple[float, ...]:
     """The same by the header's fields, which round it."""
     said = _first_volume(built)
     is_near = bool(said and place) and math.isclose(said[0], place[0], rel_tol=1e-6, abs_tol=1e-6)
-    return tuple(place[:1]) if is_near else said
+    if is_near:
+        return tuple(place[:1])
+    return said
 
 
 def restore(built: Any, parent: Any, as_cut: Any, whole: Any) -> None:

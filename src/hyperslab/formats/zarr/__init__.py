@@ -30,8 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArrayInfo, ArraySource
+from hyperslab.arrays import Array
+from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr import metadata as zarr_metadata
@@ -87,9 +89,10 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
 
 def _described(path: str, name: str, found: Node) -> ArraySource:
     axes, metadata, array = _understood(found)
-    dtype = (
-        array.dtype.newbyteorder(">") if zarr_metadata.is_big_endian(found.said) else array.dtype
-    )
+    if zarr_metadata.is_big_endian(found.said):
+        dtype = array.dtype.newbyteorder(">")
+    else:
+        dtype = array.dtype
     fill = array.metadata.fill_value
     meant = zarr_metadata.meaning(found, dtype, fill)
     is_remote = isinstance(found.folder, RemoteFolder)
@@ -127,9 +130,7 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     """
     low, _ = slab.bounds
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
-    block = np.empty(forward.permute(source.axes).count, source.dtype("stored")).transpose(
-        np.argsort(source.axes)
-    )
+    block = empty(forward.count, source.axes, source.dtype("stored"))
     if slab.size:
         array = chunk_files().reading(
             _nodes(source.url).place(source.url, source.name), source.metadata
@@ -147,7 +148,9 @@ def _walk(path: str) -> list[tuple[str, Node]]:
 
 def _nodes(path: str) -> ModuleType:
     """The module that finds what is in a store: on this machine, or elsewhere."""
-    return remote if isinstance(path, RemoteFolder) else zarr_metadata
+    if isinstance(path, RemoteFolder):
+        return remote
+    return zarr_metadata
 
 
 def _in_state(path: str, found: Node) -> str:
@@ -168,7 +171,9 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _word(found: Node) -> str:
-    return np.dtype(found.dtype).name if found.is_number else found.dtype
+    if found.is_number:
+        return np.dtype(found.dtype).name
+    return found.dtype
 
 
 def _node(path: str, name: str) -> Node:
@@ -205,7 +210,9 @@ def _understood(found: Node) -> tuple[tuple[int, ...], bytes, Any]:
             f"{where}: its codec {refused} runs code from the file, which is not done here"
         )
     # An empty list of filters is wrong in version 2, but not unclear.
-    filters = {"filters": None} if found.said.get("filters") == [] else {}
+    filters = {}
+    if found.said.get("filters") == []:
+        filters = {"filters": None}
     metadata = json.dumps({**found.said, **filters, "attributes": {}}).encode()
     library = chunk_files()
     try:
@@ -251,9 +258,9 @@ def _sample_remotely(found: Node, array: Any) -> tuple[int, bytes]:
     ]
     sizes = [one.size or 0 if isinstance(one, Answer) else 0 for one in asked]
     states = [state(one) if one is not None else "" for one in asked]
-    nbytes = (
-        -(-sum(sizes) * total // len(asked)) if asked else array.nbytes
-    )  # the latter is what nobody may know
+    nbytes = array.nbytes  # what nobody may know
+    if asked:
+        nbytes = -(-sum(sizes) * total // len(asked))
     return nbytes, repr((sizes, states)).encode()
 
 
@@ -280,7 +287,9 @@ def _size(file: str) -> int:
         status = os.stat(file)
     except OSError:
         return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size
+    return 0
 
 
 def _page(file: str) -> bytes:

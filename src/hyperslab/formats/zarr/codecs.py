@@ -105,10 +105,8 @@ class _Sharded(ShardingCodec):
     ) -> Any:
         if not isinstance(getattr(byte_getter, "store", None), ChunkObjects):
             return await super()._decode_partial_single(byte_getter, selection, shard_spec)
-        per_shard, grid = (
-            self._get_chunks_per_shard(shard_spec),
-            RegularChunkGrid(chunk_shape=self.chunk_shape),
-        )
+        per_shard = self._get_chunks_per_shard(shard_spec)
+        grid = RegularChunkGrid(chunk_shape=self.chunk_shape)
         wanted = {
             place for place, *_ in get_indexer(selection, shape=shard_spec.shape, chunk_grid=grid)
         }
@@ -128,7 +126,9 @@ def looking(codec: Any) -> Any:
     within shards.
     """
     if not isinstance(codec, dict):
-        return [looking(one) for one in codec] if isinstance(codec, list) else codec
+        if isinstance(codec, list):
+            return [looking(one) for one in codec]
+        return codec
     if codec.get("id") == "blosc":
         return _Blosc2.from_config({name: value for name, value in codec.items() if name != "id"})
     if codec.get("name") in ("blosc", "numcodecs.blosc"):
@@ -137,4 +137,6 @@ def looking(codec: Any) -> Any:
     if not isinstance(more, dict) or "codecs" not in more:
         return codec
     inner = {**codec, "configuration": {**more, "codecs": looking(more["codecs"])}}
-    return _Sharded.from_dict(inner) if codec.get("name") == "sharding_indexed" else inner
+    if codec.get("name") == "sharding_indexed":
+        return _Sharded.from_dict(inner)
+    return inner

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hyperslab.arrays.array import Codec, Header, Omitted
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.source import Codec
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.place import NAMES, header_of
@@ -70,15 +71,15 @@ class Node(NamedTuple):
     def dtype(self) -> str:
         """Type of the elements in the document's own words."""
         word = self.said.get("data_type" if self.document == "zarr.json" else "dtype")
-        return word if isinstance(word, str) else json.dumps(word)
+        if isinstance(word, str):
+            return word
+        return json.dumps(word)
 
     @property
     def is_number(self) -> bool:
-        return (
-            self.dtype in _NUMBERS3
-            if self.document == "zarr.json"
-            else bool(_NUMBERS2.fullmatch(self.dtype))
-        )
+        if self.document == "zarr.json":
+            return self.dtype in _NUMBERS3
+        return bool(_NUMBERS2.fullmatch(self.dtype))
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -95,11 +96,9 @@ class Node(NamedTuple):
                 and len(names) == ndim
                 and all(isinstance(n, str | None) for n in names)
             ):
-                return (
-                    tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
-                    if any(names)
-                    else ()
-                )
+                if any(names):
+                    return tuple(name or f"dim_{axis}" for axis, name in enumerate(names))
+                return ()
         return ()
 
 
@@ -126,11 +125,13 @@ def node(folder: str) -> Node | None:
         if not os.path.isfile(place):
             continue
         state = os.stat(place)
-        raw, attributes = _stored(place), None
+        raw = _stored(place)
+        attributes = None
         said = parsed(place, raw)
         if document != "zarr.json" and os.path.lexists(more := os.path.join(folder, ".zattrs")):
             added = _stored(more)
-            raw, attributes = raw + added, parsed(more, added)
+            raw += added
+            attributes = parsed(more, added)
         return understood(folder, document, said, attributes, raw, state)
     return None
 
@@ -147,8 +148,11 @@ def understood(
     that says no such.
     """
     where = os.path.join(folder, document)
-    found = said.get("attributes") if document == "zarr.json" else attributes
-    found = {} if found is None else found
+    found = attributes
+    if document == "zarr.json":
+        found = said.get("attributes")
+    if found is None:
+        found = {}
     if not isinstance(found, dict):
         raise FormatError(f"{where}: its attributes are not a JSON object; copy the store again")
     if document == "zarr.json" and said.get("node_type") not in ("array", "group"):
@@ -160,7 +164,9 @@ def understood(
 
 def place(store: str, name: str) -> str:
     """The folder of an array in a store; '' names the store itself."""
-    return os.path.join(store, name) if name else store
+    if name:
+        return os.path.join(store, name)
+    return store
 
 
 def walk(folder: str) -> Iterator[tuple[str, Node]]:
@@ -172,10 +178,13 @@ def walk(folder: str) -> Iterator[tuple[str, Node]]:
 
 def _walk(folder: str, name: str, seen: set[tuple[int, int]]) -> Iterator[tuple[str, Node]]:
     state = os.stat(folder)
-    found = None if (state.st_dev, state.st_ino) in seen else node(folder)
+    found = None
+    if (state.st_dev, state.st_ino) not in seen:
+        found = node(folder)
     seen.add((state.st_dev, state.st_ino))
     if found is None or found.is_array:
-        yield from [] if found is None else [(name, found)]
+        if found is not None:
+            yield name, found
         return
     for below in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
         yield from _walk(os.path.join(folder, below), f"{name}/{below}".lstrip("/"), seen)
@@ -214,16 +223,22 @@ def codecs(said: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"name": str(codec.get("id"))} for codec in found if isinstance(codec, dict)]
     every: list[dict[str, Any]] = []
     for codec in _listed(said["codecs"]):
-        one = (
-            {"name": codec} if isinstance(codec, str) else codec if isinstance(codec, dict) else {}
-        )
+        one: dict[str, Any] = {}
+        if isinstance(codec, str):
+            one = {"name": codec}
+        elif isinstance(codec, dict):
+            one = codec
         inner = one.get("configuration")
-        every += [*(codecs(inner) if isinstance(inner, dict) and "codecs" in inner else ()), one]
+        if isinstance(inner, dict) and "codecs" in inner:
+            every += codecs(inner)
+        every.append(one)
     return every
 
 
 def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def shown_codecs(said: dict[str, Any]) -> tuple[Codec, ...]:
@@ -306,8 +321,6 @@ def header(array: Node, shape: Sequence[int]) -> Header:
 
 def _shown(value: Any) -> Any:
     size = len(json.dumps(value))
-    return (
-        value
-        if size <= _SHOWN_CHARACTERS
-        else Omitted(f"{type(value).__name__} of {size} characters")
-    )
+    if size <= _SHOWN_CHARACTERS:
+        return value
+    return Omitted(f"{type(value).__name__} of {size} characters")

@@ -22,7 +22,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.buffer import cpu
 from zarr.storage import MemoryStore
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.errors import FormatError, HyperslabError, Unavailable
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.connections import store_of, submit
@@ -49,8 +49,13 @@ class ChunkObjects(MemoryStore):
         """Read an object, or what a request for a part of it names; None for one that is not
         there.
         """
-        found = await (self._whole(key) if byte_range is None else self._part(key, byte_range))
-        return None if found is None else _buffer(found, prototype)
+        if byte_range is None:
+            found = await self._whole(key)
+        else:
+            found = await self._part(key, byte_range)
+        if found is None:
+            return None
+        return _buffer(found, prototype)
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
         """The same for callers without an event loop."""
@@ -96,7 +101,8 @@ class ChunkObjects(MemoryStore):
         answer = await self._first(remote, start, end)
         if answer is None:
             return None
-        found, data = _described(remote, answer), np.frombuffer(answer.data, np.uint8)
+        found = _described(remote, answer)
+        data = np.frombuffer(answer.data, np.uint8)
         _require_within(found, 0, max(1, end - start))
         before = self._seen.setdefault(key, (part, found, data))[1]
         if (before.size, before.tag) != (found.size, found.tag):
@@ -166,7 +172,9 @@ def _span(part: Any, size: int) -> tuple[int, int]:
         case RangeByteRequest():
             return part.start, part.end
         case SuffixByteRequest():
-            return (size - part.suffix, size) if size else (-part.suffix, 0)
+            if size:
+                return (size - part.suffix, size)
+            return (-part.suffix, 0)
         case OffsetByteRequest() if size:
             return part.offset, size
     raise TypeError(f"{part!r} is no part of an object of {size} bytes")

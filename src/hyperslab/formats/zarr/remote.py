@@ -94,7 +94,9 @@ def _node(folder: RemoteFolder, found: Sequence[_Asked]) -> Node | None:
     for document, answer in answers.items():
         if isinstance(answer, Answer):
             where = folder.below(document)
-            said, raw, more = parsed(where, answer.data), answer.data, None
+            said = parsed(where, answer.data)
+            raw = answer.data
+            more = None
             if document != "zarr.json":
                 more, added = _attributes(folder.below(".zattrs"), attributes)
                 raw += added
@@ -111,7 +113,9 @@ def _attributes(where: Remote, found: _Asked) -> tuple[dict[str, Any], bytes]:
     """The attributes of a node of version 2, which may have none."""
     if isinstance(found, FormatError):
         raise found
-    return ({}, b"") if found is None else (parsed(where, found.data), found.data)
+    if found is None:
+        return ({}, b"")
+    return (parsed(where, found.data), found.data)
 
 
 def _consolidated(folder: RemoteFolder, root: Node) -> dict[str, Node] | None:
@@ -151,7 +155,9 @@ def _consolidated3(folder: RemoteFolder, said: dict[str, Any]) -> dict[str, Node
 
 
 def _entries(where: str, copy: Any) -> dict[str, dict[str, Any]]:
-    found = copy.get("metadata") if isinstance(copy, dict) else None
+    found = None
+    if isinstance(copy, dict):
+        found = copy.get("metadata")
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise FormatError(
             f"{where}: its consolidated metadata are no JSON objects; consolidate the store again"

@@ -26,9 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.array import Array, ArraySink, Codec, Header, Omitted, Scaling
+from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header, Omitted
+from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, pack, unpack
@@ -77,7 +80,9 @@ def sink(
             f"{path}: Zarr arrays here have up to {_LARGEST_NDIM} axes, not {len(shape)}"
         )
     chosen = _chosen(path, tuple(shape), plain, encoding)
-    codecs = () if chosen.compression == "none" else (Codec(str(chosen.compression)),)
+    codecs: tuple[Codec, ...] = ()
+    if chosen.compression != "none":
+        codecs = (Codec(str(chosen.compression)),)
     made = ArraySink(
         path=path,
         format="zarr",
@@ -123,7 +128,8 @@ def write_region(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> i
 
 def _chosen(path: str, shape: tuple[int, ...], dtype: np.dtype[Any], asked: Encoding) -> Encoding:
     """An encoding with nothing left open."""
-    version, compression = asked.version or 3, asked.compression or "zstd"
+    version = asked.version or 3
+    compression = asked.compression or "zstd"
     if version not in (2, 3):
         raise UsageError(f"{path}: Zarr has versions 2 and 3, not {version}")
     if asked.shards and version == 2:
@@ -137,7 +143,9 @@ def _chosen(path: str, shape: tuple[int, ...], dtype: np.dtype[Any], asked: Enco
             f"{path}: Zarr's compression is one of {', '.join(LEVELS)}, not {compression}"
         )
     lowest, highest, usual = LEVELS[compression]
-    level = usual if asked.level is None else asked.level
+    level = usual
+    if asked.level is not None:
+        level = asked.level
     if not lowest <= level <= highest:
         raise UsageError(
             f"{path}: the level of {compression} is {lowest} to {highest}, not {level}"
@@ -154,11 +162,9 @@ def _chosen(path: str, shape: tuple[int, ...], dtype: np.dtype[Any], asked: Enco
     if any(shard % chunk for shard, chunk in zip(asked.shards, chunks, strict=False)):
         raise UsageError(f"{path}: shards of {asked.shards} are no multiples of chunks of {chunks}")
     _require_name(path, asked.name)
-    whole = (
-        chunks
-        if asked.shards
-        else tuple(min(n, max(1, extent)) for n, extent in zip(chunks, shape, strict=True))
-    )
+    whole = chunks
+    if not asked.shards:
+        whole = tuple(min(n, max(1, extent)) for n, extent in zip(chunks, shape, strict=True))
     return replace(
         asked,
         version=version,
@@ -205,12 +211,15 @@ def _require_owned(sink: ArraySink, slab: Hyperslab) -> None:
 
 def _documents(sink: ArraySink) -> dict[str, dict[str, Any]]:
     """The metadata documents by their names, those of groups first."""
-    names, version = [part for part in sink.encoding.name.split("/") if part], sink.encoding.version
-    group = {"zarr_format": version} | (
-        {"node_type": "group", "attributes": {}} if version == 3 else {}
-    )
+    names = [part for part in sink.encoding.name.split("/") if part]
+    version = sink.encoding.version
+    group: dict[str, Any] = {"zarr_format": version}
+    document = ".zgroup"
+    if version == 3:
+        group |= {"node_type": "group", "attributes": {}}
+        document = "zarr.json"
     above = ["/".join(names[:depth]) for depth in range(len(names))]
-    said = {os.path.join(name, "zarr.json" if version == 3 else ".zgroup"): group for name in above}
+    said = {os.path.join(name, document): group for name in above}
     if version == 3:
         return {
             **said,
@@ -226,7 +235,8 @@ def _documents(sink: ArraySink) -> dict[str, dict[str, Any]]:
 
 def _array(sink: ArraySink) -> dict[str, Any]:
     """The document of the array, without attributes."""
-    asked, dtype = sink.encoding, sink.dtype
+    asked = sink.encoding
+    dtype = sink.dtype
     if asked.version == 2:
         return {
             "zarr_format": 2,
@@ -268,17 +278,20 @@ def _compressor(asked: Encoding) -> dict[str, Any] | None:
     more = {"clevel": asked.level, "cname": "lz4", "shuffle": 1, "blocksize": 0}
     level: dict[str, Any] = {"level": asked.level}
     options = {"gzip": level, "zstd": level, "blosc": more}
-    return (
-        {"id": asked.compression, **options[asked.compression]}
-        if asked.compression in options
-        else None
-    )
+    if asked.compression in options:
+        return {"id": asked.compression, **options[asked.compression]}
+    return None
 
 
 def _codecs(asked: Encoding, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
     """Codecs of version 3; zstd checks its data, which costs it nothing."""
-    endian = {"configuration": {"endian": "little" if dtype.newbyteorder("<") == dtype else "big"}}
-    found: list[dict[str, Any]] = [{"name": "bytes", **(endian if dtype.itemsize > 1 else {})}]
+    endian = "big"
+    if dtype.newbyteorder("<") == dtype:
+        endian = "little"
+    to_bytes: dict[str, Any] = {"name": "bytes"}
+    if dtype.itemsize > 1:
+        to_bytes["configuration"] = {"endian": endian}
+    found = [to_bytes]
     more = {
         "typesize": dtype.itemsize,
         "cname": "lz4",
@@ -298,18 +311,17 @@ def _codecs(asked: Encoding, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
 
 def _dims(sink: ArraySink) -> tuple[str, ...]:
     dims = sink.header.dims
-    return (
-        dims
-        if len(dims) == len(sink.shape)
-        else tuple(f"dim_{axis}" for axis in range(len(sink.shape)))
-    )
+    if len(dims) == len(sink.shape):
+        return dims
+    return tuple(f"dim_{axis}" for axis in range(len(sink.shape)))
 
 
 def _attributes(sink: ArraySink) -> dict[str, Any]:
     """What the array says of itself: its place, its packing, and of the header's attributes what
     JSON can hold.
     """
-    header, place = sink.header, attributes_of(sink.header, sink.shape)
+    header = sink.header
+    place = attributes_of(sink.header, sink.shape)
     if not np.isfinite(place.get(AFFINE, 0)).all():
         raise UsageError(
             f"{sink.path}: the affine holds NaN or infinity, which JSON, and so Zarr, cannot hold"
@@ -333,15 +345,21 @@ def _packing(sink: ArraySink) -> dict[str, Any]:
     Those of another store stay as they are.
     """
     meant = meaning(sink.scaling, sink.dtype, sink.header.real)
-    attributes = {} if sink.header.real is None else sink.header.attributes
+    attributes: Mapping[str, Any] = {}
+    if sink.header.real is not None:
+        attributes = sink.header.attributes
     own = {
         name: value
         for name, value in attributes.items()
         if name in ATTRIBUTES and _is_of_json(value)
     }
-    one = {"scale_factor": 1.0, "add_offset": 0.0} if meant.real == np.float64 else {}
+    one = {}
+    if meant.real == np.float64:
+        one = {"scale_factor": 1.0, "add_offset": 0.0}
     try:
-        made = {} if sink.scaling is None else _json(pack(sink.scaling, sink.dtype))
+        made = {}
+        if sink.scaling is not None:
+            made = _json(pack(sink.scaling, sink.dtype))
     except (TypeError, ValueError) as error:
         raise _unsaid(sink, str(error)) from error
     for said in (own, made, one | made):
@@ -372,7 +390,9 @@ def _kept(name: str, value: Any) -> Any:
         found = _json(value)
     except (TypeError, ValueError):
         return None
-    return found if len(json.dumps(found)) <= _LARGEST_ATTRIBUTE else None
+    if len(json.dumps(found)) <= _LARGEST_ATTRIBUTE:
+        return found
+    return None
 
 
 def _json(value: Any) -> Any:

@@ -19,7 +19,6 @@ import itertools
 import json
 import math
 import os
-import secrets
 import stat
 import threading
 import warnings
@@ -36,12 +35,14 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByt
 from zarr.buffer import cpu
 from zarr.storage import LocalStore, StorePath
 
-from hyperslab.arrays.array import Array
+from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, HyperslabError
 from hyperslab.formats.zarr import codecs
 from hyperslab.formats.zarr.objects import ChunkObjects
 from hyperslab.storage.location import RemoteFolder
+from hyperslab.storage.unfinished import beside
+from hyperslab.storage.whole import appearing
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -85,11 +86,9 @@ class ChunkFiles(LocalStore):
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
         """The same for callers without an event loop."""
         found = _contents(f"{self.root}/{key}", byte_range)
-        return (
-            None
-            if found is None
-            else (prototype or cpu.buffer_prototype).buffer.from_array_like(found)
-        )
+        if found is None:
+            return None
+        return (prototype or cpu.buffer_prototype).buffer.from_array_like(found)
 
 
 class NewChunks(LocalStore):
@@ -116,16 +115,13 @@ class NewChunks(LocalStore):
         """The same for callers without an event loop."""
         final = Path(self.root, key)
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
-        try:
-            with temporary.open("xb", buffering=0) as file:
-                data = memoryview(value.as_numpy_array())
-                while data.nbytes:
-                    data = data[file.write(data) :]
-            temporary.replace(final)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with (
+            appearing(final, beside(final)) as temporary,
+            temporary.open("xb", buffering=0) as file,
+        ):
+            data = memoryview(value.as_numpy_array())
+            while data.nbytes:
+                data = data[file.write(data) :]
         self.nbytes += len(value)
 
 
@@ -202,7 +198,8 @@ def _finished(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     finally:
         for task in (left := asyncio.all_tasks(loop)):
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True)) if left else None
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.close()
 
 
@@ -280,8 +277,10 @@ def read(
     """
     least = LEAST_NBYTES
     if isinstance(array.store_path.store, ChunkObjects):
-        least, shard = MOST_NBYTES, array.shards or chunk
-        chunk = shard if math.prod(shard) * block.dtype.itemsize <= LARGEST_SHARD_NBYTES else chunk
+        least = MOST_NBYTES
+        shard = array.shards or chunk
+        if math.prod(shard) * block.dtype.itemsize <= LARGEST_SHARD_NBYTES:
+            chunk = shard
     shares = _shares(slab, chunk, axes, block.dtype.itemsize, threads, least)
     finished([partial(_read_parts, array, parts, block) for parts in shares])
 
@@ -306,7 +305,8 @@ async def _read_parts(array: Any, parts: Sequence[_Part], block: Array) -> None:
         except HyperslabError:
             raise
         except Exception as error:  # codecs of many makers raise many kinds
-            where, text = array.store_path.store.root, str(error).strip() or type(error).__name__
+            where = array.store_path.store.root
+            text = str(error).strip() or type(error).__name__
             why = f"zarr cannot decode the chunks of {part}: {text}; copy the store again"
             raise FormatError(f"{where}: {why}") from error
 

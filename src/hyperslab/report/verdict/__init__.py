@@ -77,7 +77,9 @@ def _rank(finding: Finding, summary: Summary) -> float:
 
 
 def _paragraph(limits: list[Finding], circumstances: list[Finding], summary: Summary) -> str:
-    parts = [limits[0].text] if limits else [_nothing(summary)]
+    parts = [_nothing(summary)]
+    if limits:
+        parts = [limits[0].text]
     others = [f for f in limits[1:] if f.rule not in SOUND][:ALSO]
     parts += [f"Also: {f.sentence} {f.advice}".rstrip() for f in others]
     return " ".join([*parts, *(f.text for f in circumstances)])
@@ -89,7 +91,9 @@ def _nothing(summary: Summary) -> str:
     parts = [
         f"{p.noun} {show_share(p.seconds / total)}" for p in split(summary) if total and p.seconds
     ]
-    where = f": {', '.join(parts)}" if parts else ""
+    where = ""
+    if parts:
+        where = f": {', '.join(parts)}"
     return (
         f"What limited this run of {show_seconds(summary.makespan_s)} cannot be told from its"
         f" trace: no cause that can be seen explains {show_share(NOTABLE)} of the slots'"

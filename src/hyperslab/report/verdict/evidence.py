@@ -124,8 +124,8 @@ class Evidence:
 
     @property
     def run(self) -> Mapping[str, Any]:
-        """How the run was asked for: engine, workers, threads, cpus, memory_nbytes ...; empty in
-        old traces.
+        """How the run was asked for (engine, workers, threads, cpus, memory_nbytes ...), and what
+        its engine says of itself; empty in old traces.
         """
         return self.meta.get("run") or {}
 
@@ -141,7 +141,8 @@ class Evidence:
         """Share of the processors' time that other processes took, where it left none over on the
         slots' host.
         """
-        others, busy = self.load.get("others_share"), self.load.get("busy_share")
+        others = self.load.get("others_share")
+        busy = self.load.get("busy_share")
         if others is None or busy is None or not self.is_local or busy <= BUSY:
             return None
         return float(others)
@@ -159,8 +160,19 @@ class Evidence:
         return any(slot.partition("/")[0] == self.load.get("host") for slot in self.slots)
 
     @property
-    def engine(self) -> str:
-        return str(self.run.get("engine", ""))
+    def is_in_caller(self) -> bool:
+        """True when tasks ran in the caller's process."""
+        return bool(self.run.get("in_caller"))
+
+    @property
+    def has_process_per_slot(self) -> bool:
+        """True when the slots of a worker were processes."""
+        return bool(self.run.get("process_per_slot"))
+
+    @property
+    def is_heavy(self) -> bool:
+        """True when another engine hands out tasks at a lower cost."""
+        return "engine" in self.run and not self.run.get("is_light")
 
     @property
     def everything(self) -> Counters:
@@ -176,12 +188,16 @@ class Evidence:
 
     def share(self, nanoseconds: float) -> float:
         """Of the slots' time."""
-        return min(1.0, max(0.0, nanoseconds / self.total)) if self.total else 0.0
+        if self.total:
+            return min(1.0, max(0.0, nanoseconds / self.total))
+        return 0.0
 
     def label(self, task: int) -> str:
         """Name of a task, as the journal knows it."""
         labels = self.meta.get("labels") or ()
-        return str(labels[task]) if 0 <= task < len(labels) else f"task {task}"
+        if 0 <= task < len(labels):
+            return str(labels[task])
+        return f"task {task}"
 
     def lengths(self) -> list[int]:
         """Of the attempts that counted."""
@@ -190,7 +206,8 @@ class Evidence:
 
 def collect(trace: Trace) -> Evidence:
     """Look at every span once, and at the gaps between them."""
-    by_slot, when = lanes(trace), window(trace)
+    by_slot = lanes(trace)
+    when = window(trace)
     evidence = Evidence(
         when, len(by_slot) * (when.end_ns - when.ready_ns), list(by_slot), trace.meta
     )
@@ -239,8 +256,12 @@ def _classify(evidence: Evidence, worker: str, span: Span, own: tuple[int, int, 
         evidence.lost += own[0]
         return
     moves = span.kind in ("read", "write")
-    name = span.kind if span.kind in ("open", "read", "write", "compute") else "other"
-    evidence.classes["tiny" if moves and span.nbytes <= TINY_NBYTES else name].add(span, *own)
+    name = "other"
+    if span.kind in ("open", "read", "write", "compute"):
+        name = span.kind
+    if moves and span.nbytes <= TINY_NBYTES:
+        name = "tiny"
+    evidence.classes[name].add(span, *own)
     if moves and span.nbytes > TINY_NBYTES and span.end_ns > span.start_ns:
         evidence.transfers[span.kind].append(span)
     if span.kind == "compute":
@@ -283,7 +304,9 @@ class Cover:
     def until(self, moment: int) -> int:
         """Covered before this moment."""
         index = int(np.searchsorted(self._starts, moment))
-        beyond = max(0, int(self._ends[index - 1]) - moment) if index else 0
+        beyond = 0
+        if index:
+            beyond = max(0, int(self._ends[index - 1]) - moment)
         return int(self._before[index]) - beyond
 
     def of(self, interval: Interval) -> int:
@@ -296,10 +319,16 @@ def _find_gaps(evidence: Evidence, busy: Mapping[str, Sequence[Interval]]) -> No
     """
     when = evidence.when
     union = merged(interval for intervals in busy.values() for interval in intervals)
-    first, last = (union[0][0], union[-1][1]) if union else (when.end_ns, when.end_ns)
+    first = when.end_ns
+    last = when.end_ns
+    if union:
+        first = union[0][0]
+        last = union[-1][1]
     evidence.leading = len(busy) * (first - when.ready_ns)
     evidence.closing = len(busy) * (when.end_ns - last)
-    starts, usual, cover = [a.start_ns for a in evidence.attempts], _usual_gap(busy), Cover(union)
+    starts = [a.start_ns for a in evidence.attempts]
+    usual = _usual_gap(busy)
+    cover = Cover(union)
     for slot, intervals in busy.items():
         edges = [first, *(moment for interval in intervals for moment in interval), last]
         for start, end in zip(edges[::2], edges[1::2], strict=True):
@@ -315,7 +344,9 @@ def _find_gaps(evidence: Evidence, busy: Mapping[str, Sequence[Interval]]) -> No
 
 def _usual_gap(busy: Mapping[str, Sequence[Interval]]) -> float:
     gaps = [b[0] - a[1] for intervals in busy.values() for a, b in pairwise(intervals)]
-    return median(gaps) if gaps else 0.0
+    if gaps:
+        return median(gaps)
+    return 0.0
 
 
 def _kind_of_gap(
@@ -328,4 +359,6 @@ def _kind_of_gap(
     if length <= WAIT_GAPS * usual or covered < length / 2:
         return "engine"
     begun = bisect_left(starts, gap[1]) - bisect_right(starts, gap[0])
-    return "wait" if begun <= RESERVED * slots else "unfed"
+    if begun <= RESERVED * slots:
+        return "wait"
+    return "unfed"

@@ -17,8 +17,6 @@ OUTGROWN = 1.0
 """Of the memory that was allowed, interpreters aside: the plan is an upper bound, so this should
 never happen.
 """
-SHARED_PROCESS = ("serial", "threads")
-"Engines that run in the caller's process, whose peak may be older than the run."
 ADVICE = (
     "Use fewer --workers or smaller blocks (--block-shape, --partition bytes=...); if the function"
     " needs more than its input and output, say so (temporaries=...), so that the plan counts it."
@@ -46,8 +44,7 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
         said.append(f"{show_bytes(swapped)} were swapped")
     if killed:
         said.append(
-            "the kernel's out-of-memory killer ended"
-            f" {show_count(killed, 'process').replace('sss', 'sses')}"
+            f"the kernel's out-of-memory killer ended {show_count(killed, 'process', 'processes')}"
         )
         share = max(
             share, min(1.0, summary.lost_s / (evidence.total / 1e9)) if evidence.total else 0.0
@@ -72,7 +69,7 @@ def _outgrown(evidence: Evidence, summary: Summary) -> list[str]:
     shared process.
     """
     allowed = evidence.run.get("memory_nbytes")
-    if not allowed or not summary.max_rss_nbytes or evidence.engine in SHARED_PROCESS:
+    if not allowed or not summary.max_rss_nbytes or evidence.is_in_caller:
         return []
     used = sum(summary.max_rss_nbytes.values()) - len(summary.max_rss_nbytes) * WORKER_BASE_BYTES
     if used <= OUTGROWN * float(allowed):

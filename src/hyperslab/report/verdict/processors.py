@@ -23,8 +23,6 @@ ONE_PROCESSOR = 0.5
 """A lock is handed from one running thread to the next; where less than this of a processor is
 used, threads sleep.
 """
-PROCESS_PER_SLOT = ("spark",)
-"Engines whose slots of one worker are processes, each with an interpreter's lock of its own."
 MEMORY_STALLED = 0.1
 "Of the time: from here on what threads wait for may well be memory."
 BOUND = 0.25
@@ -74,7 +72,7 @@ def memory_stalled(evidence: Evidence) -> float:
 
 def lock(evidence: Evidence) -> Lock | None:
     """The workers whose threads wait for one another, if that can be seen and is so."""
-    if evidence.engine in PROCESS_PER_SLOT:
+    if evidence.has_process_per_slot:
         return None
     total, workers, most, together = Counters(), 0, 1, 0
     for worker, counters in evidence.computing.items():
@@ -104,7 +102,7 @@ def gil(evidence: Evidence) -> list[Finding]:
     if share < NOTABLE:
         return []
     slots = len(evidence.slots)
-    engine = "--engine processes " if evidence.engine == "threads" else ""
+    engine = "--engine processes " if evidence.is_in_caller else ""
     compute = found.compute
     cpu, queued = show_share(compute.cpu / compute.wall), show_share(compute.runq / compute.wall)
     return [

@@ -40,7 +40,8 @@ nothing.
 
 def metadata(evidence: Evidence) -> list[Finding]:
     """Time that went into reaching files and pieces, not into their bytes."""
-    opens, tiny = evidence.classes["open"], evidence.classes["tiny"]
+    opens = evidence.classes["open"]
+    tiny = evidence.classes["tiny"]
     waits = [c for c in (opens, tiny) if _is_storage(evidence, c)]
     share = evidence.share(sum(c.waited for c in waits))
     if share < NOTABLE:
@@ -146,10 +147,12 @@ def growth(stretches: Sequence[Stretch]) -> Growth | None:
     """
     weight = np.array([s.length_ns for s in stretches], np.float64)
     weight /= weight.sum()
-    x, y = np.log([s.readers for s in stretches]), np.log([s.nbytes_per_s for s in stretches])
+    x = np.log([s.readers for s in stretches])
+    y = np.log([s.nbytes_per_s for s in stretches])
     x -= weight @ x
     y -= weight @ y
-    spread, spare = weight @ x**2, 1 / (weight @ weight) - 2
+    spread = weight @ x**2
+    spare = 1 / (weight @ weight) - 2
     if spare <= 0 or spread < SPREAD**2:
         return None
     exponent = weight @ (x * y) / spread
@@ -169,7 +172,8 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
     stretches = stretches_of(evidence.transfers[kind])
     waiting = f"the slots waited for {kind}s for {show_share(share)} of their time"
     rate = counters.nbytes / sum(s.length_ns for s in stretches) * 1e9
-    grown, half = growth(stretches), len(stretches) // 2
+    grown = growth(stretches)
+    half = len(stretches) // 2
     if grown is None:
         said = [_half(stretches, noun)]
     else:
@@ -192,16 +196,18 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
 
 def _kind_of_wait(grown: Growth | None, near: bool, kind: str, noun: str) -> tuple[str, str, str]:
     """Rule, sentence and advice by what more readers brought."""
-    data = "the inputs" if kind == "read" else "the outputs"
+    data = "the outputs"
+    if kind == "read":
+        data = "the inputs"
     faster = (
         f"Put {data} on faster storage (a local disk, a burst buffer, tmpfs), or move fewer bytes"
         " (compressed "
     )
     faster += "chunks, a smaller dtype)"
     if near or (grown is not None and grown.is_flat):
-        would = (
-            "be faster" if grown is not None and grown.exponent < -FLAT_EXPONENT else "do as well"
-        )
+        would = "do as well"
+        if grown is not None and grown.exponent < -FLAT_EXPONENT:
+            would = "be faster"
         sentence = f"The bandwidth of the storage limited this run ({kind})"
         return (
             "storage-bandwidth",

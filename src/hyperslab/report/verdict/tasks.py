@@ -60,11 +60,9 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
     if usual > SMALL * each or len(lengths) < FEWEST:
         return [_between_tasks(evidence, share, usual)]
     times = max(2, round(SMALL * 2 * each / max(usual, 1)))
-    lighter = (
-        ""
-        if evidence.engine in ("", "processes", "threads", "serial")
-        else (", or --engine processes, which costs less per task")
-    )
+    lighter = ""
+    if evidence.is_heavy:
+        lighter = ", or --engine processes, which costs less per task"
     return [
         Finding(
             "engine-overhead",

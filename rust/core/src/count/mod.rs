@@ -1,0 +1,5 @@
+//! How often values occur in a block, whatever its strides.
+pub mod batch;
+pub mod bins;
+pub mod counter;
+pub mod values;

@@ -1,0 +1,3 @@
+//! Reads at positions of files, and threads that wait for them.
+pub mod pool;
+pub mod positioned;

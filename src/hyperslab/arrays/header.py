@@ -1,0 +1,101 @@
+"""Header: what travels with the values of an array, from file to file and into its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.slab import Hyperslab
+
+
+class Omitted(str):
+    """An attribute that is only described: what is in the file is too large, or means nothing
+    outside of it.
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Header:
+    """What travels with the values: geometry, units, attributes, and the format's own header.
+
+    A block cut from an array keeps the array's base affine and remembers where it was cut: voxel v
+    of the block is voxel `origin + step * v` of the array. So every format can place the block at
+    the parent's millimetres.
+    """
+
+    base_affine: Array | None = None
+    """(4, 4) float64: voxel indices of the uncut array to millimetres (RAS+); None where the format
+    has none.
+    """
+    origin: tuple[float, ...] = ()
+    "Position of this block's first voxel in the uncut array, per axis, in its voxels."
+    step: tuple[float, ...] = ()
+    """Size of this block's voxel in voxels of the uncut array, per axis; negative where an axis is
+    flipped.
+    """
+    native: bytes | None = None
+    "The uncut array's own header as the format stores it (for NIfTI: header and extensions)."
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    "Units, names and whatever else the format holds, for people to read."
+    dims: tuple[str, ...] = ()
+    "Names of the axes; (): unknown."
+    corner: tuple[float, ...] = ()
+    """Position of the uncut array's first voxel along the axes after the third, which no affine
+    places, in the array that it was itself cut from; as far as its file says so.
+    """
+    whole_shape: tuple[int, ...] = ()
+    "Shape of the array that a split made this block of; (): unknown, or no block."
+    real: np.dtype[Any] | None = None
+    """dtype of the real values of stored ones that go with the attributes of packing; None: those
+    are of other values.
+    """
+
+    @property
+    def affine(self) -> Array | None:
+        """(4, 4) float64: voxel indices of this block to millimetres."""
+        if self.base_affine is None:
+            return None
+        return self.placing(self.base_affine)
+
+    def placing(self, affine: Array) -> Array:
+        """An affine of the uncut array for the voxels of this block; bit by bit the same one if it
+        is all of it.
+        """
+        motion = self.motion()
+        if np.array_equal(motion, np.eye(4)):
+            return affine
+        with np.errstate(invalid="ignore"):  # an affine that is not finite stays so
+            placed: Array = affine @ motion
+        return placed
+
+    def motion(self) -> Array:
+        """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first
+        three axes).
+        """
+        motion = np.eye(4)
+        for axis, (first, step) in enumerate(zip(self.origin[:3], self.step[:3], strict=True)):
+            motion[axis, axis] = step
+            motion[axis, 3] = first
+        return motion
+
+    def for_slab(self, slab: Hyperslab) -> Header:
+        """The header of the block that `slab` selects: the origin moves, the voxels grow by the
+        stride.
+        """
+        return self.moved(slab.start, slab.stride)
+
+    def moved(self, origin: Sequence[float], step: Sequence[float]) -> Header:
+        """The header of a block whose voxel v is voxel `origin + step * v` of this one (halves for
+        averaged voxels).
+        """
+        first = self.origin or (0.0,) * len(origin)
+        scale = self.step or (1.0,) * len(origin)
+        moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
+        scaled = tuple(s * t for s, t in zip(scale, step, strict=True))
+        return replace(self, origin=moved, step=scaled, whole_shape=())

@@ -1,0 +1,119 @@
+"""The file of a source while it is read: still the one that was described, or SourceChanged is
+raised.
+
+A change before the read and one meanwhile are both seen, as is one that made the file unreadable.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.positioned import OpenFile
+from hyperslab.blocks.reading.kept import Reader, let_go_of_all
+from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.storage.location import Remote, RemoteFolder
+from hyperslab.storage.remote.file import RemoteFile
+from hyperslab.trace import span
+
+
+@contextmanager
+def opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFile | RemoteFile]:
+    """The source's file for a read; a reader keeps it open."""
+    if isinstance(source.url, Remote):
+        remote = RemoteFile(source.url)
+        yield remote
+        remote.check()
+        return
+    if reader is not None:
+        file = reader.file(lambda: _open(source))
+        with _unchanged(source, None):
+            yield OpenFile(file.fd, file.where)
+        return
+    file = _open(source)
+    try:
+        with _unchanged(source, file):
+            yield file
+    finally:
+        os.close(file.fd)
+
+
+@contextmanager
+def watched(source: ArraySource) -> Iterator[None]:
+    """A directory for a read by a library, before and after which its metadata document is the one
+    described.
+
+    That of one elsewhere is looked at once, at the end: so a change before and one meanwhile are
+    both seen.
+    """
+    if not isinstance(source.url, RemoteFolder):
+        with span("open"):
+            _check_unchanged(source, None)
+    try:
+        yield
+    except FormatError:
+        _check_document(source)
+        raise
+    else:
+        _check_document(source)
+
+
+def _check_document(source: ArraySource) -> None:
+    if isinstance(source.url, RemoteFolder):
+        from hyperslab.storage.remote.folder import check
+
+        check(source.url, source.document)
+    else:
+        _check_unchanged(source, None)
+
+
+def _open(source: ArraySource) -> OpenFile:
+    with span("open"):
+        try:
+            fd = _descriptor(source.url)
+        except FileNotFoundError as error:
+            raise _changed(source, "is no longer there") from error
+    where = f"{source.url}::{source.name}" if source.name else source.url
+    return OpenFile(fd, where)
+
+
+def _descriptor(path: str) -> int:
+    """Open a file for reading; where too many are open already, views close theirs first."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    let_go_of_all()
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+@contextmanager
+def _unchanged(source: ArraySource, file: OpenFile | None) -> Iterator[None]:
+    """Look at the file when it has been read, also where it could not be understood."""
+    try:
+        yield
+    except FormatError:
+        _check_unchanged(source, file)
+        raise
+    _check_unchanged(source, file)
+
+
+def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
+    """Look at an open file, or at the one that has the source's name now."""
+    try:
+        now = os.stat(source.watched) if file is None else os.fstat(file.fd)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _changed(source, "is no longer there") from error
+    if now.st_size != source.file_size:
+        was = f"was {source.file_size} bytes when the run was planned"
+        raise _changed(source, f"{was} and is {now.st_size} now")
+    if now.st_mtime_ns != source.mtime_ns:
+        raise _changed(source, "was written to after the run had been planned")
+
+
+def _changed(source: ArraySource, what: str) -> SourceChanged:
+    return SourceChanged(f"{source.url}: {what}; when it is right again, run again with --resume")

@@ -1,0 +1,178 @@
+"""Regions of a gzip stream, read through an index of places at which it can be entered.
+
+- the checksum of each interval is checked when it is read (`tests/formats/test_gzip_damage.py`)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hyperslab import native
+from hyperslab.arrays import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, GzipIndex
+from hyperslab.blocks.positioned import OpenFile
+from hyperslab.blocks.reading.gzipindex import SPACING_NBYTES, WINDOW_NBYTES
+from hyperslab.blocks.reading.kept import Reader
+from hyperslab.blocks.reading.ways.way import Way
+from hyperslab.errors import FormatError
+
+_DRESS_NBYTES = 4096
+_DECODER_NBYTES = 64 * 1024
+"What one decoder takes, and more."
+
+
+class _Intervals(NamedTuple):
+    """Sizes of the intervals that a region needs, one row each, in bytes."""
+
+    stored: Array
+    windows: Array
+    "Stored bytes of the windows before them."
+    plain: Array
+
+
+class Gzip(Way):
+    """A gzip stream, entered at the nearest point before what is wanted."""
+
+    name = "gzip"
+    words = "an index"
+    seek_nbytes = SPACING_NBYTES
+
+    def fits(self, source: ArraySource) -> bool:
+        return source.gzip is not None and len(source.gzip) > 0 and native.core is not None
+
+    def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
+        """Windows in a file are read, too."""
+        found = _intervals(source, region)
+        nbytes = found.stored.sum()
+        if _index(source).path:
+            nbytes += found.windows.sum()
+        return int(nbytes)
+
+    def operations(self, source: ArraySource, region: Hyperslab) -> int:
+        return 1
+
+    def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
+        """Intervals being read and those being decoded."""
+        found = _intervals(source, region)
+        count = len(found.stored)
+        if count == 0:
+            return 0
+        threads = threads or max(native.threads(), native.DEPTH)
+        reading = min(max(threads, native.DEPTH), count)
+        read = int(found.stored.max() + found.windows.max()) + WINDOW_NBYTES + _DRESS_NBYTES
+        decoded = int(found.plain.max()) + 2 * WINDOW_NBYTES + _DECODER_NBYTES
+        rows = 4 * _index(source).points.nbytes
+        return reading * read + min(threads, count) * decoded + rows
+
+    def fill(
+        self,
+        file: OpenFile,
+        source: ArraySource,
+        region: Hyperslab,
+        block: Array,
+        threads: int,
+        reader: Reader | None,
+    ) -> None:
+        """Raises FormatError that names the interval that is corrupt."""
+        core = native.core
+        assert core is not None
+        index = _index(source)
+        rows, array, box = _arguments(source, index, region)
+        depth = max(threads, native.DEPTH)
+        with _windows_of(source) as windows:
+            try:
+                file.nbytes += core.read_gzip(
+                    file.fd, array, windows, index.windows, box, block, threads, depth
+                )
+            except core.ChunkError as error:
+                raise _fault(source, rows, error) from error
+
+    def unit(self, source: ArraySource) -> tuple[int, ...]:
+        return ()
+
+    def part(self, source: ArraySource, region: Hyperslab) -> ArraySource:
+        """A task does not bring all of the index."""
+        known = _index(source)
+        first, last = _rows(source, known, region)
+        points = known.points[first:last].copy()
+        if known.path:
+            return replace(source, gzip=replace(known, points=points))
+        low = int(points[:, 3].min())
+        high = int((points[:, 3] + points[:, 4]).max())
+        points[:, 3] -= low
+        windows = known.windows[low:high]
+        return replace(source, gzip=replace(known, points=points, windows=windows))
+
+
+def _index(source: ArraySource) -> GzipIndex:
+    assert source.gzip is not None
+    return source.gzip
+
+
+@contextmanager
+def _windows_of(source: ArraySource) -> Iterator[int | None]:
+    """The open file of an index; None where the windows are in memory."""
+    path = _index(source).path
+    if not path:
+        yield None
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        remedy = "run again with --resume, which makes it anew"
+        raise FormatError(f"{source.url}: its index {path} is gone; {remedy}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _fault(source: ArraySource, rows: Array, error: Any) -> FormatError:
+    """What the core says of a row, as an error that names the place in the file."""
+    remedy = "fetch or copy the file again"
+    if error.kind == "misplaced":
+        remedy = "run again with --resume, which makes it anew"
+    at = int(rows[error.row, 1]) // 8
+    return FormatError(
+        f"{source.url}: the gzip data that begin at byte {at} {error.text}; {remedy}"
+    )
+
+
+def _arguments(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tuple[Array, Any, Any]:
+    """The rows that a region may need; array and region as the core takes them."""
+    begin, end = _rows(source, index, region)
+    # What came over a network may not be aligned.
+    rows = np.require(index.points[begin:end], requirements=("C", "A"))
+    array = (rows.reshape(-1), index.offset, list(source.stored_shape), source.stored.itemsize)
+    box = (region.start, region.count, region.stride)
+    return rows, array, box
+
+
+def _rows(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tuple[int, int]:
+    """First and one past the last of the points that a region may need."""
+    shape, item = source.stored_shape, source.stored.itemsize
+    low, high = region.bounds
+    last = [n - 1 for n in high]
+    begin = index.offset + int(np.ravel_multi_index(low, shape)) * item
+    end = index.offset + int(np.ravel_multi_index(last, shape)) * item + item
+    plain = index.points[:, 0]
+    first_row = int(np.searchsorted(plain, begin, "right")) - 1
+    last_row = int(np.searchsorted(plain, end, "left"))
+    return max(0, first_row), last_row + 1
+
+
+def _intervals(source: ArraySource, region: Hyperslab) -> _Intervals:
+    assert native.core is not None
+    points, array, box = _arguments(source, _index(source), region)
+    rows = np.array(native.core.gzip_intervals(array, box), np.intp)
+    here, there = points[rows], points[rows + 1]
+    stored = (there[:, 1] + 7) // 8 - here[:, 1] // 8
+    plain = there[:, 0] - here[:, 0]
+    return _Intervals(stored, here[:, 4], plain)

@@ -1,0 +1,109 @@
+"""What only the library of a format can read: it says no places, or its filters need the core.
+
+Of a gzip stream that is not entered in the middle, every read inflates all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hyperslab import native
+from hyperslab.arrays import Array
+from hyperslab.arrays.byteranges import touched
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.reading.gzipindex import is_stream
+from hyperslab.blocks.reading.kept import Reader
+from hyperslab.blocks.reading.opening import opened, watched
+from hyperslab.blocks.reading.ways.memory import Counter
+from hyperslab.blocks.reading.ways.way import Counted, Way
+from hyperslab.formats import module
+from hyperslab.storage.location import Remote, RemoteFolder
+from hyperslab.storage.remote.file import KEPT_NBYTES
+
+_LIBRARY_NBYTES = 16 * 1024**2
+"What libraries hold for themselves, at most."
+_CHUNK_OBJECTS_NBYTES = 96 * 1024**2
+"""What a Zarr store elsewhere takes: chunks as they arrive, those that wait to be decoded, and what
+clients take for themselves.
+"""
+
+
+class Library(Way):
+    """Reads through the reference reader of the format."""
+
+    name = "library"
+    words = "the reference library"
+    uses_library = True
+    fills = False
+
+    def fits(self, source: ArraySource) -> bool:
+        if source.chunks is None:
+            return True
+        return bool(source.codecs) and native.core is None
+
+    def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
+        """About: a proportion of what the array takes in the file."""
+        nbytes_stored = source.nbytes_stored or source.nbytes
+        read, all_there_is = _share(source, region)
+        return -(-nbytes_stored * read // all_there_is)
+
+    def operations(self, source: ArraySource, region: Hyperslab) -> int:
+        """The chunks that the library has to decode."""
+        if not source.chunk_shape:
+            return 1
+        return math.prod(touched(region, source.chunk_shape))
+
+    def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
+        low, high = region.bounds
+        extents = [z - a for a, z in zip(low, high, strict=True)]
+        elements = 2 * math.prod(extents) + 3 * math.prod(source.chunk_shape)
+        return elements * source.stored.itemsize + _held_nbytes(source)
+
+    @contextmanager
+    def opened(self, source: ArraySource, reader: Reader | None) -> Iterator[Counted]:
+        whole = watched(source) if source.document else opened(source)
+        with whole:
+            yield Counter()
+
+    def read(
+        self,
+        file: Counter,
+        source: ArraySource,
+        slab: Hyperslab,
+        out: Array | None,
+        threads: int,
+        reader: Reader | None,
+    ) -> Array:
+        block = module(source.format).read_reference(source, slab, threads)
+        file.nbytes = self.nbytes(source, slab.permute(source.axes))
+        return block
+
+    def unit(self, source: ArraySource) -> tuple[int, ...]:
+        if is_stream(source):
+            return source.shape
+        return super().unit(source)
+
+
+def _held_nbytes(source: ArraySource) -> int:
+    """What a library, and the store that it reads from, hold for themselves."""
+    if isinstance(source.url, RemoteFolder):
+        return _LIBRARY_NBYTES + _CHUNK_OBJECTS_NBYTES
+    if isinstance(source.url, Remote):
+        return _LIBRARY_NBYTES + KEPT_NBYTES
+    return _LIBRARY_NBYTES
+
+
+def _share(source: ArraySource, region: Hyperslab) -> tuple[int, int]:
+    """How much a library reads, of how much: all of a gzip stream, the chunks that the region's
+    bounds touch, or the elements of a region of what is one piece.
+    """
+    if is_stream(source):
+        return 1, 1
+    if not source.chunk_shape:
+        return region.size, source.size
+    here = touched(region, source.chunk_shape)
+    everywhere = touched(Hyperslab.full(source.stored_shape), source.chunk_shape)
+    return math.prod(here), math.prod(everywhere)

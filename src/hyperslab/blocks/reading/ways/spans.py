@@ -1,0 +1,46 @@
+"""Spans of unfiltered data that lie in one piece, or in large ones, by positioned reads."""
+
+from __future__ import annotations
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.byteranges import BUFFER_NBYTES, SpanPlan, pieces, plan_spans
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, ChunkTable
+from hyperslab.blocks.positioned import OpenFile, gather
+from hyperslab.blocks.reading.ways.chunks import Local, pieces_of, table_of
+
+
+class Spans(Local):
+    """Long spans of bytes, read one after the other."""
+
+    name = "spans"
+
+    def fits(self, source: ArraySource) -> bool:
+        return source.chunks is not None and not source.codecs
+
+    def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
+        return sum(plan.nbytes for plan in _plans(source, region))
+
+    def operations(self, source: ArraySource, region: Hyperslab) -> int:
+        return sum(plan.spans for plan in _plans(source, region))
+
+    def fill_rows(
+        self,
+        file: OpenFile,
+        source: ArraySource,
+        table: ChunkTable,
+        region: Hyperslab,
+        block: Array,
+        threads: int,
+    ) -> None:
+        for piece in pieces(table, region):
+            part = block[piece.place.slices()]
+            gather(file, piece.offset, table.chunk_shape, piece.part, part)
+
+    def peak_of_rows(self, source: ArraySource, table: ChunkTable, threads: int | None) -> int:
+        return BUFFER_NBYTES
+
+
+def _plans(source: ArraySource, region: Hyperslab) -> list[SpanPlan]:
+    shape, item = table_of(source).chunk_shape, source.stored.itemsize
+    return [plan_spans(shape, piece.part, item) for piece in pieces_of(source, region)]

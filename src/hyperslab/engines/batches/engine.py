@@ -1,0 +1,161 @@
+"""BatchEngine: a round as all engines go through it that send tasks in batches.
+
+A round has a name; its orders lie in the run directory, its tasks are cut into batches, and
+somebody runs these: the Work. Until it is over the engine looks whether anybody is left who could
+end it. Then the tallies are kept, what still goes on is cancelled, attempts that died with their
+workers are reported, and orders and marks go. A subclass says how batches become Work (`submit`),
+who is left (`look`) and which workers live (`who_lives`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Protocol
+
+from hyperslab.engines import EngineOptions, Managed, Running
+from hyperslab.engines.batches import batch, inflight
+from hyperslab.engines.batches.orders import clear, round_name, write_orders
+from hyperslab.engines.batches.tally import Tally, keep
+from hyperslab.errors import RunStopped
+from hyperslab.machine.clock import ClockServer, reference, serve_towards
+from hyperslab.plan.task import Merge, StepFunction, Task
+from hyperslab.trace import OwnTime, Slot
+
+POLL_S = 0.1
+
+
+class Ending(Protocol):
+    """Something that goes on elsewhere and comes to an end."""
+
+    def is_over(self, limit_s: float) -> bool:
+        """Wait up to so many seconds, or until a part of it has ended; True at the end."""
+        ...
+
+
+class Work(Ending, Protocol):
+    """The batches of a round, while somebody runs them."""
+
+    def tallies(self) -> Iterable[Tally]:
+        """What it has come to; batches whose workers have died are left to the driver. Raises
+        RunStopped when they cannot be run.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Give up what still goes on."""
+        ...
+
+
+class BatchEngine(Managed):
+    """An engine that sends tasks in batches."""
+
+    limit_nbytes: ClassVar[int] = 0
+    "Size of the largest value that travels through the engine; larger ones stay in their files."
+    batches_per_slot: ClassVar[int] = batch.BATCHES_PER_SLOT
+    single_steps: ClassVar[bool] = False
+    """Whether every step of a block is an operator of its own to the engine, so that a batch of
+    several steps holds one task.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.options = options
+        self._rounds = 0
+        self._work: Work | None = None
+        self._clock: ClockServer | None = None
+        self._slots: list[Slot] = []
+        self._own_times: list[OwnTime] = []
+
+    def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> Work:
+        """Have every batch run with the orders at `place`, and give its tally or, when reducing,
+        may give one of all.
+        """
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Raise RunStopped when nobody is left who could go on with the round."""
+
+    def who_lives(self) -> Callable[[Slot], bool]:
+        """Tells of a slot, as workers name it, whether its worker lives."""
+        return inflight.is_running_here
+
+    def leave(self) -> None:
+        """Let go of whoever ran the batches, and end what was started for them."""
+
+    def value_limit(self, batches: int) -> int:
+        """Size of the largest value that travels, in a round of so many batches."""
+        return self.limit_nbytes
+
+    def slots(self) -> Sequence[Slot]:
+        return self._slots
+
+    def own_times(self) -> Sequence[OwnTime]:
+        """What the engine's own record says of the batches."""
+        return self._own_times
+
+    def serve_clock(self, host: str | None) -> None:
+        """Let the workers that this host reaches compare their clocks with ours."""
+        self._clock = serve_towards(host)
+
+    def stop(self) -> None:
+        clear(self.options.folder)
+        self.leave()
+        if self._clock is not None:
+            self._clock.close()
+        self._clock = None
+
+    def cancel(self) -> None:
+        """Stop at once; batches that somebody else's workers are at end at their next task."""
+        clear(self.options.folder)
+        self._give_up()
+
+    def run(
+        self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
+    ) -> Running:
+        self._rounds += 1
+        folder = self.options.folder
+        name = round_name(self._rounds)
+        batches = self._cut(tasks, name, len(steps))
+        place = self._write_orders(name, steps, merge, len(batches))
+        self._work = self.submit(place, batches, len(steps), merge is not None)
+        try:
+            yield from self.wait(self._work)
+            for tally in self._work.tallies():
+                keep(folder, name, tally)
+        finally:
+            self._give_up()
+        yield from inflight.leftovers(folder / inflight.FOLDER / name, self.who_lives())
+        clear(folder)
+
+    def wait(self, going_on: Ending) -> Running:
+        """Until something is over. Raises RunStopped when nobody is left who could end it."""
+        while not going_on.is_over(POLL_S):
+            self.look()
+            yield None
+
+    def _cut(self, tasks: Sequence[Task], name: str, steps: int) -> list[bytes]:
+        if not self._slots:
+            raise RunStopped("all workers have gone before the first task; --resume goes on")
+        is_single = self.single_steps and steps > 1
+        most = len(self._slots) * self.batches_per_slot
+        return batch.cut(tasks, most, name, is_single)
+
+    def _write_orders(
+        self, name: str, steps: Sequence[StepFunction], merge: Merge | None, batches: int
+    ) -> str:
+        options = self.options
+        address = self._clock.address if self._clock else None
+        return write_orders(
+            options.folder,
+            name,
+            steps,
+            merge,
+            options.shipment,
+            reference(address),
+            self.value_limit(batches),
+            options.process_per_slot,
+        )
+
+    def _give_up(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+        self._work = None

@@ -1,0 +1,161 @@
+"""Facts: what an engine says of itself before it is loaded.
+
+The table of engines is here. Whoever needs to know how an engine differs (help, doctor, admission,
+provenance, the verdict) asks its facts; no module outside this folder compares an engine's name.
+The engine of another package is an entry point of the group `hyperslab.engines`, whose name is the
+engine's and whose object is its Facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from typing import Literal
+
+from hyperslab.errors import UsageError
+
+GROUP = "hyperslab.engines"
+DEFAULT = "processes"
+"Name of the engine that runs where the user names none."
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine says of itself."""
+
+    place: str
+    "Where its class is, as module:Class."
+    spread: Literal["none", "workers", "threads"] = "workers"
+    "What the processors of a machine become by default; none: there is one slot, always."
+    in_caller: bool = False
+    "Whether tasks run in the caller's process, whose peak of memory may be older than the run."
+    process_per_slot: bool = False
+    "Whether the slots of a worker are processes, each with an interpreter's lock of its own."
+    is_light: bool = False
+    "Whether handing out a task costs as little as anywhere."
+    no_time_limit: str = ""
+    "Why it cannot stop a task that takes too long, as a clause; empty: it can."
+    requirement: str = ""
+    "Argument of pip that installs what it needs; empty: the base install does."
+    libraries: tuple[str, ...] = ()
+    "Distributions whose versions belong to the provenance of its runs."
+    optional: tuple[str, ...] = ()
+    "Distributions that doctor looks for."
+    clusters: str = ""
+    "Software whose clusters it connects to; empty: it connects to none."
+    connects_to: str = ""
+    "Address of a cluster that runs already, in words."
+    queue: str = ""
+    "Batch system that starts workers for it, as --connect takes it, in words."
+    own_record: str = ""
+    "Name of its own record of what it ran; empty: it keeps none."
+
+    def recorded(self) -> dict[str, bool]:
+        """What a reader of the run's trace needs to know."""
+        return {
+            "in_caller": self.in_caller,
+            "process_per_slot": self.process_per_slot,
+            "is_light": self.is_light,
+        }
+
+
+SERIAL = Facts(
+    "hyperslab.engines.serial:Serial",
+    spread="none",
+    in_caller=True,
+    is_light=True,
+    no_time_limit="this process cannot stop its own function",
+)
+THREADS = Facts(
+    "hyperslab.engines.threads:Threads",
+    spread="threads",
+    in_caller=True,
+    is_light=True,
+    no_time_limit="a thread cannot be stopped from outside",
+)
+PROCESSES = Facts("hyperslab.engines.pool.processes:Processes", is_light=True)
+DASK_BAG = Facts(
+    "hyperslab.engines.dask.bag:DaskBag",
+    no_time_limit="Dask cannot stop a function in a worker's thread",
+    requirement="hyperslab[dask]",
+    libraries=("dask", "distributed"),
+    optional=("distributed", "dask-jobqueue"),
+    clusters="Dask",
+    connects_to="tcp://HOST:PORT, tls://HOST:PORT or a scheduler file of Dask",
+    queue="slurm, for Dask workers as Slurm jobs",
+    own_record="Dask's task stream",
+)
+SPARK = Facts(
+    "hyperslab.engines.spark.engine:Spark",
+    process_per_slot=True,
+    no_time_limit="Spark cannot stop one function of a worker",
+    requirement="hyperslab[spark]",
+    libraries=("pyspark",),
+    optional=("pyspark",),
+    clusters="Spark",
+    connects_to="a Spark master",
+    own_record="Spark's event log",
+)
+
+ENGINES: dict[str, Facts] = {
+    "serial": SERIAL,
+    "threads": THREADS,
+    "processes": PROCESSES,
+    "dask-bag": DASK_BAG,
+    "dask-delayed": replace(DASK_BAG, place="hyperslab.engines.dask.delayed:DaskDelayed"),
+    "dask-futures": replace(DASK_BAG, place="hyperslab.engines.dask.futures:DaskFutures"),
+    "spark": SPARK,
+}
+"The engines of this package, in the order in which they are listed."
+
+
+def _of_others() -> dict[str, EntryPoint]:
+    """Engines of other packages that are installed, by name."""
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {name: found[name] for name in sorted(found) if name not in ENGINES}
+
+
+def engine_names() -> list[str]:
+    """All engines, those of other packages last."""
+    return [*ENGINES, *_of_others()]
+
+
+def facts_of(name: str) -> Facts:
+    """What the engine of this name says of itself. Raises UsageError when there is none."""
+    if name in ENGINES:
+        return ENGINES[name]
+    others = _of_others()
+    if name not in others:
+        raise UsageError(f"--engine {name}: choose one of {', '.join(engine_names())}")
+    try:
+        facts: Facts = others[name].load()
+    except ImportError as error:
+        raise UsageError(f"--engine {name}: its package cannot be loaded: {error}") from error
+    return facts
+
+
+def recorded(name: str) -> dict[str, bool]:
+    """What a reader of a trace needs to know of an engine; empty for one that is not installed."""
+    try:
+        return facts_of(name).recorded()
+    except UsageError:
+        return {}
+
+
+def engine_help() -> str:
+    """The engines to choose from, as a sentence."""
+    *first, last = engine_names()
+    return f"{', '.join(first)} or {last}."
+
+
+def connect_help() -> str:
+    """What --connect takes, as a sentence."""
+    own = ENGINES.values()
+    running = dict.fromkeys(facts.connects_to for facts in own if facts.connects_to)
+    queues = dict.fromkeys(facts.queue for facts in own if facts.queue)
+    return f"A cluster that runs already: {', '.join(running)}; or {', '.join(queues)}."
+
+
+def connecting() -> str:
+    """The software whose clusters an engine connects to, as a list in words."""
+    return " and ".join(dict.fromkeys(f.clusters for f in ENGINES.values() if f.clusters))

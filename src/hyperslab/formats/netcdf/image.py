@@ -1,0 +1,96 @@
+"""An image as a netCDF variable: a file of one array, or a MINC volume, as a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.errors import UsageError
+from hyperslab.formats.netcdf.packing import ATTRIBUTES
+from hyperslab.formats.netcdf.variables import Group, Variable
+
+IMAGE = "image"
+_EXACT_IN_FLOAT64 = 4
+"Bytes of whole numbers that float64 holds all of."
+
+
+def image_group(source: ArraySource, remedy: str = "hyperslab.open reads the stored ones") -> Group:
+    """A group of one variable: stored values where a factor and an offset say exactly what they
+    mean, else the real ones.
+
+    Raises UsageError, with a remedy, where the real values cannot be computed.
+    """
+    if source.unscalable:
+        raise UsageError(
+            f"{source.url}: the real values of its image cannot be computed: {source.unscalable};"
+            f" {remedy}"
+        )
+    packing = _packing(source)
+    values: Values = "stored"
+    if packing is None:
+        values = "real"
+    encoding: dict[str, Any] = {"dtype": source.dtype(values)}
+    extents = dict(zip(source.dims, source.own_chunk_shape, strict=False))
+    if extents:
+        encoding["preferred_chunks"] = extents
+    image = Variable(
+        name=IMAGE,
+        path=source.name,
+        dims=source.dims,
+        shape=source.shape,
+        stored_shape=source.shape,
+        dtype=source.dtype(values),
+        attributes=_shown(source.header) | (packing or {}),
+        encoding=encoding,
+        values=values,
+        axes=source.axes,
+    )
+    return Group((image,), {}, frozenset())
+
+
+def _packing(source: ArraySource) -> dict[str, np.float64] | None:
+    """The factor and offset from which xarray computes what `hyperslab.blocks.reading.scaling`
+    does; None if there are none such.
+
+    Both compute in float64 where both numbers are given as such and the stored ones are whole
+    numbers within it.
+    """
+    scaling = source.scaling
+    stored = source.stored
+    if scaling is None:
+        if source.real == source.dtype("stored"):
+            return {}
+        return None
+    exact = (
+        stored.kind in "iu" and stored.itemsize <= _EXACT_IN_FLOAT64 and source.real == np.float64
+    )
+    if (
+        not exact
+        or not scaling.is_linear
+        or not all(isinstance(n, float) for n in (scaling.slope, scaling.inter))
+    ):
+        return None
+    return {"scale_factor": np.float64(scaling.slope), "add_offset": np.float64(scaling.inter)}
+
+
+def _shown(header: Header) -> dict[str, Any]:
+    """What a header says, as a netCDF file can hold it: affines as 16 numbers, row by row."""
+    said = {name: value for name, value in header.attributes.items() if name not in ATTRIBUTES}
+    if isinstance(units := said.pop("units", None), tuple):
+        said["space_units"], said["time_units"] = units
+    if header.affine is not None:
+        said["affine"] = header.affine
+    return {name: _plain(value) for name, value in said.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        return value.replace("\0", " ").strip()
+    if isinstance(value, np.ndarray | tuple):
+        return np.ravel(value)
+    return value

@@ -1,0 +1,63 @@
+"""Variables of a group, as netCDF sees the files of all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.source import Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """A variable, and what to open for its values."""
+
+    name: str
+    path: str
+    "Of the array in the file, as its format's `open` takes it."
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    "Extents of the dimensions."
+    stored_shape: tuple[int, ...]
+    "What the file holds of that; the rest, of records that only other variables have, is `fill`."
+    dtype: np.dtype[Any]
+    "As the values come: in native byte order; object for text and lists of any length."
+    attributes: Mapping[str, Any]
+    encoding: Mapping[str, Any]
+    "How it is stored, in xarray's words; numpy's dtype or `str` under 'dtype'."
+    fill: Any = 0
+    is_text: bool = False
+    values: Values = "stored"
+    axes: tuple[int, ...] = ()
+    "From the slowest to the fastest, as in ArraySource; (): in order."
+    unread: Mapping[str, str] = field(default_factory=dict)
+    "Names of attributes that cannot be read, and why not."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """What a group holds."""
+
+    variables: tuple[Variable, ...]
+    attributes: Mapping[str, Any]
+    unlimited: frozenset[str]
+    "Dimensions that may grow."
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    "Names of what cannot be read, and why not."
+    unread: Mapping[str, str] = field(default_factory=dict)
+    "As in Variable."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listing:
+    """Groups of a file, and which state of the file they are of."""
+
+    path: str
+    format: str
+    groups: Mapping[str, Group]
+    "By '/' and '/a/b', parents before children."
+    file_size: int
+    mtime_ns: int

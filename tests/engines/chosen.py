@@ -1,0 +1,32 @@
+"""Engines that share most of their code play most of the suite once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hyperslab.testing import EngineTests
+
+DIFFERING = (
+    "test_blocks_are_the_same_whatever_the_workers",
+    "test_reductions_are_exact_for_integers",
+    "test_folds_with_a_prior",
+    "test_every_phase_is_in_the_trace",
+    "test_a_bad_block_fails_alone",
+    "test_a_resumed_run_repeats_only_what_is_missing",
+)
+"""What shows how the engines of Dask differ: in the graph of a map, of a reduction, and of single
+steps, and in how it is given up. `dask-bag` plays the whole suite.
+"""
+
+
+def only(names: tuple[str, ...]) -> Callable[[type[EngineTests]], type[EngineTests]]:
+    """Keep these tests of the suite alone in a class."""
+
+    def chosen(cls: type[EngineTests]) -> type[EngineTests]:
+        for name in dir(EngineTests):
+            if name.startswith("test_") and name not in names:
+                setattr(cls, name, None)
+        return cls
+
+    assert all(hasattr(EngineTests, name) for name in names), names
+    return chosen

@@ -1,0 +1,148 @@
+"""Every source has one way of reading, every sink one form of writing; nobody asks for names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hyperslab import formats, native
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks import reading, writing
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.reading.ways import WAYS, way_of
+from hyperslab.blocks.writing.forms import FORMS, form_of
+
+PACKAGE = Path(formats.__file__).parents[1]
+VALUES = np.arange(160 * 80 * 90, dtype=np.int32).reshape(160, 80, 90)
+REGION = Hyperslab((7, 3, 89), (20, 30, 40), (3, 2, -2))
+
+
+def _sources(folder: Path) -> dict[str, ArraySource]:
+    """A source for each way on this machine, by the way's name."""
+    for name in ("plain.nii", "packed.nii.gz"):
+        path = str(folder / name)
+        sink = formats.module("nifti").sink(path, VALUES.shape, VALUES.dtype, Header())
+        writing.write(sink, VALUES)
+    with h5py.File(folder / "made.h5", "w") as file:
+        file.create_dataset("chunks", data=VALUES, chunks=(16, 16, 16), compression="gzip")
+        layout = h5py.VirtualLayout(VALUES.shape, VALUES.dtype)
+        layout[:] = h5py.VirtualSource("made.h5", "chunks", VALUES.shape)
+        file.create_virtual_dataset("virtual", layout)
+    return {
+        "memory": formats.open_array(VALUES),
+        "library": formats.open_source(f"{folder / 'made.h5'}::virtual"),
+        "gzip": gzipindex.indexed(formats.open_source(str(folder / "packed.nii.gz"))),
+        "chunks": formats.open_source(f"{folder / 'made.h5'}::chunks"),
+        "spans": formats.open_source(str(folder / "plain.nii")),
+    }
+
+
+def test_every_kind_of_source_has_its_way(tmp_path: Path) -> None:
+    sources = _sources(tmp_path)
+    assert {way.name for way in WAYS} == {*sources, "requests"}
+    for name, source in sources.items():
+        assert way_of(source).name == name, source.reason
+        block = reading.read(source, REGION)
+        np.testing.assert_array_equal(block, VALUES[REGION.slices()])
+        assert reading.read_operations(source, REGION) > 0
+        assert 0 < reading.read_nbytes(source, REGION) <= VALUES.nbytes
+
+
+def test_a_part_of_a_source_is_read_alike(tmp_path: Path) -> None:
+    """What a way leaves out of a source's tables is of other regions."""
+    low, high = REGION.bounds
+    box = Hyperslab(low, tuple(z - a for a, z in zip(low, high, strict=True)))
+    for source in _sources(tmp_path).values():
+        part = way_of(source).part(source, box.permute(source.axes))
+        np.testing.assert_array_equal(reading.read(part, REGION), VALUES[REGION.slices()])
+        if source.chunks is not None and len(source.chunks) > 1:
+            assert part.chunks is not None
+            assert len(part.chunks) < len(source.chunks)
+
+
+def test_what_needs_the_core_goes_to_libraries_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = _sources(tmp_path)
+    monkeypatch.setattr(native, "core", None)
+    names = {name: way_of(source).name for name, source in sources.items()}
+    assert names == {
+        "memory": "memory",
+        "library": "library",
+        "gzip": "library",
+        "chunks": "library",
+        "spans": "spans",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "form", "files"),
+    [
+        ("x.nii", Encoding(), "placed", 1),
+        ("x.nii.gz", Encoding(), "pieces", 1),
+        ("x.h5", Encoding(chunks=(16, 16, 16)), "pieces", 1),
+        ("x.h5", Encoding(virtual=True), "parts", 6),
+        ("x.zarr", Encoding(chunks=(80, 80, 45)), "store", 4),
+    ],
+)
+def test_every_kind_of_sink_has_its_form(
+    tmp_path: Path, name: str, encoding: Encoding, form: str, files: int
+) -> None:
+    describe = formats.module(formats.format_of_name(name)).sink
+    sink = describe(str(tmp_path / name), VALUES.shape, VALUES.dtype, Header(), None, encoding)
+    assert form_of(sink) is FORMS[form]
+    assert form_of(sink).files(sink, 5) == files
+    partial = str(tmp_path / f".{name}.0-00aa.part")
+    assert not form_of(sink).is_allocated(sink, partial)
+    if form == "store":
+        assert form_of(sink).folders(sink) == 2 + 2 + 2
+    writing.allocate(sink, partial)
+    assert form_of(sink).is_allocated(sink, partial)
+
+
+def test_a_region_that_was_changed_differs(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.nii")
+    sink = formats.module("nifti").sink(path, VALUES.shape, VALUES.dtype, Header())
+    partial, whole = str(tmp_path / ".x.nii.0-00aa.part"), Hyperslab.full(VALUES.shape)
+    writing.allocate(sink, partial)
+    written = writing.write_region(sink, partial, whole, VALUES)
+    form = form_of(sink)
+    assert form.is_kept(sink, partial, written)
+    assert not form.differs(sink, partial, whole, written)
+    with Path(partial).open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    assert form.differs(sink, partial, whole, written)
+    Path(partial).write_bytes(b"")
+    assert not form.is_kept(sink, partial, written)
+
+
+def test_nobody_compares_the_names_of_ways_and_forms() -> None:
+    """Whoever wants to know something asks the way or the form."""
+    names = {way.name for way in WAYS} | set(FORMS)
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and _compares(node, names)
+    ]
+    assert found == []
+
+
+def _compares(node: ast.Compare, names: set[str]) -> bool:
+    """Whether the form of a sink, or the name of anything, is compared with one of these."""
+    sides = [node.left, *node.comparators]
+    is_asked = any(isinstance(side, ast.Attribute) and side.attr == "form" for side in sides)
+    is_named = any(
+        isinstance(side, ast.Attribute) and side.attr == "name" and "way" in ast.unparse(side)
+        for side in sides
+    )
+    texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+    return is_asked or (is_named and bool(texts & names))
