@@ -29,12 +29,12 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Values
-from hyperslab.errors import FormatError, MissingGroup, SourceChanged, UsageError
+from hyperslab.errors import FormatError, MissingExtra, MissingGroup, SourceChanged, UsageError
 from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import GroupReader, read_groups
 from hyperslab.testing import FormatTests
-from tests.end_to_end.command import call
+from tests.end_to_end.command import AS_INSTALLED, call
 from tests.formats.files import ROOT
 
 SOURCE = Path(__file__).with_name("nrrd_format.py")
@@ -210,6 +210,26 @@ def test_what_is_not_supported_is_said(tmp_path: Path) -> None:
         hyperslab.open(str(path))
     with pytest.raises(UsageError, match="a NRRD file holds one array; leave out '::a'"):
         hyperslab.open(f"{_one(tmp_path / 'one.nrrd')}::a")
+
+
+def test_help_and_doctor_know_of_it() -> None:
+    asked = [*AS_INSTALLED, "convert", "--help"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert "zarr or nrrd" in " ".join(told.replace("│", "").split())
+    assert formats.say_words("nii") == "nii (the default), nii.gz, h5, nc, zarr or nrrd"
+    assert [facts.name for facts in table.brought()] == ["nrrd"]
+
+
+def test_a_library_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needing.py").write_text("import no_such_library\n")
+    libraries = (("no_such_library", "needing[all]"),)
+    facts = Facts("needing", "needing", "Needing", "NEEDING", libraries=libraries)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(formats, "facts_of", lambda name: facts)
+    with pytest.raises(MissingExtra, match=r"^Needing files need no_such_library: pip install"):
+        formats.module("needing")
 
 
 def test_info_shows_it(made: Path) -> None:

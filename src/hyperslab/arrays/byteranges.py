@@ -73,7 +73,7 @@ def ascending(slab: Hyperslab) -> Hyperslab:
 
 def turns(slab: Hyperslab) -> tuple[slice, ...]:
     """The index of a block that makes `ascending(slab)` of `slab` and the other way round."""
-    return tuple(map(_turn, slab.stride))
+    return tuple([_turn(step) for step in slab.stride])
 
 
 def _turn(step: int) -> slice:

@@ -55,7 +55,7 @@ def gather(
     opened = [found for item in items for found in _open(item, storage_options)]
     sound = [found for found in opened if isinstance(found, ArraySource)]
     if kind == "independent" and (sound or not opened):
-        every = [f if isinstance(f, ArraySource) else _stand_in(f, sound[0]) for f in opened]
+        every = [_source_for(found, sound[0]) for found in opened]
         return independent(every, formats.stem_of)
     for found in opened:
         if isinstance(found, _Broken):
@@ -71,7 +71,9 @@ def several(named: Named | Sequence[Named]) -> list[Named]:
     """What is named, one by one: only lists and tuples are several, arrays and views are one
     each.
     """
-    return list(named) if isinstance(named, list | tuple) else [cast(Named, named)]
+    if isinstance(named, list | tuple):
+        return list(named)
+    return [cast(Named, named)]
 
 
 class _Broken(NamedTuple):
@@ -81,12 +83,17 @@ class _Broken(NamedTuple):
     error: FormatError
 
 
-def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
-    """A source of one voxel in place of a broken file, whose every read says what is wrong with
-    it.
+def _source_for(found: ArraySource | _Broken, like: ArraySource) -> ArraySource:
+    """A source; in place of a broken file one of one voxel, whose every read says what is wrong
+    with it.
     """
-    path, name = formats.split_url(broken.url)
-    where, why = redact(path) if is_remote(path) else os.path.abspath(path), str(broken.error)
+    if isinstance(found, ArraySource):
+        return found
+    path, name = formats.split_url(found.url)
+    where = os.path.abspath(path)
+    if is_remote(path):
+        where = redact(path)
+    why = str(found.error)
     one = replace(like, url=where, name=name, shape=(1,) * like.ndim, chunks=None, chunk_shape=())
     return replace(
         one, codecs=(), header=Header(), nbytes_stored=0, reason=why, version=why, broken=why
@@ -96,8 +103,10 @@ def _stand_in(broken: _Broken, like: ArraySource) -> ArraySource:
 def _open(
     item: Named, storage_options: Mapping[str, Any] | None
 ) -> Iterator[ArraySource | _Broken]:
-    if isinstance(item, ArraySource | ArrayView):
-        yield item if isinstance(item, ArraySource) else item.source
+    if isinstance(item, ArraySource):
+        yield item
+    elif isinstance(item, ArrayView):
+        yield item.source
     elif isinstance(item, np.ndarray):
         yield formats.open_array(item)
     elif not isinstance(item, str | os.PathLike):
@@ -129,12 +138,21 @@ def expand(text: str, are_there: bool = True) -> list[str]:
     except OSError as error:
         raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
     if os.path.lexists(path):
-        return [f"{path}::{dataset}" if dataset else path]
+        return [_joined(path, dataset)]
     matches = sorted(glob.glob(path, recursive=True), key=natural)
     if not matches:
-        why = "no file matches this pattern" if glob.has_magic(path) else "there is no such file"
+        why = "there is no such file"
+        if glob.has_magic(path):
+            why = "no file matches this pattern"
         raise Missing(f"SOURCE '{text}': {why}")
-    return [f"{match}::{dataset}" if dataset else match for match in matches]
+    return [_joined(match, dataset) for match in matches]
+
+
+def _joined(path: str, dataset: str) -> str:
+    """PATH or PATH::DATASET."""
+    if not dataset:
+        return path
+    return f"{path}::{dataset}"
 
 
 def _listed_origins(items: Sequence[Named], ndim: int) -> list[tuple[int, ...]] | None:
@@ -155,10 +173,13 @@ def _listed_origins(items: Sequence[Named], ndim: int) -> list[tuple[int, ...]] 
 
 def natural(text: str) -> list[tuple[bool, int, str]]:
     """Sort key under which block_2 comes before block_10."""
-    return [
-        (part.isdigit(), int(part) if part.isdigit() else 0, part)
-        for part in re.split(r"(\d+)", text)
-    ]
+    return [_natural_part(part) for part in re.split(r"(\d+)", text)]
+
+
+def _natural_part(part: str) -> tuple[bool, int, str]:
+    if part.isdigit():
+        return True, int(part), part
+    return False, 0, part
 
 
 def _files_of(folder: str) -> list[str]:
@@ -184,7 +205,7 @@ def _lines_of(listing: Path, are_there: bool) -> list[str]:
     for entry in _entries_of(listing):
         if are_there and not is_remote(entry.path) and not os.path.lexists(entry.path):
             raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
-        urls.append(f"{entry.path}::{entry.dataset}" if entry.dataset else entry.path)
+        urls.append(_joined(entry.path, entry.dataset))
     if not urls:
         raise UsageError(
             f"SOURCE '{listing}': the list names no file; write one 'path' or 'path,dataset' a line"
@@ -219,11 +240,15 @@ def _entry(folder: Path, number: int, text: str) -> _Entry:
 
     The dataset of a URL, in which commas may be anything, is written behind '::'.
     """
-    placed = (
-        None if os.path.lexists(folder / text) else re.fullmatch(r"(.*),\s*(\d+(?:\s+\d+)*)", text)
-    )
-    rest, origin = (placed[1], tuple(map(int, placed[2].split()))) if placed else (text, ())
-    named = rest if is_remote(rest) else str(folder / os.path.expanduser(rest))
+    rest = text
+    origin: tuple[int, ...] = ()
+    placed = re.fullmatch(r"(.*),\s*(\d+(?:\s+\d+)*)", text)
+    if placed is not None and not os.path.lexists(folder / text):
+        rest = placed[1]
+        origin = tuple(map(int, placed[2].split()))
+    named = rest
+    if not is_remote(rest):
+        named = str(folder / os.path.expanduser(rest))
     path, dataset = formats.split_url(named)
     if not dataset and not is_remote(path) and not os.path.lexists(path) and "," in rest:
         path, _, dataset = path.rpartition(",")

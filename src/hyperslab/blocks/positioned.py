@@ -87,7 +87,8 @@ def gather(
         if nbytes == part.nbytes:
             _read_dense(file, part, offset + position)
         else:
-            buffer = buffer if buffer.size >= nbytes else np.empty(nbytes, np.uint8)
+            if buffer.size < nbytes:
+                buffer = np.empty(nbytes, np.uint8)
             file.read_into(buffer[:nbytes], offset + position)
             part[...] = np.ndarray(
                 part.shape, part.dtype, buffer, strides=plan.step_nbytes[plan.level :]

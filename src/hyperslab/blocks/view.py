@@ -129,20 +129,21 @@ class ArrayView:
             return self._read(where, out)
         basic, axis, positions = _split(where, self.shape)
         slab, dropped = from_index(basic, self.shape)
-        room = out
+        count = slab.count
+        if positions is not None:
+            count = (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
+        room = None
         if out is not None:
-            count = (
-                slab.count
-                if positions is None
-                else (*slab.count[:axis], len(positions), *slab.count[axis + 1 :])
-            )
             room = _room(out, self.dtype, count, dropped)
-        block = (
-            self._read(slab, room) if positions is None else self._take(slab, axis, positions, room)
-        )
-        if out is not None or (self.ndim and not dropped):
-            return block if out is None else out
-        return block[tuple(0 if axis in dropped else slice(None) for axis in range(self.ndim))]
+        if positions is None:
+            block = self._read(slab, room)
+        else:
+            block = self._take(slab, axis, positions, room)
+        if out is not None:
+            return out
+        if self.ndim and not dropped:
+            return block
+        return block[_picking(dropped, 0, self.ndim)]
 
     def _read(self, slab: Hyperslab, out: Array | None) -> Array:
         """Read a region; the first of a large gzip file has the whole file checked and indexed, in
@@ -186,12 +187,12 @@ class ArrayView:
         """How many positions along an axis are best read together: those of a chunk, or all that a
         library reads.
         """
-        chunks = (
-            self.source.own_chunk_shape or self.shape
-            if self.source.chunks is None
-            else self.source.own_chunk_shape
-        )
-        return chunks[axis] if chunks else 1
+        chunks = self.source.own_chunk_shape
+        if chunks:
+            return chunks[axis]
+        if self.source.chunks is None and self.shape:
+            return self.shape[axis]
+        return 1
 
     def __len__(self) -> int:
         if not self.shape:
@@ -202,7 +203,9 @@ class ArrayView:
         if copy is False:
             raise ValueError("an array in a file cannot be had without a copy")
         block = self._read(Hyperslab.full(self.shape), None)
-        return block if dtype is None else block.astype(dtype, copy=False)
+        if dtype is None:
+            return block
+        return block.astype(dtype, copy=False)
 
     def _repr_html_(self) -> str:
         if not self._is_known:
@@ -214,13 +217,11 @@ class ArrayView:
         )
 
     def __repr__(self) -> str:
-        name = f"::{self.source.name}" if self.source.name else ""
-        kind = (
-            f"{self.dtype} {self.values}, {self.nbytes:,} bytes"
-            if self._is_known
-            else f"real, which cannot be computed: {self.source.unscalable}"
-        )
-        return f"<ArrayView {self.source.url}{name} {self.shape} {kind}>"
+        if self._is_known:
+            kind = f"{self.dtype} {self.values}, {self.nbytes:,} bytes"
+        else:
+            kind = f"real, which cannot be computed: {self.source.unscalable}"
+        return f"<ArrayView {self.source.label} {self.shape} {kind}>"
 
     @property
     def _is_known(self) -> bool:
@@ -235,16 +236,24 @@ def _room(
     shape = tuple(n for axis, n in enumerate(count) if axis not in dropped)
     if out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         raise UsageError(f"out has to be a writable array of shape {shape} and dtype {dtype}")
-    return out[
-        (..., *(np.newaxis if axis in dropped else slice(None) for axis in range(len(count))))
-    ]
+    return out[(..., *_picking(dropped, np.newaxis, len(count)))]
+
+
+def _picking(dropped: Sequence[int], what: Any, ndim: int) -> tuple[Any, ...]:
+    """An index of all that is along every axis, and of something else along the dropped ones."""
+    index: list[Any] = [slice(None)] * ndim
+    for axis in dropped:
+        index[axis] = what
+    return tuple(index)
 
 
 def _split(index: Any, shape: Sequence[int]) -> tuple[tuple[Index, ...], int, _Positions | None]:
     """An index as (its basic part, the axis of the list in it, the list's positions), or as
     (itself, 0, None).
     """
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = index
+    if not isinstance(index, tuple):
+        parts = (index,)
     lists = [number for number, part in enumerate(parts) if _is_list(part)]
     if not lists:
         return parts, 0, None
@@ -253,15 +262,13 @@ def _split(index: Any, shape: Sequence[int]) -> tuple[tuple[Index, ...], int, _P
             "lists of indices select along one axis at a time: read in two steps, or use slices"
         )
     (where,) = lists
-    after = any(part is Ellipsis for part in parts[:where])
-    axis = len(shape) - len(parts) + where if after else where
+    axis = where
+    if any(part is Ellipsis for part in parts[:where]):
+        axis = len(shape) - len(parts) + where
     if not 0 <= axis < len(shape):
         raise IndexError(f"too many indices for an array of {len(shape)} dimensions")
-    return (
-        (*parts[:where], slice(None), *parts[where + 1 :]),
-        axis,
-        _positions(parts[where], shape[axis], axis),
-    )
+    basic = (*parts[:where], slice(None), *parts[where + 1 :])
+    return basic, axis, _positions(parts[where], shape[axis], axis)
 
 
 def _is_list(part: object) -> bool:
@@ -269,7 +276,9 @@ def _is_list(part: object) -> bool:
 
 
 def _positions(part: Any, extent: int, axis: int) -> _Positions:
-    found = np.asarray(part) if len(part) else np.empty(0, np.intp)
+    found = np.asarray(part)
+    if not len(part):
+        found = np.empty(0, np.intp)
     if found.dtype == np.bool_ and found.shape == (extent,):
         return np.flatnonzero(found)
     if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -288,9 +297,12 @@ def _runs(wanted: _Positions, together: int) -> Iterator[tuple[int, int]]:
     """First and one past the last of ascending positions that follow one another or lie in the same
     `together`.
     """
-    apart = (np.diff(wanted) > 1) & (np.diff(wanted // together) > 0)
-    edges = [0, *(np.flatnonzero(apart) + 1).tolist(), len(wanted)]
-    return itertools.pairwise(edges) if len(wanted) else iter(())
+    if not len(wanted):
+        return iter(())
+    has_gap = np.diff(wanted) > 1
+    is_elsewhere = np.diff(wanted // together) > 0
+    cuts = np.flatnonzero(has_gap & is_elsewhere) + 1
+    return itertools.pairwise([0, *cuts.tolist(), len(wanted)])
 
 
 def _with_axis(slab: Hyperslab, axis: int, start: int, count: int) -> Hyperslab:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hyperslab import formats
 from hyperslab.apps.conversion import Conversion, planned
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli.flags import (
@@ -40,7 +41,8 @@ def convert(
         str,
         typer.Argument(
             help=(
-                "The new file (.nii, .nii.gz, .h5, .nc, .zarr), a directory for several, or a URL"
+                f"The new file ({', '.join(formats.written().values())}), a directory for"
+                " several, or a URL"
                 " (s3://...)."
             )
         ),
@@ -66,7 +68,7 @@ def convert(
     ] = None,
     format: Annotated[
         str,
-        Opt(help="Of the files in a directory: nii, nii.gz, h5, nc or zarr; else as the source."),
+        Opt(help=f"Of the files in a directory: {formats.say_words()}; else as the source."),
     ] = "",
     dtype: Annotated[
         str | None, Opt(help="Real values as this dtype; a value that does not fit stops its task.")

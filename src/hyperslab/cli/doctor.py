@@ -16,6 +16,7 @@ from hyperslab import native, workloads
 from hyperslab.driver import run
 from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.formats.table import brought
 from hyperslab.machine.host import Host, describe
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
@@ -33,6 +34,8 @@ def doctor() -> int:
     typer.echo(f"memory     {show_bytes(host.memory_bytes)} (by {host.memory_from})")
     missing = "not there: filtered files are read through libraries, slower"
     typer.echo(f"native     {'there' if native.core else missing}")
+    for facts in brought():
+        typer.echo(f"format     {facts.supported}, of {facts.module}")
     for name in LIBRARIES:
         typer.echo(f"library    {name} {version(name)}")
     for name, requirement in _optional().items():

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hyperslab import formats
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import gather
@@ -94,9 +95,7 @@ def run(
     dtype: Annotated[
         str | None, Opt(help="dtype that the function returns, if not that of its block.")
     ] = None,
-    format: Annotated[
-        str | None, Opt(help="Of the outputs: nii (the default), nii.gz, h5, nc or zarr.")
-    ] = None,
+    format: Annotated[str | None, Opt(help=f"Of the outputs: {formats.say_words('nii')}.")] = None,
     keep: Annotated[
         str | None, Opt(help="blocks (the default): a file per block; volume: one file per array.")
     ] = None,

@@ -259,10 +259,14 @@ def _aligned(stored: StoredArray, limit_nbytes: int) -> tuple[tuple[int, ...], .
         unit = 1
         if first.own_chunk_shape:
             unit = first.own_chunk_shape[axis]
-        fitting = limit_nbytes * block[axis] // max(1, math.prod(block) * itemsize)
+        nbytes = math.prod(block) * itemsize
+        fitting = limit_nbytes * block[axis] // max(1, nbytes)
         block[axis] = max(block[axis], fitting // unit * unit)
-    edges = [sorted({end[a] for ends in bounds for end in ends}) for a in range(stored.ndim)]
-    return tuple(_extents(*along) for along in zip(edges, block, strict=True))
+    extents = []
+    for a, longest in enumerate(block):
+        edges = {end[a] for ends in bounds for end in ends}
+        extents.append(_extents(sorted(edges), longest))
+    return tuple(extents)
 
 
 def _block(

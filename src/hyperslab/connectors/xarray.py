@@ -368,11 +368,18 @@ def _padded(view: ArrayView, key: tuple[Any, ...], shape: tuple[int, ...], fill:
     """What an index selects of an array that goes on with `fill` where the file's ends, up to
     `shape`.
     """
-    parts = [_inside(*axis) for axis in zip(key, shape, view.shape, strict=True)]
-    block = np.full([count for count, _, _ in parts if count is not None], fill, view.dtype)
-    if all(wanted is not None for _, _, wanted in parts):
-        places = tuple(place for count, place, _ in parts if count is not None)
-        block[places] = view[tuple(wanted for _, _, wanted in parts)]
+    counts = []
+    places = []
+    wanted = []
+    for axis in zip(key, shape, view.shape, strict=True):
+        count, place, part = _inside(*axis)
+        wanted.append(part)
+        if count is not None:
+            counts.append(count)
+            places.append(place)
+    block = np.full(counts, fill, view.dtype)
+    if all(part is not None for part in wanted):
+        block[tuple(places)] = view[tuple(wanted)]
     return block
 
 

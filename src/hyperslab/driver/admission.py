@@ -15,6 +15,7 @@ from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.compile import Budget, Plan
+from hyperslab.plan.task import Volume
 from hyperslab.units import show_bytes, show_count
 
 JOURNAL_BYTES_PER_TASK = 2048
@@ -78,16 +79,26 @@ def examine(
     """Add up what the tasks that are not done will need."""
     left = [task for task in plan.tasks if task.id not in done]
     output = plan.stages[-1].job.output
-    volumes = output.volumes if output else ()
+    volumes: tuple[Volume, ...] = ()
+    if output:
+        volumes = output.volumes
     place = next(folder for folder in (out, *out.parents) if folder.exists())
     disk = os.statvfs(place)
-    copies = 2 if any(form_of(volume.sink).is_copied(*volume) for volume in volumes) else 1
-    written = (
-        sum(task.bytes_written for task in left) + JOURNAL_BYTES_PER_TASK * len(left)
-    ) * copies
-    compressed = any(_is_compressed(task.output) for task in left) or any(
-        _may_shrink(sink) for sink, _ in volumes
-    )
+    written = sum(task.bytes_written for task in left)
+    written += JOURNAL_BYTES_PER_TASK * len(left)
+    if any(form_of(volume.sink).is_copied(*volume) for volume in volumes):
+        written *= 2
+    are_compressed = any(_is_compressed(task.output) for task in left)
+    compressed = are_compressed or any(_may_shrink(sink) for sink, _ in volumes)
+    least = written
+    if compressed:
+        least = min(written, int(_least_share(plan) * written))
+    files = sum(1 for task in left if task.output)
+    if left:
+        files += sum(form_of(sink).files(sink, len(left)) for sink, _ in volumes)
+    inodes_free = None
+    if disk.f_files:
+        inodes_free = disk.f_favail
     return Needs(
         tasks=len(left),
         bytes_read=sum(task.bytes_read for task in left),
@@ -95,12 +106,11 @@ def examine(
         bytes_peak=max((task.bytes_peak for task in left), default=0),
         budget=budget,
         workers=workers,
-        files=sum(1 for task in left if task.output)
-        + sum(form_of(sink).files(sink, len(left)) for sink, _ in volumes if left),
+        files=files,
         disk_free=disk.f_bavail * disk.f_frsize + _allocated(plan),
-        inodes_free=disk.f_favail if disk.f_files else None,
+        inodes_free=inodes_free,
         compressed=compressed,
-        bytes_least=min(written, int(_least_share(plan) * written)) if compressed else written,
+        bytes_least=least,
         folders=sum(form_of(sink).folders(sink) for sink, _ in volumes if left),
         verb=verb,
     )
@@ -132,7 +142,9 @@ def _may_shrink(sink: ArraySink) -> bool:
 def _allocated(plan: Plan) -> int:
     """Bytes on disk of volumes that an interrupted run has already made room for."""
     output = plan.stages[-1].job.output
-    partials = [Path(partial) for _, partial in output.volumes] if output else []
+    if output is None:
+        return 0
+    partials = [Path(partial) for _, partial in output.volumes]
     return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 
@@ -147,16 +159,18 @@ def admit(needs: Needs, out: Path) -> None:
             f"{show_count(needs.budget.slots, 'slot')}): use {_SMALLER[needs.verb]}"
         )
     if needs.bytes_least > needs.disk_free:
-        about = "about " if needs.compressed else ""
+        about = ""
+        if needs.compressed:
+            about = "about "
         raise DoesNotFit(
             f"the outputs take {about}{show_bytes(needs.bytes_least)} but {out} has "
             f"{show_bytes(needs.disk_free)} free: free some space or choose another output"
         )
-    if (
-        needs.inodes_free is not None
-        and needs.files + needs.folders + RECORD_FILES > needs.inodes_free
-    ):
-        folders = f" in {show_count(needs.folders, 'folder')}" if needs.folders else ""
+    created = needs.files + needs.folders + RECORD_FILES
+    if needs.inodes_free is not None and created > needs.inodes_free:
+        folders = ""
+        if needs.folders:
+            folders = f" in {show_count(needs.folders, 'folder')}"
         raise DoesNotFit(
             f"the outputs are {needs.files} files{folders}, and {RECORD_FILES} are the run's own,"
             f" but the file system of {out} can hold {needs.inodes_free} more: use larger"

@@ -27,14 +27,17 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
 
     Raises DamagedRecord, before anything is removed, when what they wrote is not known.
     """
-    doomed = list(leftovers(directory.out, {directory.file} if directory.file else None))
+    doomed = list(leftovers(directory.out, directory.files))
     if not outputs_too:
         replacement.require_ended(directory.out)
     if outputs_too:
         doomed += [directory.out / name for name in _written(directory) if is_name(name)]
     doomed = [path for path in dict.fromkeys(doomed) if path.exists()]
     for path in doomed:
-        remove_stale(path) if LEFTOVER.fullmatch(path.name) else remove_output(path)
+        if LEFTOVER.fullmatch(path.name):
+            remove_stale(path)
+        else:
+            remove_output(path)
     remove(directory.root)
     return doomed
 
@@ -54,7 +57,9 @@ def _written(directory: RunDirectory) -> Iterator[str]:
 
 def _planned(plan: dict[str, Any]) -> Iterator[str]:
     """Names of the files that the tasks of a plan write, each its block."""
-    for whole in plan["wholes"] if plan.get("suffix") else ():
+    if not plan.get("suffix"):
+        return
+    for whole in plan["wholes"]:
         cuts = tuple(tuple(axis) for axis in whole["cuts"])
         blocks = Partition(cuts, tuple(range(len(cuts))))
         for block in blocks:

@@ -65,7 +65,9 @@ class RunDirectory:
         """That of an output directory, or of a file that a run has written by itself."""
         place = Path(path)
         own = cls(place.parent, place.name)
-        return own if place.name and own.root.is_dir() else cls(place)
+        if place.name and own.root.is_dir():
+            return own
+        return cls(place)
 
     @classmethod
     def of_records(cls, root: Path) -> RunDirectory | None:
@@ -81,7 +83,16 @@ class RunDirectory:
 
     @property
     def root(self) -> Path:
-        return self.out / (f".{self.file}{FOLDER}" if self.file else FOLDER)
+        if self.file:
+            return self.out / f".{self.file}{FOLDER}"
+        return self.out / FOLDER
+
+    @property
+    def files(self) -> set[str] | None:
+        """Names of the files that the run may write; None where the directory is its own."""
+        if self.file:
+            return {self.file}
+        return None
 
     def submissions(self) -> list[Path]:
         """Folders of all submissions, oldest first."""
@@ -239,7 +250,9 @@ def load_status(folder: Path) -> dict[str, Any]:
         " only what is missing, and 'hyperslab verify' compares what is there"
     )
     path = folder / "status.json"
-    return load_record(path, remedy) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    return load_record(path, remedy)
 
 
 def load_manifest(directory: RunDirectory) -> dict[str, Any]:
@@ -251,7 +264,28 @@ def load_manifest(directory: RunDirectory) -> dict[str, Any]:
         f" 'hyperslab clean {directory.place}' removes all records and leaves the outputs"
     )
     path = directory.root / "manifest.json"
-    return load_record(path, remedy) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    return load_record(path, remedy)
+
+
+def vouched_for(directory: RunDirectory) -> set[tuple[str, str]]:
+    """Name and checksum of the files that the manifest names, before which they were on storage."""
+    try:
+        entries = load_manifest(directory).get("outputs", [])
+    except DamagedRecord:
+        return set()  # it speaks for none: all of them are read
+    return {
+        (entry["path"], entry["checksum"])
+        for entry in entries
+        if entry.keys().isdisjoint(("region", "frame"))
+    }
+
+
+def save_manifest(
+    directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]
+) -> None:
+    save_record(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
 
 
 def _workers(folder: Path) -> str:
@@ -261,10 +295,10 @@ def _workers(folder: Path) -> str:
         return "workers of another host or container"
     if pids == [os.getpid()]:
         return "threads of this process"
-    return (
-        f"worker{'s' if len(pids) > 1 else ''} {', '.join(map(str, pids))} on"
-        f" {socket.gethostname()}"
-    )
+    noun = "worker"
+    if len(pids) > 1:
+        noun = "workers"
+    return f"{noun} {', '.join(map(str, pids))} on {socket.gethostname()}"
 
 
 def _has_begun(folder: Path) -> bool:

@@ -53,8 +53,12 @@ def status(out: str | os.PathLike[str]) -> Status:
         for outcome in journal
         if outcome.failure and outcome.task not in done
     }
-    state: State = "died" if last["state"] == "running" and not alive else last["state"]
-    owner = f"pid {last['pid']} on {last['host']}" if alive and "pid" in last else ""
+    state: State = last["state"]
+    if state == "running" and not alive:
+        state = "died"
+    owner = ""
+    if alive and "pid" in last:
+        owner = f"pid {last['pid']} on {last['host']}"
     reasons = tuple(failing.values())
     counted = max(last["done"], len(done))
     return Status(state, last["tasks"], counted, reasons, last.get("time"), owner, tail.damaged)

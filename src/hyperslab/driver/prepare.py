@@ -83,9 +83,10 @@ class Prepared:
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
         memory = f"{slots}, {show_bytes(self.needs.budget.memory_bytes)} for all tasks"
-        return self.plan.html(
-            {"done": f"{len(self.done):,} tasks already" if self.done else "", "slots": memory}
-        )
+        done = ""
+        if self.done:
+            done = f"{len(self.done):,} tasks already"
+        return self.plan.html({"done": done, "slots": memory})
 
 
 def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
@@ -98,16 +99,22 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     )  # or it refuses
     memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
     budget = Budget(memory, workers * threads)
-    folder = Path(pipeline.end.dest).absolute() if isinstance(pipeline.end, Write) else out
-    directory = RunDirectory(folder, _own_file(pipeline)) if folder is not None else None
+    folder = out
+    if isinstance(pipeline.end, Write):
+        folder = Path(pipeline.end.dest).absolute()
+    directory = None
+    if folder is not None:
+        directory = RunDirectory(folder, _own_file(pipeline))
     replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
-    earlier = _earlier(directory, options, replaces) if directory is not None else []
+    earlier: list[dict[str, Any]] = []
+    if directory is not None:
+        earlier = _earlier(directory, options, replaces)
+    limit_nbytes = None
     if directory is not None and earlier:
         made(directory)  # or it refuses, before anything is done
         discard_replaced(directory)
-    plan = compile_plan(
-        pipeline, options.rule, budget, earlier[-1]["limit_nbytes"] if earlier else None
-    )
+        limit_nbytes = earlier[-1]["limit_nbytes"]
+    plan = compile_plan(pipeline, options.rule, budget, limit_nbytes)
     inherited: list[Inherited] = []
     done: set[int] = set()
     damaged: set[int] = set()
@@ -126,7 +133,9 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
 
 def _own_file(pipeline: Pipeline) -> str:
     """The name of the file that keeps the records beside it, as it is the only one."""
-    return pipeline.end.name if isinstance(pipeline.end, Write) else ""
+    if isinstance(pipeline.end, Write):
+        return pipeline.end.name
+    return ""
 
 
 def _require_free_names(
@@ -217,7 +226,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return list(folder.iterdir())
 
 
 def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[dict[str, Any]]:
@@ -233,7 +244,9 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         _require_replaceable(directory)
         return []
     plans = [plan for _, plan in directory.plans()]
-    flag = "-o " if options.verb == "run" else ""
+    flag = ""
+    if options.verb == "run":
+        flag = "-o "
     if not plans:
         if directory.out.exists() and not directory.out.is_dir():
             raise OutputBusy(f"{flag}{directory.out} is a file: give a directory")
@@ -247,11 +260,9 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
                 " directory"
             )
     elif not options.resume and directory.file:
-        what = (
-            "is there already"
-            if (directory.out / directory.file).exists()
-            else "is being made by a run that ended early"
-        )
+        what = "is being made by a run that ended early"
+        if (directory.out / directory.file).exists():
+            what = "is there already"
         raise OutputBusy(
             f"{directory.out / directory.file} {what}: give another name, --overwrite to begin "
             "anew, or --resume to go on with the run that made it"

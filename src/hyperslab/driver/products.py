@@ -19,12 +19,11 @@ from hyperslab.blocks.writing.part_folders import (
     remove_stale,
 )
 from hyperslab.driver.committed import RECORD, REPLACED, committed, keep_made, made, note
-from hyperslab.driver.directory import RunDirectory, load_manifest
-from hyperslab.errors import DamagedRecord, HyperslabError, RunStopped
+from hyperslab.driver.directory import RunDirectory, vouched_for
+from hyperslab.errors import HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
-from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
 
@@ -41,7 +40,9 @@ class Products:
             t.id: (stage.job, t) for stage in plan.stages for t in stage.tasks
         }
         output = plan.stages[-1].job.output
-        self._volumes = output.volumes if output else ()
+        self._volumes: tuple[Volume, ...] = ()
+        if output:
+            self._volumes = output.volumes
 
     def label(self, task_id: int) -> str:
         """Where the block of a task lies: path[region]."""
@@ -82,7 +83,7 @@ class Products:
             folder.name for sink, _ in self._volumes for folder in part_folders(Path(sink.path))
         }
         keep_made(directory, parts)
-        for path in leftovers(directory.out, {directory.file} if directory.file else None):
+        for path in leftovers(directory.out, directory.files):
             remove_stale(path)
         records = (RECORD, PUBLISHED, "manifest.json")
         for path in (*directory.submissions(), *(directory.root / name for name in records)):
@@ -122,8 +123,10 @@ class Products:
         if self._volumes:
             return len(outcome.outputs) == len(self._parts(outcome.task))
         _, task = self._tasks[outcome.task]
-        own = [task.output] if task.output else []
-        return [os.path.basename(written.path) for written in outcome.outputs] == own
+        named = [os.path.basename(written.path) for written in outcome.outputs]
+        if not task.output:
+            return not named
+        return named == [task.output]
 
     def _place(self, written: Written) -> Path:
         """The file of a block, in this directory."""
@@ -138,15 +141,17 @@ class Products:
 
         To drop a task may leave another volume incomplete to which it wrote, too.
         """
-        files = self._surely_committed() if self._volumes else {}
+        if not self._volumes:
+            return found
+        files = self._surely_committed()
         volumes = list(zip(self._volumes, self._homes(results), strict=True))
-        left, before = found, None
+        left = found
+        before = None
         while left != before:
             before = left
             for volume, homes in volumes:
-                left = left - _astray(
-                    volume, homes, files.get(os.path.basename(volume.sink.path)), left
-                )
+                finished = files.get(os.path.basename(volume.sink.path))
+                left = left - _astray(volume, homes, finished, left)
             volumes.reverse()  # neighbours share tasks: one way and back is mostly all
         return left
 
@@ -155,17 +160,26 @@ class Products:
         for none.
         """
         homes: list[dict[int, str]] = [{} for _ in self._volumes]
-        for task_id in self._tasks if self._volumes else ():
-            parts = self._parts(task_id)
-            outputs = results[task_id].outputs if task_id in results else ()
-            is_known = len(outputs) == len(parts)
-            for number, (volume, _) in enumerate(parts):
+        if not self._volumes:
+            return homes
+        for task_id in self._tasks:
+            volumes = [volume for volume, _ in self._parts(task_id)]
+            written = self._written(task_id, results)
+            for volume, output in zip(volumes, written, strict=True):
                 home = ""
-                if is_known:
-                    form = form_of(self._volumes[volume].sink)
-                    home = form.allocation(outputs[number])
+                if output is not None:
+                    home = form_of(self._volumes[volume].sink).allocation(output)
                 homes[volume][task_id] = home
         return homes
+
+    def _written(
+        self, task_id: int, results: Mapping[int, Outcome]
+    ) -> Sequence[Written] | Sequence[None]:
+        """What a task wrote to each of its volumes; None where that is not known."""
+        parts = self._parts(task_id)
+        if task_id in results and len(results[task_id].outputs) == len(parts):
+            return results[task_id].outputs
+        return [None] * len(parts)
 
     def _is_there(self, outcome: Outcome, files: Mapping[str, str]) -> bool:
         parts = zip(self._parts(outcome.task), outcome.outputs, strict=True)
@@ -180,14 +194,18 @@ class Products:
         What was on storage before it got its name, or before the manifest named it, is not read.
         """
         if not self._volumes:
-            vouched = _vouched(self._directory)
-            return {
-                i
-                for i, outcome in results.items()
-                if any(self._is_lost(w, vouched) for w in outcome.outputs)
-            }
+            return self._lost(results)
         files = self._surely_committed()
         return {i for i, outcome in results.items() if self._is_damaged(outcome, files)}
+
+    def _lost(self, results: Mapping[int, Outcome]) -> set[int]:
+        """Tasks of which the file of a block is not as it was written."""
+        vouched = vouched_for(self._directory)
+        found = set()
+        for i, outcome in results.items():
+            if any(self._is_lost(written, vouched) for written in outcome.outputs):
+                found.add(i)
+        return found
 
     def _is_lost(self, written: Written, vouched: Collection[tuple[str, str]]) -> bool:
         """Whether the file of a block is not as it was written."""
@@ -230,9 +248,8 @@ class Products:
             return
         written: list[list[Written]] = [[] for _ in self._volumes]
         for task_id in self._tasks:
-            for (volume, _), output in zip(
-                self._parts(task_id), results[task_id].outputs, strict=True
-            ):
+            outputs_of_task = results[task_id].outputs
+            for (volume, _), output in zip(self._parts(task_id), outputs_of_task, strict=True):
                 written[volume].append(output)
         root = self._directory.root
         known = committed(self._directory)
@@ -289,26 +306,24 @@ class Products:
 
         `others` are files that belong to no task, such as the result of a reduction.
         """
-        entries = [
-            entry
-            for i in sorted(results)
-            if i in self._tasks
-            for entry in self._entries(results[i])
-        ]
-        return [*entries, *self._frames()] + [
-            {
-                "path": path.name,
-                "nbytes": path.stat().st_size,
-                "checksum": checksums.of_file(path),
-            }
-            for path in others
-        ]
+        entries: list[dict[str, Any]] = []
+        for i in sorted(results):
+            if i in self._tasks:
+                entries += self._entries(results[i])
+        entries += self._frames()
+        for path in others:
+            about = path.stat()
+            checksum = checksums.of_file(path)
+            entries.append({"path": path.name, "nbytes": about.st_size, "checksum": checksum})
+        return entries
 
     def _frames(self) -> Iterator[dict[str, Any]]:
         """What finished volumes hold beside the values of their regions."""
         found = committed(self._directory)
         for name in (os.path.basename(sink.path) for sink, _ in self._volumes):
-            frame = found[name].frame if name in found else None
+            if name not in found:
+                continue
+            frame = found[name].frame
             if frame is not None:
                 yield {
                     "path": name,
@@ -319,9 +334,13 @@ class Products:
 
     def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         job, task = self._tasks[outcome.task]
-        parts = self._parts(outcome.task) if self._volumes else [None] * len(outcome.outputs)
-        for part, written in zip(parts, outcome.outputs, strict=True):
-            path = task.output if part is None else self._volumes[part[0]].sink.path
+        paths = [task.output] * len(outcome.outputs)
+        regions: list[dict[str, Any]] = [{}] * len(outcome.outputs)
+        if self._volumes:
+            parts = self._parts(outcome.task)
+            paths = [self._volumes[volume].sink.path for volume, _ in parts]
+            regions = [{"region": [slab.start, slab.count]} for _, slab in parts]
+        for path, region, written in zip(paths, regions, outcome.outputs, strict=True):
             entry = {
                 "task": outcome.task,
                 "block": job.label(task),
@@ -329,7 +348,7 @@ class Products:
                 "checksum": written.checksum,
                 "path": os.path.basename(path),
             }
-            yield entry if part is None else entry | {"region": [part[1].start, part[1].count]}
+            yield entry | region
 
 
 def _vanished(volume: Volume) -> RunStopped:
@@ -398,15 +417,9 @@ def _commit(
 ) -> None:
     """Let a file appear under its name, and note which one it is before. Raises RunStopped."""
     sink, partial = volume
-
+    noted = functools.partial(note, directory, Path(sink.path), Path(partial))
     try:
-        writing.commit(
-            sink,
-            partial,
-            outputs,
-            overwrite,
-            functools.partial(note, directory, Path(sink.path), Path(partial)),
-        )
+        writing.commit(sink, partial, outputs, overwrite, noted)
     except FileExistsError as error:
         raise RunStopped(
             f"{sink.path} has appeared since the start, and stays; all that was to be written is in"
@@ -416,15 +429,17 @@ def _commit(
     except HyperslabError as error:
         raise RunStopped(str(error)) from error
     except Exception as error:
-        why = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else str(error) or type(error).__name__
-        )
         raise RunStopped(
-            f"{sink.path} cannot be finished: {why}; what was written stays in {partial}: mend"
-            " that, then use --resume"
+            f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
+            f" {partial}: mend that, then use --resume"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, in few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
 
 
 def _is_kept(volume: Volume, written: Written, files: Mapping[str, str]) -> bool:
@@ -449,28 +464,11 @@ def _differs(volume: Volume, slab: Hyperslab, written: Written) -> bool:
         return True
 
 
-def _vouched(directory: RunDirectory) -> set[tuple[str, str]]:
-    """Name and checksum of the files that the manifest names, before which they were on storage."""
-    try:
-        entries = load_manifest(directory).get("outputs", [])
-    except DamagedRecord:
-        return set()  # it speaks for none: all of them are read
-    return {
-        (entry["path"], entry["checksum"])
-        for entry in entries
-        if entry.keys().isdisjoint(("region", "frame"))
-    }
-
-
-def save_manifest(
-    directory: RunDirectory, entries: list[dict[str, Any]], counts: Mapping[str, Any]
-) -> None:
-    save_record(directory.root / "manifest.json", {"version": 1, **counts, "outputs": entries})
-
-
 def _nbytes(path: Path) -> int | None:
     """Bytes of a file, or of all files of a directory."""
-    return stored_nbytes(path) if path.is_dir() else _size(path)
+    if path.is_dir():
+        return stored_nbytes(path)
+    return _size(path)
 
 
 def _size(path: str | Path) -> int | None:

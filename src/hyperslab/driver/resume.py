@@ -85,12 +85,14 @@ def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
 def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:
     done: dict[int, tuple[Outcome, bool]] = {}
     for submission in inherited:
-        for touched in (~task for task in (submission.ids or {}).values() if task < 0):
-            done.pop(
-                touched, None
-            )  # it may have written over what an earlier one had written, and not said so
+        touched = [~task for task in (submission.ids or {}).values() if task < 0]
+        for task in touched:
+            # it may have written over what an earlier one had written, and not said so
+            done.pop(task, None)
         for outcome in Tail(submission.folder).poll():
-            task = outcome.task if submission.ids is None else submission.ids.get(outcome.task, -1)
+            task = outcome.task
+            if submission.ids is not None:
+                task = submission.ids.get(task, -1)
             if outcome.status == "done" and task >= 0:
                 done[task] = (replace(outcome, task=task), submission.is_sure)
     return done
@@ -196,16 +198,20 @@ def _matching(
                 f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or"
                 " has another shape; choose another output"
             )
-    whole_run = sum(own >= 0 for own in first.values()) == kept["tasks"] == now["tasks"]
-    stages = range(
-        len(plan.stages) if whole_run else 1
-    )  # a later stage rests on the result of all of the first
-    step, own_step = kept["tasks"], now["tasks"]
-    return {
-        s * step + there: s * own_step + own if own >= 0 else own
-        for s in stages
-        for there, own in first.items()
-    }
+    step = kept["tasks"]
+    own_step = now["tasks"]
+    stages = 1
+    if sum(own >= 0 for own in first.values()) == step == own_step:
+        # a later stage rests on the result of all of the first
+        stages = len(plan.stages)
+    ids: dict[int, int] = {}
+    for s in range(stages):
+        for there, own in first.items():
+            ours = own
+            if own >= 0:
+                ours += s * own_step
+            ids[s * step + there] = ours
+    return ids
 
 
 def _same_tasks(
@@ -213,14 +219,15 @@ def _same_tasks(
 ) -> dict[int, int]:
     states = zip(kept["states"], own["states"], strict=True)
     changed = {position for position, (before, now) in enumerate(states) if before != now}
-    touched = _positions(plan, index) if changed else {}
     tasks = plan.stages[0].tasks[own["first"] : own["first"] + own["tasks"]]
-    return {
-        kept["first"] + k: (
-            ~task.id if changed and changed & set(_sources_of(task, touched)) else task.id
-        )
-        for k, task in enumerate(tasks)
-    }
+    ids = {there: task.id for there, task in enumerate(tasks, kept["first"])}
+    if not changed:
+        return ids
+    positions = _positions(plan, index)
+    for there, task in enumerate(tasks, kept["first"]):
+        if changed & set(_sources_of(task, positions)):
+            ids[there] = ~task.id
+    return ids
 
 
 def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,10 @@ from typing import Any
 from hyperslab import engines
 from hyperslab.driver import preindex, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.directory import State, save_status
+from hyperslab.driver.directory import State, save_manifest, save_status
 from hyperslab.driver.measured import Moments, agreement, build_trace
 from hyperslab.driver.prepare import Options, Prepared, prepare
-from hyperslab.driver.products import Products, save_manifest
+from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import Failed, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
@@ -73,11 +73,10 @@ class Result:
         return self.state == "done"
 
     def _repr_html_(self) -> str:
-        outputs = (
-            f"{show_count(len(self.outputs), 'file')} in {self.folder.parent.parent}"
-            if self.outputs
-            else ""
-        )
+        outputs = ""
+        if self.outputs:
+            files = show_count(len(self.outputs), "file")
+            outputs = f"{files} in {self.folder.parent.parent}"
         more = {"outputs": outputs, "report": str(self.folder / "report.html")}
         failures = [(failed.label, failed.failure.message) for failed in self.failures]
         return run_html(f"run {self.state}", self.trace, self.summary, failures, more)
@@ -102,8 +101,10 @@ def run(
     only what is missing.
     """
     options = options or Options(**settings)
-    place = Path(local_folder(out)) if out is not None else None
-    if place is None and not isinstance(pipeline.end, Write):
+    place = None
+    if out is not None:
+        place = Path(local_folder(out))
+    elif not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
     prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
@@ -132,14 +133,13 @@ class _Run:
         self, pipeline: Pipeline, prepared: Prepared, options: Options, progress: Progress
     ) -> None:
         assert prepared.directory is not None
-        self.plan, self.prepared, self.options, self.progress = (
-            prepared.plan,
-            prepared,
-            options,
-            progress,
-        )
+        self.plan = prepared.plan
+        self.prepared = prepared
+        self.options = options
+        self.progress = progress
         self.directory = prepared.directory
-        self.start_ns, self.load = time.monotonic_ns(), pressure.sample()
+        self.start_ns = time.monotonic_ns()
+        self.load = pressure.sample()
         self.ready_ns = self.start_ns
         self.outcomes: list[Outcome] = []
         self.failures: dict[int, tuple[Failure, int]] = {}
@@ -176,7 +176,9 @@ class _Run:
             except BaseException as reason:
                 self._stopped(reason)
                 raise
-            self.state = "failed" if self.failures else "done"
+            self.state = "done"
+            if self.failures:
+                self.state = "failed"
             if self.state == "done":
                 shutil.rmtree(
                     self._index_folder(), ignore_errors=True
@@ -196,7 +198,9 @@ class _Run:
 
     def _stopped(self, reason: BaseException) -> None:
         """Keep what records the disk will take; the reason to stop matters more than they do."""
-        self.state = "cancelled" if self.directory.is_cancelled() else "stopped"
+        self.state = "stopped"
+        if self.directory.is_cancelled():
+            self.state = "cancelled"
         try:
             self._keep_records()
         except OSError as error:
@@ -253,7 +257,9 @@ class _Run:
         self.directory.await_workers(
             self.progress.tell
         )  # an attempt that its engine has given up may still write
-        results = resume.results(self.inherited) if self.plan.stages[-1].job.output else {}
+        results: Mapping[int, Outcome] = {}
+        if self.plan.stages[-1].job.output:
+            results = resume.results(self.inherited)
         self.products.commit(results, self.overwrites)
 
     def _index_sources(self) -> None:
@@ -277,11 +283,9 @@ class _Run:
     def _run_stage(self, stage: Stage, prior: Any) -> Any:
         """All tasks of a stage, with retries; returns the fold's finished result."""
         job = with_prior(stage.job, prior)
-        fold, merge, steps = (
-            job.load_fold(),
-            merge_of(job),
-            steps_of(job, self.options.granularity == "stepwise"),
-        )
+        fold = job.load_fold()
+        merge = merge_of(job)
+        steps = steps_of(job, self.options.granularity == "stepwise")
         pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
         for attempt in range(self.options.retries + 1):
             if not pending:
@@ -390,7 +394,10 @@ class _Run:
         task = by_id.get(outcome.task)
         if outcome.status == "done":
             if outcome.task not in self.done:  # an engine may run a batch twice
-                self.progress.advance(task.bytes_read if task else 0)
+                nbytes = 0
+                if task:
+                    nbytes = task.bytes_read
+                self.progress.advance(nbytes)
             self.done.add(outcome.task)
             self.failures.pop(outcome.task, None)
         elif outcome.failure is not None and outcome.task not in self.done:

@@ -117,11 +117,9 @@ def load_records(folder: Path) -> Records:
     state = _state(own)
     missing = [name for name in KEPT if not (own / name).is_file()]
     if missing:
-        why = (
-            "it is still running: wait for its end"
-            if state == "running"
-            else "run it to its end with --resume"
-        )
+        why = "run it to its end with --resume"
+        if state == "running":
+            why = "it is still running: wait for its end"
         raise UsageError(f"{own} holds no {missing[0]}, which a run keeps when it ends; {why}")
     try:
         about = load_record(own / "provenance.json", NO_REPORT)
@@ -171,7 +169,9 @@ def _state(folder: Path) -> State:
     state: State = load_status(folder).get("state", "died")
     directory = RunDirectory.of_records(folder.absolute().parent)
     runs = directory is not None and directory.is_owned()
-    return "died" if state == "running" and not runs else state
+    if state == "running" and not runs:
+        return "died"
+    return state
 
 
 def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
@@ -193,13 +193,15 @@ def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
     """What was asked for, one line per part."""
     cut = asked["partition"]
     end = asked["end"]
-    steps = [
-        _function_words(step) for step in (*asked["steps"], *([end] if "function" in end else []))
-    ]
+    steps = [_function_words(step) for step in asked["steps"]]
+    output = f"{end.get('format')}, {end.get('keep')}"
+    if "function" in end:
+        steps.append(_function_words(end))
+        output = "one result"
     return {
         **{name: redact(_source_words(source)) for name, source in asked["sources"].items()},
         "steps": " -> ".join(steps) or "none",
-        "output": "one result" if "function" in end else f"{end.get('format')}, {end.get('keep')}",
+        "output": output,
         "values": f"{asked['values']}, boundary {asked['boundary']}",
         "partition": (
             f"{cut['rule']}: {show_count(cut['blocks'], 'block')}, the largest"
@@ -209,7 +211,9 @@ def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _source_words(source: Mapping[str, Any]) -> str:
-    more = f" and {source['files'] - 1} more, {source['kind']}" if source["files"] > 1 else ""
+    more = ""
+    if source["files"] > 1:
+        more = f" and {source['files'] - 1} more, {source['kind']}"
     return f"{source['first']}{more}, {_by(source['shape'])}"
 
 
@@ -230,7 +234,7 @@ def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:
     on storage. Raises OSError, and RunStopped when the fold's own `save` fails.
     """
     staging.mkdir()
-    written = _save_by_fold(fold, value, staging) if fold.save else [_save_plain(value, staging)]
+    written = _save_by_fold(fold, value, staging)
     if hasattr(value, "edges") and hasattr(value, "counts"):
         picture = staging / "histogram.svg"
         picture.write_text(
@@ -246,7 +250,8 @@ def save_value(fold: Fold, value: Any, staging: Path, out: Path) -> list[Path]:
 
 
 def _save_by_fold(fold: Fold, value: Any, folder: Path) -> list[Path]:
-    assert fold.save is not None
+    if fold.save is None:
+        return [_save_plain(value, folder)]
     try:
         return list(fold.save(value, folder))
     except OSError:
@@ -279,4 +284,6 @@ def load_failures(folder: Path) -> list[dict[str, Any]]:
         "which tasks failed, and why, is not known; the same command with --resume tries them"
         " again, and says so"
     )
-    return list(load_record(path, remedy)["failures"]) if path.is_file() else []
+    if not path.is_file():
+        return []
+    return list(load_record(path, remedy)["failures"])

@@ -22,12 +22,13 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.detection import detect, is_store
 from hyperslab.formats.table import (
     facts_of,
     facts_of_file_name,
     is_store_name,
+    say_words,
     stem_of,
     suffix_of,
     suffixes,
@@ -51,6 +52,7 @@ __all__ = [
     "module",
     "open_array",
     "open_source",
+    "say_words",
     "split_url",
     "stem_of",
     "suffix_of",
@@ -98,8 +100,19 @@ class Format(Protocol):
 
 
 def module(name: str) -> Format:
-    """The module of a format, imported now if it was not. Raises UsageError for an unknown name."""
-    return cast(Format, importlib.import_module(facts_of(name).module))
+    """The module of a format, imported now if it was not. Raises UsageError for an unknown name,
+    MissingExtra where a library that it needs is not there.
+    """
+    facts = facts_of(name)
+    try:
+        return cast(Format, importlib.import_module(facts.module))
+    except ModuleNotFoundError as error:
+        requirement = dict(facts.libraries).get(error.name or "")
+        if requirement is None:
+            raise
+        raise MissingExtra(
+            f"{facts.title} files need {error.name}: pip install '{requirement}'"
+        ) from error
 
 
 def format_of_name(path: str) -> str:

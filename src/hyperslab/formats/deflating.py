@@ -115,16 +115,17 @@ class Member:
         self.crc = self.length = 0
 
     head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-    "Without name and time: the same bytes for the same array at any time."
+    "Header without name and time: the same bytes for the same array at any time."
 
     def add(self, stream: bytes | memoryview) -> memoryview:
         """Take a stream of `open_stream` in; returns the bytes to be written for it."""
         from isal import isal_zlib
 
         crc, length = _TRAILER.unpack_from(stream, len(stream) - _TRAILER.size)
-        self.crc, self.length = isal_zlib.crc32_combine(self.crc, crc, length), self.length + length
+        self.crc = isal_zlib.crc32_combine(self.crc, crc, length)
+        self.length += length
         return memoryview(stream)[: -_TRAILER.size]
 
     def tail(self) -> bytes:
-        """What ends the member; its length field counts modulo 2**32."""
+        """The end of the member; its length field counts modulo 2**32."""
         return _END + struct.pack("<II", self.crc, self.length % 2**32)

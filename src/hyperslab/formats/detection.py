@@ -1,5 +1,5 @@
-"""What a file or directory is: by its first bytes or what is in it; its suffix says what a new one
-shall be.
+"""Detection of the format of a file by its first bytes, of a directory by what is in it; a suffix
+says what a new one shall be.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Magic:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a format says of itself."""
+    """Facts that a format says of itself."""
 
     name: str
     "Name of the format, as `ArraySource.format` has it."
@@ -82,4 +82,4 @@ class Facts:
     xarray_engine: str = ""
     "Engine by which xarray opens such files itself; '' where they are opened by this package's."
     libraries: tuple[tuple[str, str], ...] = ()
-    "Libraries that it needs, each with what pip is told to install."
+    "Names of libraries that its module imports, each with what pip is told to install."

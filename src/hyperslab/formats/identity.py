@@ -1,6 +1,4 @@
-"""What tells one state of a file from another: size, time of change, and a checksum of its telling
-bytes.
-"""
+"""The state of a file: size, time of change, and a checksum of the bytes that tell files apart."""
 
 from __future__ import annotations
 

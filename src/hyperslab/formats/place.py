@@ -18,13 +18,13 @@ AFFINE = "affine"
 row.
 """
 CORNER = "corner"
-"""Of a block: its first element in the array that it was cut from, along the axes that no affine
-places.
+"""Position of a block's first element in the array that it was cut from, along the axes that no
+affine places.
 """
 WHOLE_SHAPE = "whole_shape"
-"Of a block: shape of the array that it was cut from, so that a missing one is noticed."
+"Shape of the array that a block was cut from, so that a missing block is noticed."
 NIFTI_HEADER = "nifti_header"
-"Of what was a NIfTI image: its header, for files that become NIfTI again."
+"Header of what was a NIfTI image, for files that become NIfTI again."
 NAMES = frozenset((AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
 
 

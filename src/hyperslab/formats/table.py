@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from hyperslab.errors import UsageError
 from hyperslab.formats.facts import Facts, Magic, Suffix
+from hyperslab.storage.zarr_names import ROOTS
 
 ENTRY_POINTS = "hyperslab.formats"
 "Group of the entry points by which packages bring formats."
@@ -82,8 +83,7 @@ BUILT_IN: tuple[Facts, ...] = (
         title="Zarr",
         supported="Zarr (2, 3; directories)",
         suffixes=(Suffix(".zarr", "zarr"),),
-        # Zarr 3 core specification; Zarr 2, 'Storage'.
-        documents=("zarr.json", ".zarray", ".zgroup"),
+        documents=ROOTS,
         has_chunks=True,
         xarray_engine="zarr",
         libraries=(("zarr", "hyperslab[zarr]"),),
@@ -167,6 +167,20 @@ def written_as(word: str) -> tuple[Suffix, Facts]:
     return suffixes()[written()[word]]
 
 
+def say_words(default: str = "") -> str:
+    """Words of --format for a sentence about it; `default` is said to be the one that is meant
+    where none is given.
+    """
+    said = [f"{word} (the default)" if word == default else word for word in written()]
+    *more, last = said
+    return f"{', '.join(more)} or {last}"
+
+
+def brought() -> list[Facts]:
+    """The formats that other packages bring."""
+    return [one for one in known().values() if one not in BUILT_IN]
+
+
 def is_store_name(path: str) -> bool:
     """Whether arrays of this name are directories."""
     found = facts_of_file_name(path.rstrip("/"))
@@ -181,7 +195,7 @@ def stem_of(name: str) -> str:
 
 
 def supported() -> str:
-    """What is read, in words."""
+    """The kinds of files that are read, in words."""
     *more, last = [one.supported for one in known().values()]
     return f"{', '.join(more)} and {last}"
 

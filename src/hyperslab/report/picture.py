@@ -18,6 +18,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 MAX_STEPS = 512
 WIDTH, HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 68, 20, 46, 62
+PLOT_WIDTH = WIDTH - LEFT - RIGHT
+PLOT_HEIGHT = HEIGHT - TOP - BOTTOM
+FLOOR = HEIGHT - BOTTOM
 FILL, LINE, GRID, TEXT = "#b9d7ea", "#0072b2", "#e6e9ed", "#4a5160"
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 EMPTY = 0.5
@@ -52,20 +55,21 @@ def histogram_svg(edges: npt.ArrayLike, counts: npt.ArrayLike, title: str, log: 
     ticks = linear_ticks(0.0, _top(count))
     if log:
         ticks = _count_ticks(count)
-    body = [
-        (
-            f'<text x="{LEFT}" y="24" font-size="15" font-weight="600"'
-            f' fill="#1d2330">{escape(title)}</text>'
-        ),
-        *(_horizontal(tick) for tick in ticks),
-        *(_vertical(tick) for tick in linear_ticks(float(edge[0]), float(edge[-1]))),
-        (
-            f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1"'
-            ' stroke-linejoin="round"/>'
-        ),
-        f'<text x="{LEFT}" y="{HEIGHT - 14}" fill="{TEXT}">{escape(caption)}</text>',
-    ]
-    return "\n".join([_frame(title), *body, "</svg>\n"])
+    heading = (
+        f'<text x="{LEFT}" y="24" font-size="15" font-weight="600"'
+        f' fill="#1d2330">{escape(title)}</text>'
+    )
+    path = (
+        f'<path d="{steps}" fill="{FILL}" stroke="{LINE}" stroke-width="1"'
+        ' stroke-linejoin="round"/>'
+    )
+    lines = [_frame(title), heading]
+    lines += [_horizontal(tick) for tick in ticks]
+    lines += [_vertical(tick) for tick in linear_ticks(float(edge[0]), float(edge[-1]))]
+    lines.append(path)
+    lines.append(f'<text x="{LEFT}" y="{HEIGHT - 14}" fill="{TEXT}">{escape(caption)}</text>')
+    lines.append("</svg>\n")
+    return "\n".join(lines)
 
 
 def _frame(title: str) -> str:
@@ -123,10 +127,11 @@ def _log_share(value: npt.ArrayLike, top: float) -> Floats:
 
 def _outline(edge: Floats, height: Floats) -> str:
     """The steps as one closed path."""
-    x = LEFT + (edge - edge[0]) / (edge[-1] - edge[0]) * (WIDTH - LEFT - RIGHT)
-    y = HEIGHT - BOTTOM - height * (HEIGHT - TOP - BOTTOM)
+    share = (edge - edge[0]) / (edge[-1] - edge[0])
+    x = LEFT + share * PLOT_WIDTH
+    y = FLOOR - height * PLOT_HEIGHT
     steps = [f"V{y[i]:.1f}H{x[i + 1]:.1f}" for i in range(y.size)]
-    return f"M{x[0]:.1f} {HEIGHT - BOTTOM}" + "".join(steps) + f"V{HEIGHT - BOTTOM}Z"
+    return f"M{x[0]:.1f} {FLOOR}" + "".join(steps) + f"V{FLOOR}Z"
 
 
 def linear_ticks(low: float, high: float) -> Sequence[Tick]:
@@ -134,7 +139,9 @@ def linear_ticks(low: float, high: float) -> Sequence[Tick]:
     rough = (high - low) / 8
     power = 10.0 ** np.floor(np.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
-    values = np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    values = np.arange(first, last + 1) * step
     return [Tick((v - low) / (high - low), _number(v)) for v in values]
 
 
@@ -154,7 +161,7 @@ def _show_power(power: int) -> str:
 
 
 def _horizontal(tick: Tick) -> str:
-    y = HEIGHT - BOTTOM - tick.at * (HEIGHT - TOP - BOTTOM)
+    y = FLOOR - tick.at * PLOT_HEIGHT
     return (
         f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>'
         f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" fill="{TEXT}">{tick.label}</text>'
@@ -162,8 +169,8 @@ def _horizontal(tick: Tick) -> str:
 
 
 def _vertical(tick: Tick) -> str:
-    x = LEFT + tick.at * (WIDTH - LEFT - RIGHT)
-    y = HEIGHT - BOTTOM
+    x = LEFT + tick.at * PLOT_WIDTH
+    y = FLOOR
     return (
         f'<path d="M{x:.1f} {y}v5" stroke="{TEXT}"/>'
         f'<text x="{x:.1f}" y="{y + 19}" text-anchor="middle" fill="{TEXT}">{tick.label}</text>'

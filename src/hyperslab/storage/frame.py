@@ -55,7 +55,7 @@ def checksum(path: Path, spans: Iterable[Span]) -> str:
     """
     digest = xxhash.xxh3_128(_extent(path).encode())
     for span in spans:
-        for data in _bytes(path / span.name if span.name else path, span):
+        for data in _bytes(path / span.name, span):
             digest.update(data)
     return digest.hexdigest()
 

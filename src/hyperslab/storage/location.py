@@ -84,7 +84,9 @@ class RemoteFolder(Remote):
 
     def folder(self, name: str) -> RemoteFolder:
         """A place in this one; '' names this one."""
-        return RemoteFolder(self._target_of(name), self.options) if name else self
+        if not name:
+            return self
+        return RemoteFolder(self._target_of(name), self.options)
 
     def as_of(self, size: int, tag: str) -> RemoteFolder:
         """This place, with the size and state of the object that says what it is."""
@@ -101,7 +103,9 @@ class RemoteFolder(Remote):
 def scheme(url: str) -> str:
     """The scheme of a URL in lower case; '' for a path."""
     match = _URL.match(url)
-    return match[1].lower() if match else ""
+    if match is None:
+        return ""
+    return match[1].lower()
 
 
 def is_remote(url: str) -> bool:
@@ -118,8 +122,11 @@ def local_path(url: str) -> str:
     if scheme(url) not in _LOCAL:
         return url
     path = url.partition("://")[2]
-    path = path.removeprefix("localhost") if path.startswith("localhost/") else path
-    return path if "%" not in path or os.path.lexists(path) else unquote(path)
+    if path.startswith("localhost/"):
+        path = path.removeprefix("localhost")
+    if "%" not in path or os.path.lexists(path):
+        return path
+    return unquote(path)
 
 
 def text_of(dest: str | os.PathLike[str]) -> str:
@@ -150,9 +157,12 @@ def local_folder(dest: str | os.PathLike[str]) -> str:
 def split_dataset(url: str) -> tuple[str, str]:
     """Split 'URL::DATASET' at the first '::' after the host into (URL, dataset)."""
     match = _URL.match(url)
-    begin = match.end() if match else 0
-    path, _, name = url[begin:].partition("::")
-    return url[:begin] + path, name
+    if match is None:
+        path, _, name = url.partition("::")
+        return path, name
+    host = match[0]
+    path, _, name = url.removeprefix(host).partition("::")
+    return host + path, name
 
 
 def parts(url: str) -> list[str]:

@@ -42,7 +42,7 @@ def load_record(path: Path, remedy: str) -> dict[str, Any]:
     DamagedRecord, and OSError where there is no such file.
     """
     data = path.read_bytes()
-    body = data if _EARLIER.match(data) else _checked(data)
+    body = _checked(data)
     try:
         record: dict[str, Any] = json.loads(body)
     except ValueError:
@@ -54,11 +54,15 @@ def _checked(data: bytes) -> bytes:
     """The JSON of a record but for its checksum; nothing, which is no JSON, when it is another
     one.
     """
+    if _EARLIER.match(data):
+        return data
     head = _HEAD.match(data)
     if head is None:
         return b""
     body = b"{" + data[head.end() :]
-    return body if xxhash.xxh3_128_hexdigest(body) == head[1].decode() else b""
+    if xxhash.xxh3_128_hexdigest(body) != head[1].decode():
+        return b""
+    return body
 
 
 def checksum_of(path: Path) -> str:
@@ -79,7 +83,9 @@ def save_json(path: Path, value: Any) -> None:
 
 
 def _sentence(path: Path, data: bytes, remedy: str) -> str:
-    how = "it is not as it was written" if data else "it is empty"
+    how = "it is not as it was written"
+    if not data:
+        how = "it is empty"
     return f"{path} is damaged ({how}): {remedy}"
 
 
@@ -91,7 +97,9 @@ def _plain(value: Any) -> Any:
     """What JSON has no word for: NumPy scalars and arrays as numbers and lists, anything else as
     its text.
     """
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -41,7 +41,9 @@ def aside(final: Path) -> Path:
 def put_aside_from(path: Path) -> Path | None:
     """The name that a directory had before it was put aside; None for any other one."""
     match = _ASIDE.fullmatch(path.name)
-    return path.with_name(match["name"]) if match else None
+    if match is None:
+        return None
+    return path.with_name(match["name"])
 
 
 def index(final: Path, token: str) -> Path:
@@ -52,14 +54,18 @@ def index(final: Path, token: str) -> Path:
 def indexed(path: Path) -> tuple[Path, str] | None:
     """The file and the token of which a name is the index; None for any other name."""
     match = _INDEX.fullmatch(path.name)
-    return (path.with_name(match["name"]), match["token"]) if match else None
+    if match is None:
+        return None
+    return path.with_name(match["name"]), match["token"]
 
 
 def leftovers(out: Path, names: set[str] | None = None) -> Iterator[Path]:
     """Half-written files in an output directory, or folders of their parts: of these outputs, or
     all.
     """
-    for path in sorted(out.iterdir()) if out.is_dir() else []:
+    if not out.is_dir():
+        return
+    for path in sorted(out.iterdir()):
         match = LEFTOVER.fullmatch(path.name)
         if match and (names is None or match["name"] in names):
             yield path

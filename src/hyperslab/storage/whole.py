@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 
 @contextmanager
@@ -37,7 +37,9 @@ def replacement(path: Path) -> Iterator[TextIO]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with appearing(path, temporary) as partial, partial.open("wb") as raw:
-        stream = gzip.GzipFile("", "wb", 6, raw, mtime=0) if path.suffix == ".gz" else raw
+        stream: Any = raw
+        if path.suffix == ".gz":
+            stream = gzip.GzipFile("", "wb", 6, raw, mtime=0)
         with io.TextIOWrapper(
             stream, encoding="utf-8", errors="backslashreplace", newline=""
         ) as file:

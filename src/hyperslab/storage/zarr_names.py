@@ -7,9 +7,11 @@ from collections.abc import Collection
 
 from hyperslab.errors import OutputBusy
 
-ROOTS = frozenset({"zarr.json", ".zarray", ".zgroup"})
-"One of them says what a directory is (Zarr 2 and 3)."
-DOCUMENTS = ROOTS | {".zattrs", ".zmetadata"}
+ROOTS = ("zarr.json", ".zarray", ".zgroup")
+"""Names of the documents of which one says what a directory is; the first that is there counts
+(Zarr 3 core specification; Zarr 2, 'Storage').
+"""
+DOCUMENTS = frozenset({*ROOTS, ".zattrs", ".zmetadata"})
 "Names of the files that say what is in a directory."
 _CHUNK = re.compile(r"(?:.+/)?(?:c(?:[./]\d+)*|\d+(?:[./]\d+)*)")
 _UNFINISHED = re.compile(r"(?:.+/)?\.[^/]+\.[0-9a-f]+\.part")
@@ -31,12 +33,12 @@ def require_replaceable(where: str, names: Collection[str], is_store: bool = Fal
     `is_store` says that it is known to be one, whatever it lacks.
     """
     odd = min((name for name in names if not is_own(name)), default=None)
-    if odd is None and names and not is_store and ROOTS.isdisjoint(names):
+    if odd is None and names and not is_store and set(ROOTS).isdisjoint(names):
         odd = min(names)
     if odd is not None:
-        what = (
-            f"holds {odd}, which is not of a Zarr store" if odd else "is a file, not a Zarr store"
-        )
+        what = f"holds {odd}, which is not of a Zarr store"
+        if odd == "":
+            what = "is a file, not a Zarr store"
         raise OutputBusy(
             f"{where}: {what}: only a Zarr store with nothing else in it is replaced; choose"
             " another name, or remove what is there"

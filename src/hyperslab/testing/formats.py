@@ -27,6 +27,7 @@ from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading.ways import library
 from hyperslab.errors import FormatError, SourceChanged, UsageError
+from hyperslab.formats.table import known, supported
 from hyperslab.trace import recording
 
 LARGEST_WHOLE_NBYTES = 64 * 1024**2
@@ -90,6 +91,16 @@ class FormatTests(ABC):
             assert len(source.dims) == source.ndim
             assert sorted(source.axes) == list(range(source.ndim))
             assert source.reason
+
+    def test_the_facts_agree_with_the_files(self, path: Path, urls: list[str]) -> None:
+        facts = formats.facts_of(formats.detect(str(path)))
+        assert facts.name in known()
+        assert facts.supported in supported()
+        for url in urls:
+            source = _open_source(url)
+            assert source.format == facts.name
+            assert not (facts.is_one_array and source.name)
+            assert bool(facts.documents) == bool(source.document)
 
     @pytest.mark.parametrize("values", ["stored", "real"])
     def test_whole_arrays(self, urls: list[str], values: Values) -> None:

@@ -72,14 +72,11 @@ def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
     stored = block.transpose(order)
     by_axis = [factors[axis] for axis in order]
     dtype = _mean_dtype(block.dtype)
-    means = np.empty([math.ceil(n / f) for n, f in zip(stored.shape, by_axis, strict=True)], dtype)
-    means = means.transpose(np.argsort(order))
-    for box in cut(
-        Layout(block.shape, order, block.itemsize, None),
-        Rule("bytes", (_PIECE_NBYTES,)),
-        0,
-        factors,
-    ):
+    counts = [math.ceil(n / f) for n, f in zip(stored.shape, by_axis, strict=True)]
+    means = np.empty(counts, dtype).transpose(np.argsort(order))
+    layout = Layout(block.shape, order, block.itemsize, None)
+    rule = Rule("bytes", (_PIECE_NBYTES,))
+    for box in cut(layout, rule, 0, factors):
         low, high = box.bounds
         place = tuple(
             slice(a // f, math.ceil(z / f)) for a, z, f in zip(low, high, factors, strict=True)
@@ -89,10 +86,12 @@ def block_mean(block: Array, factors: tuple[int, ...]) -> Array:
 
 
 def _means(part: Array, factors: Sequence[int]) -> Array:
-    present = [
-        np.minimum(f, n - np.arange(0, n, f)) for n, f in zip(part.shape, factors, strict=True)
-    ]
-    return np.asarray(_sums(part, factors) / functools.reduce(np.multiply.outer, present))
+    present = []
+    for n, factor in zip(part.shape, factors, strict=True):
+        left = n - np.arange(0, n, factor)
+        present.append(np.minimum(factor, left))
+    voxels = functools.reduce(np.multiply.outer, present)
+    return np.asarray(_sums(part, factors) / voxels)
 
 
 def _sums(part: Array, factors: Sequence[int]) -> Array:
@@ -102,9 +101,8 @@ def _sums(part: Array, factors: Sequence[int]) -> Array:
     if part.dtype.kind in "iu" and part.dtype.itemsize == 8:
         high = part >> part.dtype.type(32)
         low = part & part.dtype.type(2**32 - 1)
-        return np.asarray(
-            _add_up(high, factors, np.int64) * 2.0**32 + _add_up(low, factors, np.int64)
-        )
+        upper = _add_up(high, factors, np.int64) * 2.0**32
+        return np.asarray(upper + _add_up(low, factors, np.int64))
     if part.dtype.kind == "f":
         return _add_up(part, factors, np.float64)
     return _add_up(part, factors, np.int64)

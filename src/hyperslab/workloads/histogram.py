@@ -196,9 +196,9 @@ def count_from_low_to_high(block: Array, bins: int | None, prior: Range) -> Hist
     if low is None:
         return count_in_range(block, bins or DEFAULT_BINS, (0.0, 1.0))
     if bins is None and block.dtype.kind in "iu" and int(high) - int(low) < MOST_VALUES:
-        return Histogram(
-            kernels.value_counts(block, int(low), int(high) - int(low) + 1), int(low), None
-        )
+        first = int(low)
+        values = int(high) - first + 1
+        return Histogram(kernels.value_counts(block, first, values), first, None)
     return count_in_range(block, bins or DEFAULT_BINS, (low, high))
 
 

@@ -24,6 +24,8 @@ _LIMB_BITS = 16
 _BAND_BITS = 450
 _BAND_SHIFT = 600
 _VELTKAMP = 2.0**27 + 1
+_BINNED = frozenset({"f4", "f8", "i1", "i2", "i4", "u1", "u2", "u4"})
+"Dtypes whose values the native core bins, in any byte order."
 
 
 class Finite(NamedTuple):
@@ -59,21 +61,22 @@ def _split(part: Array, elements: int) -> Iterator[Array]:
     rows = max(1, elements * len(part) // part.size)
     for i in range(0, len(part), rows):
         chunk = part[i : i + rows]
-        yield from _split(chunk if chunk.size <= elements else chunk[0], elements)
+        if chunk.size > elements:
+            chunk = chunk[0]
+        yield from _split(chunk, elements)
 
 
 def finite(piece: Array) -> Finite:
     """Split a piece; one that is finite throughout, as integers are, is returned itself."""
-    if (
-        piece.dtype.kind != "f"
-        or not piece.size
-        or (np.isfinite(piece.min()) and np.isfinite(piece.max()))
-    ):
+    if piece.dtype.kind != "f" or not piece.size:
+        return Finite(piece, 0, 0, 0)
+    if np.isfinite(piece.min()) and np.isfinite(piece.max()):
         return Finite(piece, 0, 0, 0)
     kept = piece[np.isfinite(piece)]
+    left_out = len(piece) - len(kept)
     nan = int(np.count_nonzero(np.isnan(piece)))
     below = int(np.count_nonzero(np.isneginf(piece)))
-    return Finite(kept, nan, below, len(piece) - len(kept) - nan - below)
+    return Finite(kept, nan, below, left_out - nan - below)
 
 
 def value_counts(block: Array, low: int, bins: int) -> Array:
@@ -85,7 +88,9 @@ def value_counts(block: Array, low: int, bins: int) -> Array:
         core.value_counts(np.atleast_1d(block), low, counts)  # a buffer without axes has no shape
         return counts
     for piece in pieces(block):
-        if not low <= int(piece.min()) <= int(piece.max()) < low + bins:
+        least = int(piece.min())
+        most = int(piece.max())
+        if least < low or most >= low + bins:
             raise ValueError(f"there are values other than {low} to {low + bins - 1}")
         counts += np.bincount(_above(piece, low), minlength=bins)
     return counts
@@ -179,23 +184,22 @@ def _is_decided_by_edges(dtype: np.dtype[Any], edges: Array, bounds: tuple[Any, 
     limits = np.finfo(edges.dtype)
     bins = len(edges) - 1
     width = (float(edges[-1]) - float(edges[0])) / bins
-    return (
-        dtype.kind in "iuf"
-        and dtype.itemsize in ((4, 8) if dtype.kind == "f" else (1, 2, 4))
-        and edges.dtype.itemsize <= 8
-        and bool(edges[0] == bounds[0] and edges[-1] == bounds[1])
-        and width >= float(limits.tiny)
-        and bins * float(limits.eps) < 0.25
-    )
+    if dtype.str[1:] not in _BINNED or edges.dtype.itemsize > 8:
+        return False
+    if edges[0] != bounds[0] or edges[-1] != bounds[1]:
+        return False
+    return width >= float(limits.tiny) and bins * float(limits.eps) < 0.25
 
 
 def _linear(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> Array:
     if _is_moderate(low, high, kind):
         return np.asarray(np.linspace(low, high, bins + 1, dtype=kind))
-    edges = np.linspace(kind.type(low) / 4, kind.type(high) / 4, bins + 1, dtype=kind) * kind.type(
-        4
-    )
-    edges[0], edges[-1] = low, high
+    four = kind.type(4)
+    first = kind.type(low) / 4
+    last = kind.type(high) / 4
+    edges = np.linspace(first, last, bins + 1, dtype=kind) * four
+    edges[0] = low
+    edges[-1] = high
     return np.asarray(edges)
 
 
@@ -203,7 +207,9 @@ def _is_moderate(low: Any, high: Any, kind: np.dtype[Any]) -> bool:
     """Whether numpy.histogram can make equal bins: it would overflow near the largest numbers of a
     dtype.
     """
-    return max(abs(float(low)), abs(float(high))) < float(np.finfo(kind).max) / 4
+    size = max(abs(float(low)), abs(float(high)))
+    largest = float(np.finfo(kind).max)
+    return size < largest / 4
 
 
 def _widened(value: Any) -> tuple[Any, Any]:
@@ -227,15 +233,22 @@ def integer_sums(values: Array) -> tuple[int, int]:
     if values.dtype.kind == "i":
         bias = 2 ** (8 * unsigned.itemsize - 1)
     raised = values.astype(unsigned) ^ unsigned.type(bias)
-    limbs = raised.astype(unsigned.newbyteorder("<")).view("<u2" if unsigned.itemsize > 1 else "u1")
+    limb = "u1"
+    if unsigned.itemsize > 1:
+        limb = "<u2"
+    limbs = raised.astype(unsigned.newbyteorder("<")).view(limb)
     columns = limbs.reshape(len(values), -1).astype(np.float64)
-    weights = [1 << (_LIMB_BITS * i) for i in range(columns.shape[1])]
-    total = sum(w * int(s) for w, s in zip(weights, columns.sum(axis=0), strict=True))
+    sums = columns.sum(axis=0).tolist()
     products = (columns.T @ columns).tolist()
-    squares = sum(
-        w * v * int(products[i][j]) for i, w in enumerate(weights) for j, v in enumerate(weights)
-    )
-    return total - bias * len(values), squares - 2 * bias * total + bias * bias * len(values)
+    total = 0
+    squares = 0
+    for i, column in enumerate(sums):
+        total += int(column) << (_LIMB_BITS * i)
+        for j, product in enumerate(products[i]):
+            squares += int(product) << (_LIMB_BITS * (i + j))
+    n = len(values)
+    # The bias, which every value has been raised by, goes out of both sums again.
+    return total - bias * n, squares - 2 * bias * total + bias * bias * n
 
 
 def float_sums(values: Array) -> tuple[int, int]:
@@ -253,7 +266,8 @@ def float_sums(values: Array) -> tuple[int, int]:
     total = squares = 0
     for scale, band in _bands(wide):
         product, error = _square(band)
-        squares += _shifted(exact_sum(product) + exact_sum(error), UNIT_BITS - 2 * scale)
+        square = exact_sum(product) + exact_sum(error)
+        squares += _shifted(square, UNIT_BITS - 2 * scale)
         total += _shifted(exact_sum(band), -scale)
     return total, squares
 
@@ -268,7 +282,8 @@ def _bands(values: Array) -> Iterator[tuple[int, Array]]:
     if not (big.any() or small.any()):
         yield 0, values
         return
-    for scale, chosen in ((0, ~(big | small)), (-_BAND_SHIFT, big), (_BAND_SHIFT, small)):
+    bands = {0: ~(big | small), -_BAND_SHIFT: big, _BAND_SHIFT: small}
+    for scale, chosen in bands.items():
         yield scale, values[chosen] * 2.0**scale
 
 

@@ -95,20 +95,29 @@ _TISSUES = (
 def brain(indices: Sequence[Array], shape: Sequence[int], seed: int) -> Scene:
     """Folded ellipsoid, cleft between the hemispheres, two ventricles. Stored axes z, y, x."""
     w, v, u = (_centred(index, extent) for index, extent in zip(indices, shape, strict=True))
-    one = [np.ones(len(axis)) for axis in (w, v, u)]
+    one_w = np.ones(len(w))
+    one_v = np.ones(len(v))
+    one_u = np.ones(len(u))
     c, b, a = _RADII
-    terms = [
-        (1 - (w / c) ** 2, one[1], one[2]),
-        (one[0], -((v / b) ** 2), one[2]),
-        (one[0], one[1], -((u / a) ** 2)),
-        (-0.9 * _step(w, 0.15, 0.05), np.exp(-((v / 0.75) ** 4)), np.exp(-((u / 0.02) ** 2))),
-        (
-            np.exp(-(((w - 0.02) / 0.16) ** 2)),
-            np.exp(-((v / 0.30) ** 2)),
-            1.6 * np.exp(-(((abs(u) - 0.10) / 0.05) ** 2)),
-        ),
+    cleft = (
+        -0.9 * _step(w, 0.15, 0.05),
+        np.exp(-((v / 0.75) ** 4)),
+        np.exp(-((u / 0.02) ** 2)),
+    )
+    ventricles = (
+        np.exp(-(((w - 0.02) / 0.16) ** 2)),
+        np.exp(-((v / 0.30) ** 2)),
+        1.6 * np.exp(-(((abs(u) - 0.10) / 0.05) ** 2)),
+    )
+    terms: list[Sequence[Array]] = [
+        (1 - (w / c) ** 2, one_v, one_u),
+        (one_w, -((v / b) ** 2), one_u),
+        (one_w, one_v, -((u / a) ** 2)),
+        cleft,
+        ventricles,
     ]
-    return Scene(tuple(_single(term) for term in (*terms, *_folding((w, v, u), seed))))
+    terms += _folding((w, v, u), seed)
+    return Scene(tuple(map(_single, terms)))
 
 
 def _folding(axes: Sequence[Array], seed: int) -> Iterator[Sequence[Array]]:
@@ -136,9 +145,9 @@ def _tissue_tables() -> tuple[Array, Array]:
     """Mean and grain by depth, in float32."""
     depth = np.linspace(*_DEPTHS, _TABLE, endpoint=False)
     at, mean, grain = (np.array(column, np.float64) for column in zip(*_TISSUES, strict=True))
-    return np.interp(depth, at, mean).astype(np.float32), np.interp(depth, at, grain).astype(
-        np.float32
-    )
+    means = np.interp(depth, at, mean)
+    grains = np.interp(depth, at, grain)
+    return means.astype(np.float32), grains.astype(np.float32)
 
 
 @functools.cache
@@ -165,19 +174,21 @@ def weather(indices: Sequence[Array], shape: Sequence[int], seed: int) -> Scene:
     lat = _centred(indices[1], shape[1]) * math.pi / 2
     lon = _centred(indices[2], shape[2]) * math.pi
     phases = random.Random(seed)
+    always = np.ones(len(day))
+    everywhere = np.ones(len(lon))
+    warmth = 303 - 55 * np.sin(lat) ** 2
+    season = np.cos(2 * math.pi * (day - 200) / _YEAR_DAYS)
     terms = [
-        (np.ones(len(day)), 303 - 55 * np.sin(lat) ** 2, np.ones(len(lon))),
-        (np.cos(2 * math.pi * (day - 200) / _YEAR_DAYS), 16 * np.sin(lat), np.ones(len(lon))),
+        (always, warmth, everywhere),
+        (season, 16 * np.sin(lat), everywhere),
     ]
     for number, amplitude, period_days in ((3, 4.0, 30.0), (5, 3.0, 12.0), (8, 2.0, 5.0)):
         turn = 2 * math.pi * (day / period_days + phases.random())
         belt = amplitude * np.sin(2 * lat) ** 2
         # cos(a - b) as two products
-        terms += [
-            (np.cos(turn), belt, np.cos(number * lon)),
-            (np.sin(turn), belt, np.sin(number * lon)),
-        ]
-    return Scene(tuple(_single(term) for term in terms))
+        terms.append((np.cos(turn), belt, np.cos(number * lon)))
+        terms.append((np.sin(turn), belt, np.sin(number * lon)))
+    return Scene(tuple(map(_single, terms)))
 
 
 def gusts(temperature: Array, noise: Array) -> Array:

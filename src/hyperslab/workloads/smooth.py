@@ -85,7 +85,9 @@ def _filter_axis(stored: Array, axis: int, weights: Array) -> None:
 def _filter_lines(part: Array, weights: Array) -> Array:
     radius = len(weights) - 1
     n = len(part)
-    padded = np.pad(part, [(radius, radius), *[(0, 0)] * (part.ndim - 1)], mode="symmetric")
+    widths = [(0, 0)] * part.ndim
+    widths[0] = (radius, radius)
+    padded = np.pad(part, widths, mode="symmetric")
     total: Array = padded[radius : radius + n] * weights[0]
     for distance in range(1, radius + 1):
         before = radius - distance
@@ -102,8 +104,10 @@ def _weights(sigma: float, radius: int) -> Array:
     """
     if radius == 0:
         return np.ones(1)
-    weights = np.exp(-0.5 * (np.arange(radius + 1) / sigma) ** 2)
-    return np.asarray(weights / (weights[0] + 2 * weights[1:].sum()))
+    distance = np.arange(radius + 1) / sigma
+    weights = np.exp(-0.5 * distance**2)
+    total = weights[0] + 2 * weights[1:].sum()
+    return np.asarray(weights / total)
 
 
 def _radius(sigma: float, truncate: float) -> int:

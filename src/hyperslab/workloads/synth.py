@@ -93,7 +93,8 @@ def _parts(
     kind: str, shape: tuple[int, ...], seed: int, slab: Hyperslab, sink: ArraySink
 ) -> Iterator[Part]:
     """The parts of a file, of bounded size where its format allows."""
-    partial = str(Path(sink.path).with_name(f".{Path(sink.path).name}.synth.part"))
+    path = Path(sink.path)
+    partial = str(path.with_name(f".{path.name}.synth.part"))
     layout = Layout(sink.shape, sink.axes, sink.dtype.itemsize, None)
     for place in cut(layout, Rule("bytes", (WRITE_NBYTES,)), 0):
         yield Part(kind, shape, seed, place.shift(slab.start), sink, place, partial)
@@ -243,11 +244,15 @@ def _sink(
     corner = [
         f"{first:0{len(str(extent))}d}" for first, extent in zip(slab.start, shape, strict=True)
     ]
-    path = str(folder / f"{'_'.join([kind, *(corner if files > 1 else [])])}.{format}")
-    header = Header(base_affine=_affine(shape) if kind == "bigbrain" else None).for_slab(slab)
-    return formats.module(formats.format_of_name(path)).sink(
-        path, slab.count, kind_of(kind).dtype, header
-    )
+    name = kind
+    if files > 1:
+        name = "_".join([kind, *corner])
+    path = str(folder / f"{name}.{format}")
+    header = Header()
+    if kind == "bigbrain":
+        header = Header(base_affine=_affine(shape))
+    module = formats.module(formats.format_of_name(path))
+    return module.sink(path, slab.count, kind_of(kind).dtype, header.for_slab(slab))
 
 
 def _affine(shape: Sequence[int]) -> Array:

@@ -88,11 +88,12 @@ def shape_of(kind: str, size_bytes: int) -> tuple[int, ...]:
     if elements < 1:
         raise UsageError(f"--size {size_bytes}: give at least {about.dtype.itemsize} bytes")
     scale = math.cbrt(elements / math.prod(about.proportions))
-    others = [
-        max(1, int(min(limit, round(n * scale))))
-        for n, limit in zip(about.proportions[1:], about.limits[1:], strict=True)
-    ]
-    return (max(1, round(elements / math.prod(others))), *others)
+    others = []
+    for n, limit in zip(about.proportions[1:], about.limits[1:], strict=True):
+        grown = round(n * scale)
+        others.append(max(1, int(min(limit, grown))))
+    first = max(1, round(elements / math.prod(others)))
+    return (first, *others)
 
 
 def block(kind: str, shape: Sequence[int], slab: Hyperslab, seed: int = 0) -> Array:
@@ -101,9 +102,9 @@ def block(kind: str, shape: Sequence[int], slab: Hyperslab, seed: int = 0) -> Ar
     stored = slab.permute(about.axes)
     out = np.empty(stored.count, about.dtype)
     if out.size:
-        _fill(
-            out.reshape(-1, stored.count[-1]), about, [shape[a] for a in about.axes], stored, seed
-        )
+        rows = out.reshape(-1, stored.count[-1])
+        stored_shape = [shape[a] for a in about.axes]
+        _fill(rows, about, stored_shape, stored, seed)
     return out.transpose(np.argsort(about.axes))
 
 
@@ -116,11 +117,12 @@ def _fill(rows: Array, about: Kind, shape: Sequence[int], stored: Hyperslab, see
     scene = about.scene([*slow, fast], shape, seed)
     step = max(1, PIECE_ELEMENTS // len(fast))
     for first in range(0, len(rows), step):
-        chosen = np.unravel_index(np.arange(first, min(first + step, len(rows))), stored.count[:-1])
-        numbers = np.ravel_multi_index(
-            [axis[i] for axis, i in zip(slow, chosen, strict=True)], shape[:-1]
-        )
-        rows[first : first + step] = about.finish(scene.rows(chosen), _noise(numbers, fast, seed))
+        last = min(first + step, len(rows))
+        chosen = np.unravel_index(np.arange(first, last), stored.count[:-1])
+        places = [axis[i] for axis, i in zip(slow, chosen, strict=True)]
+        numbers = np.ravel_multi_index(places, shape[:-1])
+        noise = _noise(numbers, fast, seed)
+        rows[first:last] = about.finish(scene.rows(chosen), noise)
 
 
 def _noise(rows: Array, columns: Array, seed: int) -> Array:
@@ -135,5 +137,6 @@ def _noise(rows: Array, columns: Array, seed: int) -> Array:
     stride = 1
     if len(columns) > 1:
         stride = int(columns[1] - columns[0])
-    place = Hyperslab((int(columns[0]) - _PER_NUMBER * low,), (len(columns),), (stride,))
+    first = int(columns[0]) - _PER_NUMBER * low
+    place = Hyperslab((first,), (len(columns),), (stride,))
     return np.asarray(noise[:, *place.slices()])

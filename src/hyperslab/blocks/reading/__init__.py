@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from hyperslab import native
-from hyperslab.arrays import Array, scaling
+from hyperslab.arrays import Array, DType, scaling
 from hyperslab.arrays.byteranges import ascending
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab, require_within
@@ -47,10 +47,14 @@ def read(
     if threads is not None and not 1 <= threads <= native.MOST_THREADS:
         raise UsageError(f"threads is {threads}; it can be 1 to {native.MOST_THREADS}")
     _check(source, slab, out, values)
+    if slab.size == 0 and out is not None:
+        return out
     if slab.size == 0:
-        return out if out is not None else empty(slab.count, source.axes, source.dtype(values))
+        return empty(slab.count, source.axes, source.dtype(values))
     way = way_of(source)
-    room = out if way.fills and _fits_raw(source, values) else None
+    room = None
+    if way.fills and _fits_raw(source, values):
+        room = out
     with way.opened(source, reader) as file, span("read") as mark:
         try:
             stored = way.read(file, source, slab, room, threads or native.threads(), reader)
@@ -65,15 +69,20 @@ def _delivered(
 ) -> Array:
     """Stored values as they were asked for, in `out` if given: in place where that can be."""
     block = out
-    if block is None and stored.flags.writeable and _fits_raw(source, values):
-        block = stored
     if block is None:
-        block = np.empty_like(stored, dtype=source.dtype(values))
+        block = _block_for(stored, source.dtype(values))
     if _is_scaled(source, values):
         scaling.apply(source, slab, stored, block)
     elif block is not stored:
         block[...] = stored
     return block
+
+
+def _block_for(stored: Array, dtype: DType) -> Array:
+    """A block of this dtype laid out as the stored values: themselves, where that can be."""
+    if stored.dtype == dtype and stored.flags.writeable:
+        return stored
+    return np.empty_like(stored, dtype=dtype)
 
 
 def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:

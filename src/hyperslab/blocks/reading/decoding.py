@@ -69,10 +69,8 @@ def filters_of(source: ArraySource) -> list[tuple[str, tuple[int, ...]]]:
 
 def chunk_fault(source: ArraySource, table: ChunkTable, error: Any) -> FormatError:
     """What the core says of a row of a table, its ChunkError, as an error that names the chunk."""
-    where = f"{source.url}::{source.name}" if source.name else source.url
-    return FormatError(
-        f"{where}: the chunk at byte {table.offset[error.row]}: {error.text}; copy the file again"
-    )
+    where = f"{source.label}: the chunk at byte {table.offset[error.row]}"
+    return FormatError(f"{where}: {error.text}; copy the file again")
 
 
 def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
@@ -80,7 +78,12 @@ def peak_nbytes(source: ArraySource, table: ChunkTable, threads: int) -> int:
     decoded.
     """
     chunk = math.prod(table.chunk_shape) * source.stored.itemsize
-    flying = min(max(threads, native.DEPTH), len(table)) * int(table.nbytes.max(initial=0))
+    largest = int(table.nbytes.max(initial=0))
+    flying = min(max(threads, native.DEPTH), len(table)) * largest
+    if not source.codecs:
+        return flying
     decoded = chunk + chunk // _LIMIT_SHARE + _LIMIT_NBYTES
-    buffers = 3 if any(codec.name in _WITH_SPARE for codec in source.codecs) else 2
-    return flying + (buffers * min(threads, len(table)) * decoded if source.codecs else 0)
+    buffers = 2
+    if any(codec.name in _WITH_SPARE for codec in source.codecs):
+        buffers = 3
+    return flying + buffers * min(threads, len(table)) * decoded

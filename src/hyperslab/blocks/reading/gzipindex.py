@@ -100,7 +100,9 @@ def index(
     if path is None:
         windows: list[bytes] = []
         points = _points(source, spacing, windows.append, watch)
-        made = GzipIndex(points, _offset(source), "", b"".join(windows) if len(points) else b"")
+        if not len(points):
+            windows.clear()
+        made = GzipIndex(points, _offset(source), "", b"".join(windows))
         return replace(source, gzip=made, reason=_reason(made))
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path, beside(path)) as temporary, temporary.open("wb") as file:
@@ -116,7 +118,9 @@ def indexed(source: ArraySource) -> ArraySource:
 
     Raises FormatError, SourceChanged.
     """
-    return index(source) if can_be_indexed(source) else source
+    if not can_be_indexed(source):
+        return source
+    return index(source)
 
 
 def index_in(folder: Path, source: ArraySource, watch: Watch = lambda _: None) -> ArraySource:

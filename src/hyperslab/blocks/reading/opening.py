@@ -28,17 +28,21 @@ def opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFi
         yield remote
         remote.check()
         return
-    if reader is not None:
+    own: OpenFile | None = None
+    if reader is None:
+        file = own = _open(source)
+    else:
         file = reader.file(lambda: _open(source))
-        with _unchanged(source, None):
-            yield OpenFile(file.fd, file.where)
-        return
-    file = _open(source)
     try:
-        with _unchanged(source, file):
-            yield file
+        yield OpenFile(file.fd, file.where)
+    except FormatError:
+        _check_unchanged(source, own)
+        raise
+    else:
+        _check_unchanged(source, own)
     finally:
-        os.close(file.fd)
+        if own is not None:
+            os.close(own.fd)
 
 
 @contextmanager
@@ -76,8 +80,7 @@ def _open(source: ArraySource) -> OpenFile:
             fd = _descriptor(source.url)
         except FileNotFoundError as error:
             raise _changed(source, "is no longer there") from error
-    where = f"{source.url}::{source.name}" if source.name else source.url
-    return OpenFile(fd, where)
+    return OpenFile(fd, source.label)
 
 
 def _descriptor(path: str) -> int:
@@ -89,17 +92,6 @@ def _descriptor(path: str) -> int:
             raise
     let_go_of_all()
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-@contextmanager
-def _unchanged(source: ArraySource, file: OpenFile | None) -> Iterator[None]:
-    """Look at the file when it has been read, also where it could not be understood."""
-    try:
-        yield
-    except FormatError:
-        _check_unchanged(source, file)
-        raise
-    _check_unchanged(source, file)
 
 
 def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:

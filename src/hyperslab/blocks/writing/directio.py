@@ -42,9 +42,14 @@ class DirectFile:
         self.window = _memory()
         "WINDOW_NBYTES to be filled for the next write."
         self._other = _memory()
-        self._fd, self._direct = fd, _open_direct(path) if is_direct else -1
-        self._thread = ThreadPoolExecutor(1) if self._direct >= 0 else None
+        self._fd = fd
+        self._direct = -1
+        self._thread: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
+        if is_direct:
+            self._direct = _open_direct(path)
+        if self._direct >= 0:
+            self._thread = ThreadPoolExecutor(1)
 
     def __enter__(self) -> Self:
         return self

@@ -42,7 +42,9 @@ def part_folders(final: Path) -> list[Path]:
     if own is None:
         return []
     folder = final.with_name(name)
-    return [folder] if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return [folder]
 
 
 def _said_by(final: Path) -> str:

@@ -75,7 +75,8 @@ def append(folder: str, pieces: Iterable[Encoded], to_home: bool = False) -> tup
     harm.
     """
     writer = f"{socket.gethostname()}.{os.getpid()}.{threading.get_native_id()}.{_OWN}"
-    path = os.path.join(folder, f"{writer}{_TABLES if to_home else _PART}")
+    ending = _TABLES if to_home else _PART
+    path = os.path.join(folder, f"{writer}{ending}")
     with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
         rows = put(home(folder), pieces, True) if to_home else _write(path, fd, pieces, False)
         raw = rows.tobytes()
@@ -114,16 +115,19 @@ class _Batch:
 
     def __init__(self, file: DirectFile, fd: int, is_shared: bool) -> None:
         self.tables: list[Table] = []
-        self._file, self._fd, self._is_shared = file, fd, is_shared
+        self._file = file
+        self._fd = fd
+        self._is_shared = is_shared
         self._limit = WINDOW_NBYTES if is_shared else _BUFFERED_NBYTES
-        self._filled, self._rows = 0, bytearray()
+        self._filled = 0
+        self._rows = bytearray()
 
     def add(self, number: int, data: bytes | memoryview) -> None:
         if self._filled + len(data) > self._limit:
             self.flush()
-        self._rows += np.array(
-            (number, self._filled, len(data), xxhash.xxh3_64_intdigest(data)), _ROW
-        ).tobytes()
+        checksum = xxhash.xxh3_64_intdigest(data)
+        row = np.array((number, self._filled, len(data), checksum), _ROW)
+        self._rows += row.tobytes()
         if len(data) > self._limit:
             self._file.write_large(memoryview(data), self._place(self._padded(len(data))))
         else:
@@ -140,14 +144,15 @@ class _Batch:
 
     def _padded(self, nbytes: int) -> int:
         """As many bytes as are taken for so many."""
-        return (
-            nbytes + -nbytes % ALIGNMENT if self._is_shared and nbytes >= _DIRECT_NBYTES else nbytes
-        )
+        if not self._is_shared or nbytes < _DIRECT_NBYTES:
+            return nbytes
+        return nbytes + -nbytes % ALIGNMENT
 
     def _place(self, nbytes: int) -> int:
         """Where bytes begin that are nobody else's; those of the batch's pieces lie there."""
         if self._is_shared:
-            offset = _reserve(self._fd, nbytes, ALIGNMENT if nbytes >= _DIRECT_NBYTES else 1)
+            alignment = ALIGNMENT if nbytes >= _DIRECT_NBYTES else 1
+            offset = _reserve(self._fd, nbytes, alignment)
         else:
             offset = os.fstat(self._fd).st_size
         self.tables.append(np.frombuffer(bytes(self._rows), _ROW).copy())
@@ -203,7 +208,9 @@ def settle(segments: Sequence[Segment], folder: str, is_shared: bool) -> Table:
         )
         rows[copied] = put(home(folder), found, is_shared)
         size = os.fstat(descriptor(home(folder))).st_size
-        if (last := int((rows["offset"] + rows["nbytes"]).max(initial=0))) > size:
+        ends = rows["offset"] + rows["nbytes"]
+        last = int(ends.max(initial=0))
+        if last > size:
             raise _damaged(home(folder), last)
     return rows
 
@@ -244,19 +251,25 @@ def _tables(
 
 def _table(fd: int, segment: Segment) -> Table:
     last = segment.end - _END.size
-    end = _read(fd, _END.size, last) if last >= 0 else b""
+    if last < 0:
+        raise _damaged(*segment)
+    end = _read(fd, _END.size, last)
     if len(end) < _END.size:
         raise _damaged(*segment)
     checksum, count = _END.unpack(end)
     nbytes = count * _ROW.itemsize
-    raw = _read(fd, nbytes, last - nbytes) if nbytes <= last else b""
+    if nbytes > last:
+        raise _damaged(*segment)
+    raw = _read(fd, nbytes, last - nbytes)
     if len(raw) < nbytes or xxhash.xxh3_64_intdigest(raw) != checksum:
         raise _damaged(*segment)
     return np.frombuffer(raw, _ROW)
 
 
 def _piece(descriptor: Callable[[str], int], segment: Segment, row: Any) -> bytes:
-    path = home(os.path.dirname(segment.path)) if is_home(segment) else segment.path
+    path = segment.path
+    if is_home(segment):
+        path = home(os.path.dirname(path))
     with naming(path):
         data = _read(descriptor(path), int(row["nbytes"]), int(row["offset"]))
     if len(data) < row["nbytes"] or xxhash.xxh3_64_intdigest(data) != row["checksum"]:
@@ -292,7 +305,9 @@ def _read(fd: int, nbytes: int, offset: int) -> bytes:
         missing := nbytes - sum(map(len, found))
     ):  # the system gives 2 GiB at a time
         found.append(os.pread(fd, missing, offset + nbytes - missing))
-    return found[0] if len(found) == 1 else b"".join(found)
+    if len(found) == 1:
+        return found[0]
+    return b"".join(found)
 
 
 def _damaged(path: str, end: int) -> FormatError:

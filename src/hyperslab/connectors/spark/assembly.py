@@ -176,23 +176,32 @@ def fill(assembly: Assembly, slab: Hyperslab, block: Array) -> None:
             if assembly.is_short:
                 _fill_rows(source, start[rows], count[rows], offset[rows], slab, block)
                 continue
-            axes = tuple(range(slab.ndim))[:: -1 if assembly.is_reversed[number] else 1]
-            for first, extents, at in zip(
-                start[rows].tolist(), count[rows].tolist(), offset[rows].tolist(), strict=True
-            ):
-                _fill_box(source, Hyperslab(tuple(first), tuple(extents)), at, axes, slab, block)
+            axes = tuple(range(slab.ndim))
+            if assembly.is_reversed[number]:
+                axes = axes[::-1]
+            firsts = start[rows].tolist()
+            extents = count[rows].tolist()
+            offsets = offset[rows].tolist()
+            for first, extent, at in zip(firsts, extents, offsets, strict=True):
+                box = Hyperslab(tuple(first), tuple(extent))
+                _fill_box(source, box, at, axes, slab, block)
 
 
 def _overlapping(assembly: Assembly, slab: Hyperslab) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """The fragments that a region touches, of a table sorted by their first axis."""
     table = np.load(os.path.join(assembly.folder, _TABLE), mmap_mode="r")
-    ndim, (low, high) = slab.ndim, slab.bounds
-    first, last = np.searchsorted(table[0], (low[0] - assembly.longest + 1, high[0]))
+    ndim = slab.ndim
+    low, high = slab.bounds
+    earliest = low[0] - assembly.longest + 1
+    first, last = np.searchsorted(table[0], (earliest, high[0]))
     near: Numbers = np.array(table[:, first:last])
     start = near[:ndim].T
     count = near[ndim : 2 * ndim].T
-    touches = ((start < high) & (start + count > low) & (count > 0)).all(axis=1)
-    return start[touches], count[touches], near[-2][touches], near[-1][touches]
+    offset = near[-2]
+    file = near[-1]
+    end = start + count
+    touches = ((start < high) & (end > low) & (count > 0)).all(axis=1)
+    return start[touches], count[touches], offset[touches], file[touches]
 
 
 def _fill_box(
@@ -219,26 +228,33 @@ def _fill_rows(
     together.
     """
     row_shape = tuple(count[0, 1:].tolist())
-    nbytes, (low, high) = block.dtype.itemsize * int(np.prod(row_shape)), slab.bounds
-    first = np.maximum(start[:, 0], low[0])
-    last = np.minimum(start[:, 0] + count[:, 0], high[0])
+    nbytes = block.dtype.itemsize * int(np.prod(row_shape))
+    low, high = slab.bounds
+    begins = start[:, 0]
+    ends = begins + count[:, 0]
+    first = np.maximum(begins, low[0])
+    last = np.minimum(ends, high[0])
     rows = last - first
-    at = offset + (first - start[:, 0]) * nbytes
-    breaks = (at[1:] - (at + rows * nbytes)[:-1] > PREAD_COST_NBYTES) | (
-        np.diff(at // BUFFER_NBYTES) != 0
-    )
+    at = offset + (first - begins) * nbytes
+    until = at + rows * nbytes
+    is_far = at[1:] - until[:-1] > PREAD_COST_NBYTES
+    is_in_another_buffer = np.diff(at // BUFFER_NBYTES) != 0
+    breaks = is_far | is_in_another_buffer
     inner = slab.slices()[1:]
-    for group in np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1):
+    groups = np.split(np.arange(len(at)), np.flatnonzero(breaks) + 1)
+    for group in groups:
         begin = int(at[group[0]])
-        end = int(at[group[-1]] + rows[group[-1]] * nbytes)
+        end = int(until[group[-1]])
         buffer = np.empty(end - begin, np.uint8)
         file.read_into(buffer, begin)
         values = buffer.view(block.dtype).reshape(-1, *row_shape)
         taken = _expanded((at[group] - begin) // nbytes, rows[group])
-        block[_expanded(first[group] - low[0], rows[group])] = values[taken][(slice(None), *inner)]
+        places = _expanded(first[group] - low[0], rows[group])
+        block[places] = values[taken][(slice(None), *inner)]
 
 
 def _expanded(first: Numbers, count: Numbers) -> Numbers:
     """The numbers of runs, each of so many from its first."""
-    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    before = np.cumsum(count) - count
+    within = np.arange(int(count.sum())) - np.repeat(before, count)
     return np.repeat(first, count) + within

@@ -47,7 +47,11 @@ def promoted(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any] | None:
 def _holds(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     """Unlike NumPy's safe casting, this knows that a float64 has not every int64."""
     if narrow.kind in "iu" and wide.kind in "fc":
-        return 8 * narrow.itemsize - (narrow.kind == "i") <= np.finfo(wide).nmant + 1
+        digits = np.finfo(wide).nmant + 1
+        bits = 8 * narrow.itemsize
+        if narrow.kind == "i":
+            bits -= 1
+        return bits <= digits
     return np.can_cast(narrow, wide, "safe")
 
 
@@ -77,7 +81,8 @@ def _odd(part: Array, made: Array) -> Array:
 
 def _odd_as_smaller(part: Array, made: Array) -> Array:
     """Of floats: those that are rounded; NaN stays what it is."""
-    odd: Array = (made.astype(part.dtype) != part) & ~np.isnan(part)
+    back = made.astype(part.dtype)
+    odd: Array = (back != part) & ~np.isnan(part)
     return odd
 
 
@@ -87,7 +92,9 @@ def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
     """
     limits = np.iinfo(dtype)
     wide = part.astype(np.promote_types(part.dtype, np.float64))
-    within = (wide >= float(limits.min)) & (wide < float(int(limits.max) + 1))
+    least = float(limits.min)
+    beyond = float(int(limits.max) + 1)
+    within = (wide >= least) & (wide < beyond)
     odd: Array = ~within | (np.trunc(wide) != wide)
     return odd
 
@@ -97,6 +104,8 @@ def _odd_as_float(part: Array, made: Array) -> Array:
     is undefined.
     """
     wide = made.astype(np.promote_types(made.dtype, np.float64))
-    within = np.isfinite(wide) & (wide < float(int(np.iinfo(part.dtype).max) + 1))
-    odd: Array = ~within | (np.where(within, wide, 0).astype(part.dtype) != part)
+    beyond = float(int(np.iinfo(part.dtype).max) + 1)
+    within = np.isfinite(wide) & (wide < beyond)
+    back = np.where(within, wide, 0).astype(part.dtype)
+    odd: Array = ~within | (back != part)
     return odd

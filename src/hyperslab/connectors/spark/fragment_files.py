@@ -231,9 +231,11 @@ def _merged(table: Numbers) -> Numbers:
     """Runs of rows that follow each other as one."""
     if not len(table):
         return table
-    breaks = np.flatnonzero(table[1:, 0] != table[:-1, 0] + table[:-1, 1]) + 1
+    start, count = table.T
+    end = start + count
+    breaks = np.flatnonzero(start[1:] != end[:-1]) + 1
     first = np.concatenate([[0], breaks])
-    merged: Numbers = np.stack([table[first, 0], np.add.reduceat(table[:, 1], first)], axis=1)
+    merged: Numbers = np.stack([start[first], np.add.reduceat(count, first)], axis=1)
     return merged
 
 

@@ -112,15 +112,15 @@ def gathered(staged: Sequence[Staged], tables: Sequence[Numbers]) -> Fragments:
             if one.kind == "rows":
                 reached += one.rows
         nbytes = np.dtype(one.dtype).itemsize * count.prod(axis=1)
-        parts.append(
-            Fragments(
-                start, count, np.cumsum(nbytes) - nbytes, np.full(len(table), number, np.int64)
-            )
-        )
-    columns = [
-        [getattr(part, name) for part in parts] for name in ("start", "count", "offset", "file")
-    ]
-    return Fragments(*map(np.concatenate, columns))
+        offset = np.cumsum(nbytes) - nbytes
+        file = np.full(len(table), number, np.int64)
+        parts.append(Fragments(start, count, offset, file))
+    return Fragments(
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.count for part in parts]),
+        np.concatenate([part.offset for part in parts]),
+        np.concatenate([part.file for part in parts]),
+    )
 
 
 def extent(fragments: Fragments) -> tuple[int, ...]:
@@ -136,8 +136,10 @@ def require_tiled(where: str, fragments: Fragments, shape: Sequence[int], kind: 
             f" {fragments.start.shape[1]}: give one extent for each axis"
         )
     end = fragments.start + fragments.count
-    if (beyond := (end > np.array(shape)).any(axis=1)).any():
-        last = tuple((end[int(np.argmax(beyond))] - 1).tolist())
+    beyond = (end > np.array(shape)).any(axis=1)
+    if beyond.any():
+        odd = int(np.argmax(beyond))
+        last = tuple((end[odd] - 1).tolist())
         raise UsageError(
             f"{where}: {_place(kind, last)} lies beyond shape={tuple(shape)}: give the shape of all"
             " data"
@@ -165,9 +167,9 @@ def _follows(fragments: Fragments, end: Numbers, shape: Sequence[int]) -> bool:
     first = fragments.start[order, 0]
     last = end[order, 0]
     is_whole = (fragments.count[:, 1:] == np.array(shape[1:], np.int64)).all()
-    return bool(
-        is_whole and first[0] == 0 and last[-1] == shape[0] and (first[1:] == last[:-1]).all()
-    )
+    if not is_whole or first[0] != 0 or last[-1] != shape[0]:
+        return False
+    return bool((first[1:] == last[:-1]).all())
 
 
 def _place(kind: Kind, first: Sequence[int]) -> str:
@@ -187,10 +189,10 @@ def _flaw(
     """
     if not math.prod(z - a for a, z in zip(low, high, strict=True)):
         return None
-    edges = [
-        np.unique(np.concatenate([start[:, axis], end[:, axis], [low[axis], high[axis]]]))
-        for axis in range(len(low))
-    ]
+    edges = []
+    for axis in range(len(low)):
+        ends = [low[axis], high[axis]]
+        edges.append(np.unique(np.concatenate([start[:, axis], end[:, axis], ends])))
     cells = [len(along) - 1 for along in edges]
     if not len(start):
         return 0, tuple(low)
@@ -202,20 +204,22 @@ def _flaw(
     if cells[axis] == 1:  # each covers all of it
         if len(start) == 1:
             return None
-        return (len(start), tuple(low))
+        return len(start), tuple(low)
     middle = int(edges[axis][cells[axis] // 2])
     below = start[:, axis] < middle
     above = end[:, axis] > middle
     lower = end[below].copy()
     upper = start[above].copy()
-    lower[:, axis], upper[:, axis] = (
-        np.minimum(lower[:, axis], middle),
-        np.maximum(upper[:, axis], middle),
-    )
+    lower[:, axis] = np.minimum(lower[:, axis], middle)
+    upper[:, axis] = np.maximum(upper[:, axis], middle)
     top = high.copy()
     bottom = low.copy()
-    top[axis] = bottom[axis] = middle
-    return _flaw(start[below], lower, low, top) or _flaw(upper, end[above], bottom, high)
+    top[axis] = middle
+    bottom[axis] = middle
+    found = _flaw(start[below], lower, low, top)
+    if found is not None:
+        return found
+    return _flaw(upper, end[above], bottom, high)
 
 
 def _miscounted(
@@ -226,14 +230,20 @@ def _miscounted(
     places = np.stack([column[order] for column in first], axis=1)
     twice = (places[1:] == places[:-1]).all(axis=1)
     if twice.any():
-        cell = places[int(np.argmax(twice))]
-        return 2, tuple(int(along[i]) for along, i in zip(edges, cell, strict=True))
+        return 2, _corner(places[int(np.argmax(twice))], edges)
     if len(places) == math.prod(cells):
         return None
-    missing = next(
-        (n for n, cell in enumerate(places.tolist()) if cell != _cell(n, cells)), len(places)
-    )
-    return 0, tuple(int(along[i]) for along, i in zip(edges, _cell(missing, cells), strict=True))
+    missing = len(places)
+    for number, cell in enumerate(places.tolist()):
+        if cell != _cell(number, cells):
+            missing = number
+            break
+    return 0, _corner(_cell(missing, cells), edges)
+
+
+def _corner(cell: Sequence[int], edges: list[Any]) -> tuple[int, ...]:
+    """The first element of a cell of a grid."""
+    return tuple(int(along[i]) for along, i in zip(edges, cell, strict=True))
 
 
 def _cell(number: int, cells: Sequence[int]) -> list[int]:

@@ -165,11 +165,13 @@ def _sub_matrices(
     axis: int, rows: int, cols: int, extents: tuple[int, int], item: Block
 ) -> Iterator[tuple[tuple[int, int], DenseMatrix]]:
     """((row of blocks, column of blocks), block), with values by columns, as MLlib has them."""
-    (slab, block), (high, wide) = item, extents
+    slab, block = item
+    high, wide = extents
     indices = _check_block(slab, block, axis, rows, cols)
     if not indices:
         return
-    if indices.step != 1 or indices.start % high or (indices.stop % high and indices.stop != rows):
+    ends_within = indices.stop % high and indices.stop != rows
+    if indices.step != 1 or indices.start % high or ends_within:
         raise UsageError(
             f"the block {slab} has rows {indices.start} to {indices.stop} in steps of"
             f" {indices.step}, which are not whole blocks of {high} rows: cut the array at"
@@ -180,5 +182,7 @@ def _sub_matrices(
         stripe = turned[first : first + high].reshape(-1, cols)
         for left in range(0, cols, wide):
             values = doubles(slab, stripe[:, left : left + wide])
-            matrix = DenseMatrix(values.shape[0], values.shape[1], values.ravel(order="F"))
-            yield (indices[first] // high, left // wide), matrix
+            height, width = values.shape
+            matrix = DenseMatrix(height, width, values.ravel(order="F"))
+            place = (indices[first] // high, left // wide)
+            yield place, matrix

@@ -207,7 +207,8 @@ class _Sums:
     def moments(self) -> Moments:
         if not self.rows:
             return Moments(0, np.empty(0), np.empty(0))
-        triangle = np.concatenate([row[i:] for i, row in enumerate(self.gram)] or [np.empty(0)])
+        upper = [row[i:] for i, row in enumerate(self.gram)]
+        triangle = np.concatenate(upper or [np.empty(0)])
         with np.errstate(over="ignore", invalid="ignore"):
             offset = self.sum / self.rows
             _add_outer(triangle, offset, -float(self.rows))
@@ -215,20 +216,24 @@ class _Sums:
 
 
 def _merge(axis: int, left: Moments, right: Moments) -> Moments:
-    if left.fault or not right.rows:
-        if left.fault or not right.fault:
-            return left
+    if left.fault:
+        return left
+    if right.fault:
         return right
-    if right.fault or not left.rows:
+    if not right.rows:
+        return left
+    if not left.rows:
         return right
     if left.frame != right.frame or len(left.mean) != len(right.mean):
         return Moments(0, np.empty(0), np.empty(0), str(uneven("pca", axis)))
     rows = left.rows + right.rows
     with np.errstate(over="ignore", invalid="ignore"):
+        share = right.rows / rows
         apart = right.mean - left.mean
+        mean = left.mean + apart * share
         triangle = left.triangle + right.triangle
-        _add_outer(triangle, apart, left.rows * (right.rows / rows))
-        return Moments(rows, left.mean + apart * (right.rows / rows), triangle, frame=left.frame)
+        _add_outer(triangle, apart, left.rows * share)
+        return Moments(rows, mean, triangle, frame=left.frame)
 
 
 def _add_outer(triangle: Array, vector: Array, weight: float) -> None:

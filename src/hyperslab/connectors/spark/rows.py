@@ -187,12 +187,21 @@ def _placed(slab: Hyperslab, block: Any, dtype: np.dtype[Any] | None) -> Piece:
 
 
 def _indexed(batch: Sequence[Any], dtype: np.dtype[Any] | None) -> Piece:
-    pairs = [item if isinstance(item, tuple) else (item.index, item.vector) for item in batch]
-    odd = next((n for n, _ in pairs if not _is_whole(n) or not 0 <= n < _MOST), None)
-    if odd is not None:
-        raise UsageError(f"a row has the index {odd}: indices are whole numbers from 0")
-    index = np.array([n for n, _ in pairs], np.int64)
-    return sort(index, _values([row for _, row in pairs], lambda row: f"row {index[row]}", dtype))
+    numbers = []
+    rows = []
+    for item in batch:
+        if isinstance(item, tuple):
+            number, row = item
+        else:
+            number = item.index
+            row = item.vector
+        if not _is_whole(number) or not 0 <= number < _MOST:
+            raise UsageError(f"a row has the index {number}: indices are whole numbers from 0")
+        numbers.append(number)
+        rows.append(row)
+    index = np.array(numbers, np.int64)
+    block = _values(rows, lambda place: f"row {index[place]}", dtype)
+    return sort(index, block)
 
 
 def _values(rows: Sequence[Any], name: Callable[[int], str], dtype: np.dtype[Any] | None) -> Array:
@@ -300,8 +309,8 @@ def _numbers(values: Sequence[Any]) -> Array:
     dtype: np.dtype[Any] = np.dtype(np.float64)
     if complex in kinds:
         dtype = np.dtype(np.complex128)
-    wholes = _wholes([value for value in values if isinstance(value, int | np.int64)] or [0])
-    recast(wholes, dtype, lambda _: "among them")
+    wholes = [value for value in values if isinstance(value, int | np.int64)]
+    recast(_wholes(wholes or [0]), dtype, lambda _: "among them")
     return np.array(values, dtype)
 
 

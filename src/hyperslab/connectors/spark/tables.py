@@ -113,12 +113,11 @@ def batches(columns: Columns, slab: Hyperslab, block: Array, axis: int) -> Itera
 def _values(columns: Columns, rows: Array) -> list[pa.Array]:
     kind = _KINDS[columns.dtype.name].arrow
     if columns.layout == "scalars":
-        return [
-            _flat(np.ascontiguousarray(rows[:, number]), kind) for number in range(rows.shape[1])
-        ]
-    offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1])
+        return [_flat(np.ascontiguousarray(column), kind) for column in rows.T]
+    ends = np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1]
     flat = _flat(np.ascontiguousarray(rows).reshape(-1), kind)
-    return [pa.ListArray.from_arrays(offsets, flat, type=columns.arrow.field("values").type)]
+    of = columns.arrow.field("values").type
+    return [pa.ListArray.from_arrays(pa.array(ends), flat, type=of)]
 
 
 def _flat(values: Array, kind: pa.DataType) -> pa.Array:

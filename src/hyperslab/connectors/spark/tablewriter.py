@@ -258,14 +258,16 @@ def _arrays(batch: RecordBatch, columns: Columns, dtype: np.dtype[Any] | None, n
 def _scalars(batch: RecordBatch, columns: Columns, dtype: np.dtype[Any] | None, name: Any) -> Array:
     """Columns of numbers beside each other; a single one is an array of one axis."""
     if len(columns.names) == 1:
-        return recast(_plain(batch.column(columns.names[0]), columns.names[0]), dtype, name)
+        (column,) = columns.names
+        return recast(_plain(batch.column(column), column), dtype, name)
     block = np.empty((batch.num_rows, len(columns.names)), dtype)
     for number, column in enumerate(columns.names):
 
         def at(place: tuple[int, ...], number: int = number) -> str:
             return str(name((*place, number)))
 
-        block[:, number] = recast(_plain(batch.column(column), column), dtype, at)
+        values = _plain(batch.column(column), column)
+        block[:, number] = recast(values, dtype, at)
     return block
 
 

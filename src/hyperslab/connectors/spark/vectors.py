@@ -48,8 +48,12 @@ def frame(slab: Hyperslab, axis: int = 0) -> tuple[int, ...]:
     """What the rows of a block hold of the other axes: the same for all blocks that are cut along
     the axis of rows.
     """
-    others = [a for a in range(slab.ndim) if a != row_axis(slab, axis)]
-    return tuple(part[a] for part in (slab.start, slab.count, slab.stride) for a in others)
+    along = row_axis(slab, axis)
+    held: list[int] = []
+    for part in (slab.start, slab.count, slab.stride):
+        held += part[:along]
+        held += part[along + 1 :]
+    return tuple(held)
 
 
 def uneven(caller: str, axis: int) -> UsageError:
@@ -72,8 +76,9 @@ def row_pieces(
     width = math.prod(turned.shape[1:])
     step = max(1, nbytes // max(1, width * block.itemsize))
     for first in range(0, len(turned), step):
-        piece = turned[first : first + step]
-        yield indices[first : first + step], piece.reshape(len(piece), width)
+        part = slice(first, first + step)
+        piece = turned[part]
+        yield indices[part], piece.reshape(len(piece), width)
 
 
 def rows(slab: Hyperslab, block: Array, axis: int = 0) -> Iterator[Array]:

@@ -83,7 +83,8 @@ def _left(orders: Orders, batch: Batch, mark: Mark) -> Sequence[Task]:
 
 def _watched(orders: Orders, tasks: Sequence[Task], mark: Mark) -> Iterator[Task]:
     """Stops when the run has been stopped, which takes the marks' folder away."""
-    journal, looked_at = own_journal(orders), time.monotonic()
+    journal = own_journal(orders)
+    looked_at = time.monotonic()
     for task in tasks:
         now = time.monotonic()
         if now - looked_at > STOP_CHECK_S:
@@ -102,7 +103,9 @@ def record(place: str, outcomes: Iterable[Outcome]) -> Tally:
     for outcome in outcomes:
         journal.take(outcome)
     tasks, path = journal.saved()
-    return tally_of(orders, tuple(tasks), path) if orders.merge and tasks else Tally()
+    if not orders.merge or not tasks:
+        return Tally()
+    return tally_of(orders, tuple(tasks), path)
 
 
 def step(place: str, packed: bytes, number: int, x: Any) -> Any:
@@ -117,15 +120,24 @@ def step(place: str, packed: bytes, number: int, x: Any) -> Any:
         if mark.found is not None:
             return lost(mark.found, _driver_ns(orders))
         mark.set(Marked(task.id, task.attempt, own_journal(orders).slot, _driver_ns(orders)))
-        return _placed(orders, orders.steps[number](task if number == 0 else x))
+        given = x
+        if number == 0:
+            given = task
+        return _placed(orders, orders.steps[number](given))
 
 
 def _placed(orders: Orders, x: State | Outcome) -> State | Outcome:
     """Phases with the slot that they ran on, in the driver's time: the next step may be on another
     host.
     """
-    slot, ahead_ns = own_journal(orders).slot, offset_ns(orders)
-    phases = [p if p.slot else p.shifted(ahead_ns)._replace(slot=slot) for p in x.phases]
+    slot = own_journal(orders).slot
+    ahead_ns = offset_ns(orders)
+    phases = []
+    for phase in x.phases:
+        placed = phase
+        if not phase.slot:
+            placed = phase.shifted(ahead_ns)._replace(slot=slot)
+        phases.append(placed)
     if isinstance(x, State):
         x.phases = phases
         return x
@@ -144,9 +156,9 @@ def _driver_ns(orders: Orders) -> int:
 
 def _here(orders: Orders, outcome: Outcome) -> Outcome:
     """An outcome in the driver's time as this host's journal has to have it."""
-    return replace(
-        outcome, phases=tuple(phase.shifted(-offset_ns(orders)) for phase in outcome.phases)
-    )
+    ahead_ns = offset_ns(orders)
+    phases = tuple(phase.shifted(-ahead_ns) for phase in outcome.phases)
+    return replace(outcome, phases=phases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,14 @@ def merge(place: str, tallies: Iterable[Tally]) -> Tally:
     """One tally of several: an inner node of the engine's tree. If it fails, what is saved
     speaks.
     """
-    orders, given = load_orders(place), [tally for tally in tallies if tally.tasks]
-    if orders.merge is None or len(given) < 2:
-        return given[0] if given else Tally()
-    total, moved_nbytes = Partial(), 0
+    orders = load_orders(place)
+    given = [tally for tally in tallies if tally.tasks]
+    if not given:
+        return Tally()
+    if orders.merge is None or len(given) == 1:
+        return given[0]
+    total = Partial()
+    moved_nbytes = 0
     with recording() as phases, span("merge") as marked:
         try:
             for tally in given:

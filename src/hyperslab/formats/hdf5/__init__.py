@@ -112,12 +112,14 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             return open(linked, str(dataset.name))
         if is_written_here(file.id):
             before = os.stat(path)
-        require_inside(path, file, described := _described_by(dataset, path))
+        described = _described_by(dataset, path)
+        require_inside(path, file, described)
         require_parts(dataset, path)
         check_attributes(described, path)
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
-        storage, (meant, dims, header) = locate(dataset, size_of(path)), _meaning(dataset, dtype)
+        storage = locate(dataset, size_of(path))
+        meant, dims, header = _meaning(dataset, dtype)
         stored_shape = ()
         if dataset.chunks:
             stored_shape = (*dataset.chunks, *inner)

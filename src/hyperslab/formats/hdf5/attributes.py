@@ -43,8 +43,8 @@ def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
 
 
 def _attributes(sink: ArraySink) -> dict[str, Any]:
-    """Those that came along and are not said otherwise, in their order, then the packing and the
-    place.
+    """The attributes that came along and are not said otherwise, in their order, then the packing
+    and the place.
     """
     header = sink.header
     packing = packing_attributes(sink.path, sink.header, sink.scaling, sink.dtype)

@@ -72,7 +72,8 @@ def layout(
     while len(children) > _ENTRIES:
         nodes = _nodes(node, len(levels) - 1, keys, children)
         children = at + np.arange(len(nodes)) * node.itemsize
-        nodes["left"][1:], nodes["right"][:-1] = children[:-1], children[1:]
+        nodes["left"][1:] = children[:-1]
+        nodes["right"][:-1] = children[1:]
         levels.append(nodes.tobytes())
         at += nodes.nbytes
         keys = np.append(keys[:-1:_ENTRIES], keys[-1:])
@@ -83,8 +84,12 @@ def _nodes(node: np.dtype[Any], level: int, keys: Array, children: Array) -> Arr
     """Nodes of a level, all but the last full, without their neighbours."""
     count = math.ceil(len(children) / _ENTRIES)
     nodes: Array = np.zeros(count, node)
-    nodes["signature"], nodes["kind"], nodes["level"] = b"TREE", _CHUNKS, level
-    nodes["used"], nodes["left"], nodes["right"] = _ENTRIES, _NOWHERE, _NOWHERE
+    nodes["signature"] = b"TREE"
+    nodes["kind"] = _CHUNKS
+    nodes["level"] = level
+    nodes["used"] = _ENTRIES
+    nodes["left"] = _NOWHERE
+    nodes["right"] = _NOWHERE
     nodes["used"][-1] = len(children) - (count - 1) * _ENTRIES
     padded: Array = np.zeros(count * _ENTRIES + 1, keys.dtype)
     padded[: len(keys)] = keys

@@ -33,20 +33,20 @@ class Dimension:
 
 
 Dimensions = ChainMap[str, Dimension]
-"Those of a group first, then those of the groups above it."
+"Dimensions by name: those of a group first, then those of the groups above it."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scales:
-    """What the scales of a group's datasets are called."""
+    """Names of the scales of a group's datasets."""
 
     known: Dimensions
     names: dict[tuple[Any, ...], str]
-    "By place, as in Dimension."
+    "Names by the place of the scale, as in Dimension."
     strange: dict[str, Dimension]
     "Dimensions that are not known in the group; found one by one."
     numbers: Iterator[int]
-    "Of phony dimensions."
+    "Numbers of phony dimensions."
 
 
 def of_scale(scale: Any) -> Dimension:

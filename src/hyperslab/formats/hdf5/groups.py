@@ -61,11 +61,18 @@ _FILTERS = {
 netCDF4-python's words.
 """
 _WITH_LEVEL = (1, 307, 32015)
-"Those whose first parameter is the level."
-_SZIP, _ENTROPY_CODING = 4, 4
-_BLOSC, _BLOSC_CODECS = (
-    32001,
-    ("blosc_lz", "blosc_lz4", "blosc_lz4hc", "blosc_snappy", "blosc_zlib", "blosc_zstd"),
+"Filters whose first parameter is the level."
+_SZIP = 4
+_ENTROPY_CODING = 4
+"Bit in the mask of szip."
+_BLOSC = 32001
+_BLOSC_CODECS = (
+    "blosc_lz",
+    "blosc_lz4",
+    "blosc_lz4hc",
+    "blosc_snappy",
+    "blosc_zlib",
+    "blosc_zstd",
 )
 
 
@@ -78,9 +85,9 @@ class _File:
 
     path: str
     file: Any
-    "h5py's."
+    "File as h5py has it."
     numbers: Iterator[int]
-    "Of phony dimensions."
+    "Numbers of phony dimensions."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,26 +105,26 @@ class _Found:
 
     dataset: Any
     shape: tuple[int, ...]
-    "With that of an element."
+    "Shape, with that of an element."
     dtype: np.dtype[Any]
     scales: tuple[Any, ...]
-    "Of its dimensions; None where there is none."
+    "Scales of its dimensions; None where there is none."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Members:
-    """What a group holds, and which dimensions are known in it."""
+    """Members of a group, and which dimensions are known in it."""
 
     group: Any
     path: str
-    "From the root of the file that was opened, by the names of the links."
+    "Path from the root of the file that was opened, by the names of the links."
     found: Mapping[str, _Found]
     names: Mapping[str, tuple[str, ...]]
-    "Of the dimensions of each; '' where one has no scale."
+    "Names of the dimensions of each; '' where one has no scale."
     groups: Mapping[str, Any]
     left_out: Mapping[str, str]
     dimensions: Dimensions
-    "Its own first, in the order in which h5netcdf finds them."
+    "Dimensions, its own first, in the order in which h5netcdf finds them."
     strange: Mapping[str, Dimension]
     "Dimensions of its datasets that are not known in it."
     types: ChainMap[str, Any]

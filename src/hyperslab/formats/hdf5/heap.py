@@ -201,7 +201,8 @@ class _Watched:
         return len(raw)
 
     def read(self, nbytes: int) -> bytes:
-        start, self._position = self._position, self._position + nbytes
+        start = self._position
+        self._position += nbytes
         if start + nbytes > self._size:
             return b""
         before = min(start, len(_SIGNATURE) - 1)

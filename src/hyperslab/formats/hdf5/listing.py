@@ -76,10 +76,8 @@ def chunked(dataset: Any, codecs: Sequence[Codec], file_size: int) -> Found | st
             dataset, "its chunk index names more chunks than there can be, or impossible ones"
         )
     columns = stored.astype(np.int64)
-    start, (mask, offset, nbytes) = (
-        columns[:, : dataset.ndim].copy(),
-        columns[:, dataset.ndim :].T.copy(),
-    )
+    start = columns[:, : dataset.ndim].copy()
+    mask, offset, nbytes = columns[:, dataset.ndim :].T.copy()
     table = ChunkTable(tuple(dataset.chunks), start, offset + _user_block(dataset), nbytes, mask)
     _check_storage(dataset, table)
     _check_sizes(dataset, table, codecs)

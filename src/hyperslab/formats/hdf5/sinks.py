@@ -51,8 +51,10 @@ _LARGEST_CHUNK_NBYTES = 2**32 - 1
 _NETCDF_NOT = "bcVO"
 _HEAD_NBYTES = 2**26
 "More metadata than this would be before the data only by mistake."
-_VERSION, _END_OF_FILE = 8, 40
-"Where a superblock says its version, and one of version 0 how long the file is."
+_VERSION = 8
+"Position in a superblock of its version."
+_END_OF_FILE = 40
+"Position in a superblock of version 0 of the length of the file."
 _ONE = b"\0"
 "A chunk that holds its place."
 
@@ -290,7 +292,8 @@ class _Head(RawIOBase):
             )
         self.bytes.extend(bytes(max(0, end - len(self.bytes))))
         self.bytes[self._at : end] = data
-        self._at, self._size = end, max(self._size, end)
+        self._at = end
+        self._size = max(self._size, end)
         return len(data)
 
     def readinto(self, buffer: Any) -> int:

@@ -43,7 +43,9 @@ _LARGEST_LIST = 2**19
 _LARGEST_NAME = 256
 _SHOWN_NBYTES = 2**13
 _PIECE_NBYTES = 2**16
-_DIMENSION, _VARIABLE, _ATTRIBUTE = 10, 11, 12
+_DIMENSION = 10
+_VARIABLE = 11
+_ATTRIBUTE = 12
 _STREAMING = {4: 2**32 - 1, 8: 2**64 - 1}
 
 
@@ -54,7 +56,7 @@ class Variable:
     name: str
     dims: tuple[str, ...]
     shape: tuple[int, ...]
-    "With the number of records where the first dimension is the record dimension."
+    "Shape, with the number of records where the first dimension is the record dimension."
     is_record: bool
     dtype: np.dtype[Any]
     attributes: Mapping[str, Any]
@@ -72,7 +74,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassicHeader:
-    """What the header of a file says."""
+    """The header of a file."""
 
     version: int
     variables: Mapping[str, Variable]
@@ -110,10 +112,14 @@ class _Parser:
     """A position in the header, and what has been read of it."""
 
     def __init__(self, path: str, file: BinaryIO, longest_nbytes: int) -> None:
-        self.path, self.file, self.size = path, file, file.seek(0, os.SEEK_END)
+        self.path = path
+        self.file = file
+        self.size = file.seek(0, os.SEEK_END)
         self.longest_nbytes = longest_nbytes
         file.seek(0)
-        self.raw, self.position, self.listed = bytearray(), 0, 0
+        self.raw = bytearray()
+        self.position = 0
+        self.listed = 0
         self.wide = 4
         "Bytes of counts: 8 in CDF-5."
 

@@ -17,14 +17,14 @@ class Variable:
 
     name: str
     path: str
-    "Of the array in the file, as its format's `open` takes it."
+    "Name of the array in the file, as its format's `open` takes it."
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     "Extents of the dimensions."
     stored_shape: tuple[int, ...]
-    "What the file holds of that; the rest, of records that only other variables have, is `fill`."
+    "Shape in the file; the rest, of records that only other variables have, is `fill`."
     dtype: np.dtype[Any]
-    "As the values come: in native byte order; object for text and lists of any length."
+    "dtype of the values: in native byte order; object for text and lists of any length."
     attributes: Mapping[str, Any]
     encoding: Mapping[str, Any]
     "How it is stored, in xarray's words; numpy's dtype or `str` under 'dtype'."
@@ -32,14 +32,14 @@ class Variable:
     is_text: bool = False
     values: Values = "stored"
     axes: tuple[int, ...] = ()
-    "From the slowest to the fastest, as in ArraySource; (): in order."
+    "Axes from the slowest to the fastest, as in ArraySource; (): in order."
     unread: Mapping[str, str] = field(default_factory=dict)
     "Names of attributes that cannot be read, and why not."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """What a group holds."""
+    """Variables and attributes of a group."""
 
     variables: tuple[Variable, ...]
     attributes: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Group:
     left_out: Mapping[str, str] = field(default_factory=dict)
     "Names of what cannot be read, and why not."
     unread: Mapping[str, str] = field(default_factory=dict)
-    "As in Variable."
+    "Names of attributes that cannot be read, and why not."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +58,6 @@ class Listing:
     path: str
     format: str
     groups: Mapping[str, Group]
-    "By '/' and '/a/b', parents before children."
+    "Groups by their paths, '/' and '/a/b', parents before children."
     file_size: int
     mtime_ns: int

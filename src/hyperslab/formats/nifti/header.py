@@ -189,7 +189,8 @@ def _say_scaling(built: NiftiHeader, parent: NiftiHeader | None, scaling: Scalin
     built["scl_slope"] = stated.slope
     built["scl_inter"] = stated.inter
     if scaling is None and parent is not None and scaling_of(parent) is None:
-        built["scl_slope"], built["scl_inter"] = parent["scl_slope"], parent["scl_inter"]
+        built["scl_slope"] = parent["scl_slope"]
+        built["scl_inter"] = parent["scl_inter"]
 
 
 def said_beside(shape: Sequence[int], header: Header) -> dict[str, Any]:

@@ -89,5 +89,6 @@ def _set_qform(built: Any, affine: Array, code: int) -> bool:
     shape = [int(n) for n in built["dim"][1:4]]
     if apart(built.get_qform(), affine, shape) <= tolerance(affine, shape):
         return True
-    built["qform_code"], built["pixdim"] = 0, sizes
+    built["qform_code"] = 0
+    built["pixdim"] = sizes
     return False

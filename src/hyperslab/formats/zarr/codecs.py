@@ -79,7 +79,7 @@ class _Numcodecs3(zarr.codecs.numcodecs.Blosc):
 
 
 class _Parts:
-    """Of a shard: what was asked for is kept."""
+    """Parts of a shard, each asked for once and kept."""
 
     def __init__(self, shard: Any) -> None:
         self._shard = shard

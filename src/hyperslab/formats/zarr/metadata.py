@@ -26,9 +26,8 @@ from hyperslab.arrays.source import Codec
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
 from hyperslab.formats.place import NAMES, header_of
+from hyperslab.storage.zarr_names import ROOTS
 
-ROOTS = ("zarr.json", ".zarray", ".zgroup")
-"The documents of which one says what a directory is; the first that is there counts."
 DIMENSIONS2 = "_ARRAY_DIMENSIONS"
 "Attribute in which xarray keeps the names of the axes of a version 2 array."
 _NUMBERS2 = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)")
@@ -50,8 +49,8 @@ class Node(NamedTuple):
     raw: bytes
     "All documents as they are stored."
     state: os.stat_result | None
-    """Of the document, before it was read; None in a store that is not on this machine, where the
-    folder has it.
+    """State of the document before it was read; None in a store that is not on this machine, where
+    the folder has it.
     """
 
     @property

@@ -42,7 +42,7 @@ class ChunkObjects(MemoryStore):
         self._gate = asyncio.Semaphore(DEPTH)
         self._asked = itertools.count(1)
         self._seen: dict[str, tuple[Any, Remote, Array]] = {}
-        "Of the objects of which parts are read: the first part, and the object as it was then."
+        "First part of each object of which parts are read, and the object as it was then."
         store_of(folder)  # opened in this thread, where opening may take its time
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:

@@ -15,10 +15,11 @@ from functools import lru_cache
 from typing import Any
 
 from hyperslab.errors import FormatError
-from hyperslab.formats.zarr.metadata import ROOTS, Node, parsed, understood
+from hyperslab.formats.zarr.metadata import Node, parsed, understood
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.folder import fetch, folders, state
 from hyperslab.storage.remote.objects import Answer
+from hyperslab.storage.zarr_names import ROOTS
 
 _DOCUMENTS = (*ROOTS, ".zattrs")
 _CONSOLIDATED2 = ".zmetadata"

@@ -58,7 +58,7 @@ _PIPELINE = {
     "codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline",
     "codec_pipeline.batch_size": 8,
 }
-"As zarr's own, but for the chunks that it takes together, which is its default of 1 otherwise."
+"Zarr's own settings, but for the chunks that it takes together, of which it takes 1 by default."
 _CODECS = ("codecs", "compressor", "filters")
 _lock = threading.Lock()
 "Held while zarr's configuration and the filters of warnings are others than the user's."
@@ -69,8 +69,8 @@ os.register_at_fork(
 
 
 LARGEST_SHARD_NBYTES = MOST_NBYTES // 4
-"""Of shards elsewhere that one thread takes whole, so that what lies between its chunks is not
-fetched by several.
+"""Size of the largest shard elsewhere that one thread takes whole, so that what lies between its
+chunks is not fetched by several, bytes.
 """
 
 
@@ -344,7 +344,8 @@ def _boxes(
     count = list(chunk)
     for axis in reversed(axes):
         chunks = min(most, -(-high[axis] // chunk[axis]) - low[axis] // chunk[axis])
-        count[axis], most = chunk[axis] * chunks, most // chunks
+        count[axis] = chunk[axis] * chunks
+        most //= chunks
     firsts = [
         range(a // n * n, z, step) for a, z, n, step in zip(low, high, chunk, count, strict=True)
     ]

@@ -152,11 +152,12 @@ class Fault:
     def error(self, remote: Remote, attempts: int, limit_s: float) -> HyperslabError:
         """The exception for the user, free of secrets."""
         kind, words = _WORDS[self.kind]
-        after = f", at each of {attempts} attempts" if attempts > 1 else ""
-        return kind(
-            f"{remote}:"
-            f" {words.format(said=remote.hide(self.said), after=after, limit=f'{limit_s:g} s')}"
-        )
+        after = ""
+        if attempts > 1:
+            after = f", at each of {attempts} attempts"
+        said = remote.hide(self.said)
+        sentence = words.format(said=said, after=after, limit=f"{limit_s:g} s")
+        return kind(f"{remote}: {sentence}")
 
 
 def understand(error: BaseException) -> Fault:
@@ -165,11 +166,9 @@ def understand(error: BaseException) -> Fault:
         return Fault(error.kind, error.said)
     status, code = _answered(error)
     if status:
-        pause = str(getattr(error, "retry_after", ""))
+        kind = _kind_of_status(status, code)
         said = f"{status} {code}".strip()
-        return Fault(
-            _kind_of_status(status, code), said, status, float(pause) if pause.isdecimal() else None
-        )
+        return Fault(kind, said, status, _asked_pause_s(error))
     names = {cls.__name__ for cls in type(error).__mro__}
     said = f"{type(error).__name__}: {error}".split("\n")[0][:300]
     kinds = (
@@ -183,18 +182,29 @@ def understand(error: BaseException) -> Fault:
         ("cut", _CUT),
         ("senseless", _SENSELESS),
     )
-    return Fault(next((kind for kind, known in kinds if names & known), "failing"), said)
+    kind = next((kind for kind, known in kinds if names & known), "failing")
+    return Fault(kind, said)
+
+
+def _asked_pause_s(error: BaseException) -> float | None:
+    """The pause that a store asks for before the next attempt; None where it says none."""
+    pause = str(getattr(error, "retry_after", ""))
+    if not pause.isdecimal():
+        return None
+    return float(pause)
 
 
 def _answered(error: BaseException) -> tuple[int, str]:
     """HTTP status and the store's own code, or (0, '') if there was no answer."""
     for found in (error, error.__cause__):
+        if found is None:
+            continue
         response: Any = getattr(found, "response", None)
         if isinstance(response, dict):  # botocore
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             return int(status), str(response.get("Error", {}).get("Code", ""))
         for name in ("status", "status_code", "code"):  # aiohttp and ours, azure, google
-            status = vars(found).get(name) if found is not None else None
+            status = vars(found).get(name)
             if isinstance(status, int) and 300 <= status < 600:
                 return status, str(getattr(found, "said", ""))
     return 0, ""

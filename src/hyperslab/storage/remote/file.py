@@ -99,7 +99,9 @@ class RemoteFile:
         with closing(self._landed(part for held in asked for part in _parts_of(held))) as landed:
             for held in again:
                 parts = [next(landed) for _ in _parts_of(held)]
-                data = parts[0] if len(parts) == 1 else b"".join(parts)
+                data = parts[0]
+                if len(parts) > 1:
+                    data = b"".join(parts)
                 self.nbytes += len(data)
                 if len(held) == 1:
                     yield data
@@ -177,15 +179,16 @@ class RemoteIO(io.RawIOBase):
     def _blocks(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, as they were kept or are fetched now."""
         wanted = range(first, last + 1)
-        kept = {
-            number: data
-            for number in wanted
-            if (data := _kept(self._file.remote.token, number)) is not None
-        }
-        missing = [number for number in wanted if number not in kept]
-        fetched = self._fetched(missing + self._further(missing[0], last) if missing else [])
+        kept = {number: _kept(self._file.remote.token, number) for number in wanted}
+        missing = [number for number in wanted if kept[number] is None]
+        if missing:
+            missing += self._further(missing[0], last)
+        fetched = self._fetched(missing)
         for number in wanted:
-            yield number, kept[number] if number in kept else next(fetched)
+            data = kept[number]
+            if data is None:
+                data = next(fetched)
+            yield number, data
         for _ in fetched:  # what was read ahead is kept
             pass
 
@@ -200,8 +203,10 @@ class RemoteIO(io.RawIOBase):
         """Numbers of blocks to fetch beyond those wanted: more and more while the file is read from
         front to back.
         """
-        self._ahead = min(2 * self._ahead, _MOST_AHEAD) if first == self._next else 1
-        end = min(last + self._ahead, -(-self._file.remote.size // BLOCK_NBYTES))
+        is_next = first == self._next
+        self._ahead = min(2 * self._ahead, _MOST_AHEAD) if is_next else 1
+        blocks = -(-self._file.remote.size // BLOCK_NBYTES)
+        end = min(last + self._ahead, blocks)
         self._next = max(end, last + 1)
         return list(range(last + 1, end))
 
@@ -228,7 +233,9 @@ def open_binary(path: str) -> BinaryIO:
 
 def size_of(path: str) -> int:
     """Bytes of a file, or of a remote object as it was described."""
-    return path.size if isinstance(path, Remote) else os.stat(path).st_size
+    if isinstance(path, Remote):
+        return path.size
+    return os.stat(path).st_size
 
 
 def keep(token: str, number: int, data: bytes) -> None:

@@ -29,7 +29,9 @@ def fetch(
     What is denied or cannot be read is returned, not raised. Raises UsageError, Unavailable.
     """
     gate = asyncio.Semaphore(DEPTH)
-    most = LARGEST_NBYTES if nbytes is None else nbytes
+    most = nbytes
+    if most is None:
+        most = LARGEST_NBYTES
     for remote in remotes[:1]:
         store_of(remote)  # opened in this thread, where opening may take its time
     futures = [submit(_admitted(gate, remote, most)) for remote in remotes]
@@ -41,7 +43,9 @@ def fetch(
     finally:  # of those that nobody waits for any more
         for future in futures:
             future.cancel()
-    return [_whole(*one) if nbytes is None else one[1] for one in zip(remotes, found, strict=True)]
+    if nbytes is not None:
+        return found
+    return list(map(_whole, remotes, found))
 
 
 def check(folder: RemoteFolder, name: str) -> None:

@@ -78,7 +78,8 @@ def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, byt
     sought = Remote(url, options)
     store, kind = store_of(sought), scheme(url)
     ask = _ASK.get(kind, _ask_about)
-    nbytes = nbytes if kind in _ASK else 0
+    if kind not in _ASK:
+        nbytes = 0
     answer = wait(sought, nbytes, insist(sought, nbytes, lambda: ask(store, sought, 0, nbytes)))
     found = Remote(url, options, answer.size or 0, answer.tag)
     if kind in _ASK and answer.first is None and found.size > 1:  # can the server give parts, too?
@@ -135,9 +136,9 @@ async def insist(
     One that insists by itself is made once, with the time for as many as it makes (`alone`).
     """
     store = store_of(remote)
-    number, limit_s = (
-        (store.attempts, store.patience_s(nbytes)) if alone else (1, store.limit_s(nbytes))
-    )
+    number, limit_s = 1, store.limit_s(nbytes)
+    if alone:
+        number, limit_s = store.attempts, store.patience_s(nbytes)
     while True:
         try:
             return await asyncio.wait_for(attempt(), limit_s)
@@ -186,13 +187,21 @@ async def sought(remote: Remote, first: int, last: int) -> Answer | None:
 
 def _require_all(answer: Answer, first: int, last: int) -> None:
     """Raise Refused for fewer or more bytes than the answer says that it has."""
-    size = answer.size or 0
-    begin = max(0, size + first) if first < 0 else min(first, size)
-    expected = size if answer.first is None else (size if first < 0 else min(last, size)) - begin
+    expected = size = answer.size or 0
+    if answer.first is not None:
+        begin, end = _within(size, first, last)
+        expected = end - min(begin, size)
     if len(answer.data) < expected:
         raise Refused("cut", f"after {len(answer.data)} of {expected} bytes")
     if len(answer.data) > expected:
         raise Refused("wrong", f"{len(answer.data)} bytes where {expected} were asked for")
+
+
+def _within(size: int, first: int, last: int) -> tuple[int, int]:
+    """First byte of what is asked for of an object of this size, and the one after its last."""
+    if first < 0:
+        return max(0, size + first), size
+    return first, min(last, size)
 
 
 async def request(remote: Remote, offset: int, nbytes: int) -> bytes:
@@ -236,7 +245,9 @@ def _check_state(remote: Remote, answer: Answer) -> None:
 async def _ask_s3(store: Store, remote: Remote, first: int, last: int) -> Answer:
     """GetObject; what s3fs itself offers for ranges does not say what the bytes are of."""
     bucket, key, version = store.fs.split_path(remote.target)
-    more = {"VersionId": version} if version else {}
+    more = {}
+    if version:
+        more["VersionId"] = version
     try:
         ask = store.fs._call_s3  # noqa: SLF001  # its public name waits
         said = await ask("get_object", Bucket=bucket, Key=key, Range=_range(first, last), **more)
@@ -246,13 +257,9 @@ async def _ask_s3(store: Store, remote: Remote, first: int, last: int) -> Answer
         raise
     async with said["Body"] as body:
         begin, size = _placed(said.get("ContentRange"), said.get("ContentLength"), first, last)
-        return Answer(
-            await body.read(),
-            begin,
-            size,
-            str(said.get("ETag", "")),
-            str(said.get("LastModified", "")),
-        )
+        tag = str(said.get("ETag", ""))
+        time = str(said.get("LastModified", ""))
+        return Answer(await body.read(), begin, size, tag, time)
 
 
 async def _ask_http(store: Store, remote: Remote, first: int, last: int) -> Answer:
@@ -270,32 +277,37 @@ async def _ask_http(store: Store, remote: Remote, first: int, last: int) -> Answ
             return _beyond_the_end(first)
         if said.status not in (_WHOLE, _PART):
             raise Refused("", said.reason or "", said.status, said.headers.get("Retry-After", ""))
-        given = said.headers.get("Content-Range") if said.status == _PART else None
+        given = None
+        if said.status == _PART:
+            given = said.headers.get("Content-Range")
         begin, size = _placed(given, said.content_length, first, last)
         time = said.headers.get("Last-Modified", "")
-        return Answer(await said.read(), begin, size, said.headers.get("ETag") or time, time)
+        tag = said.headers.get("ETag") or time
+        return Answer(await said.read(), begin, size, tag, time)
 
 
 def _range(first: int, last: int) -> str:
     """What a header says for the bytes from `first` on, or for `first` below 0 for so many at the
     end.
     """
-    return f"bytes={first}" if first < 0 else f"bytes={first}-{last - 1}"
+    if first < 0:
+        return f"bytes={first}"
+    return f"bytes={first}-{last - 1}"
 
 
 async def _ask_other(store: Store, remote: Remote, first: int, last: int) -> Answer:
-    return Answer(
-        await call(store, "cat_file", path_in(store, remote), start=first, end=last), first
-    )
+    name = path_in(store, remote)
+    data = await call(store, "cat_file", name, start=first, end=last)
+    return Answer(data, first)
 
 
 async def _ask_unseen(store: Store, remote: Remote, first: int, last: int) -> Answer:
     about = await _ask_about(store, remote, 0, 0)
-    size = about.size or 0
-    begin, end = (max(0, size + first), size) if first < 0 else (first, min(last, size))
-    return about._replace(
-        data=(await _ask_other(store, remote, begin, end)).data if end > begin else b""
-    )
+    begin, end = _within(about.size or 0, first, last)
+    if end <= begin:
+        return about._replace(data=b"")
+    answer = await _ask_other(store, remote, begin, end)
+    return about._replace(data=answer.data)
 
 
 async def _ask_about(store: Store, remote: Remote, _first: int, _last: int) -> Answer:
@@ -303,10 +315,8 @@ async def _ask_about(store: Store, remote: Remote, _first: int, _last: int) -> A
     store.fs.invalidate_cache()
     about = await call(store, "info", path_in(store, remote))
     if about.get("type") == "directory" or about.get("size") is None:
-        raise Refused(
-            "missing",
-            "there is a directory of this name" if about.get("type") else "it has no size",
-        )
+        why = "there is a directory of this name" if about.get("type") else "it has no size"
+        raise Refused("missing", why)
     tag = next((str(about[name]) for name in (*_STATES, *_TIMES) if about.get(name)), "")
     return Answer(b"", 0, int(about["size"]), tag)
 
@@ -326,15 +336,12 @@ def _placed(given: str | None, length: int | None, first: int, last: int) -> tup
     """
     if given is not None:
         found = _RANGE.fullmatch(given.strip())
-        begin, end, size = (
-            (int(found[1]), int(found[2]) + 1, int(found[3])) if found else (-1, -1, 0)
-        )
-        asked = (max(0, size + first), size) if first < 0 else (first, min(last, size))
-        if (begin, end) != asked:
-            raise Refused(
-                "wrong", f"{given} where {_range(first, last).replace('=', ' ')} were asked for"
-            )
-        return begin, size
+        if found is not None:
+            begin, last_one, size = map(int, found.groups())
+            if (begin, last_one + 1) == _within(size, first, last):
+                return begin, size
+        asked = _range(first, last).replace("=", " ")
+        raise Refused("wrong", f"{given} where {asked} were asked for")
     if length is None or first > 0 or length > max(last, -first):
         raise Refused("rangeless")
     return None, length
@@ -368,14 +375,24 @@ async def in_thread(action: Callable[[], T]) -> T:
             settle = partial(ended.set_result, action())
         except BaseException as error:  # noqa: BLE001  # handed to who waits
             settle = partial(ended.set_exception, error)
-        loop.call_soon_threadsafe(lambda: None if ended.done() else settle())
+
+        def settle_unless_given_up() -> None:
+            if not ended.done():
+                settle()
+
+        loop.call_soon_threadsafe(settle_unless_given_up)
 
     threading.Thread(target=run, daemon=True).start()
     return await ended
 
 
+_SAFE = "%/:=&?~+!$,;'@()*[]"
+"Characters that a URL may hold as they are."
+
+
 def _quoted(url: str) -> str:
     """A URL as it was given, but for characters that no URL may hold."""
     taken = urlsplit(url)
-    path, query = (quote(part, safe="%/:=&?~+!$,;'@()*[]") for part in (taken.path, taken.query))
+    path = quote(taken.path, safe=_SAFE)
+    query = quote(taken.query, safe=_SAFE)
     return urlunsplit((taken.scheme, taken.netloc, path, query, ""))

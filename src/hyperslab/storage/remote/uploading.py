@@ -129,15 +129,18 @@ def _files(source: Path) -> list[Path]:
     """The file, or all files of a directory and below, in order. Raises UsageError for anything
     else.
     """
-    found = (sorted(_walk(source, frozenset())) if source.is_dir() else []) or [source]
+    found = [source]
+    if source.is_dir():
+        found = sorted(_walk(source, frozenset()))
+    if not found:
+        raise UsageError(
+            f"{source}: there is nothing to upload; give a file, or a directory of files"
+        )
     odd = next((path for path in found if not path.is_file()), None)
     if odd is not None:
-        what = (
-            "there is nothing to upload"
-            if source.is_dir() and odd == source
-            else "is not a file that is there"
+        raise UsageError(
+            f"{odd}: is not a file that is there; give a file, or a directory of files"
         )
-        raise UsageError(f"{odd}: {what}; give a file, or a directory of files")
     return found
 
 
@@ -157,7 +160,9 @@ def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
 
 
 def _below(target: Remote, name: str) -> Remote:
-    return Remote(f"{target.target}/{name}" if name else target.target, target.options)
+    if not name:
+        return Remote(target.target, target.options)
+    return Remote(f"{target.target}/{name}", target.options)
 
 
 def _send_directory(
@@ -241,11 +246,11 @@ async def _put(store: Store, path: Path, name: str, nbytes: int, overwrite: bool
 
     Nobody else's object is written over, where the store knows conditions.
     """
-    sizes = {"chunksize": max(PART_NBYTES, -(-nbytes // _MOST_PARTS)), "max_concurrency": DEPTH}
+    part_nbytes = max(PART_NBYTES, -(-nbytes // _MOST_PARTS))
+    sizes = {"chunksize": part_nbytes, "max_concurrency": DEPTH}
+    mode = "overwrite" if overwrite else "create"
     try:
-        await call(
-            store, "put_file", str(path), name, mode="overwrite" if overwrite else "create", **sizes
-        )
+        await call(store, "put_file", str(path), name, mode=mode, **sizes)
     except Exception as error:
         if overwrite or understand(error).status != _NO_CONDITIONS:
             raise

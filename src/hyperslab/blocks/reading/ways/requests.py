@@ -238,7 +238,9 @@ def _cut(
 ) -> Iterator[tuple[int, tuple[Any, ...], tuple[int, ...]]]:
     """Parts of a dense run that one request can hold each: first byte, index, shape."""
     row = math.prod(shape[1:]) * itemsize
-    steps = max(LARGEST_NBYTES // row, 1 if len(shape) == 1 else 0)
+    steps = LARGEST_NBYTES // row
+    if len(shape) == 1:
+        steps = max(1, steps)
     if steps == 0:
         for first in range(shape[0]):
             for offset, where, inner in _cut(shape[1:], itemsize):

@@ -181,8 +181,9 @@ class Form:
 
 def stored_nbytes(path: Path) -> int:
     """Bytes of a file, or of all files of a directory."""
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def require_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
