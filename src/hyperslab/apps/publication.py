@@ -60,7 +60,9 @@ def staged(
     _own_folder(_folder(dest))
     directory = RunDirectory.of(_place(dest))
     record = _load(directory.root, overwrite)
-    begun = record.begun if resumes else set()
+    begun: set[str] = set()
+    if resumes:
+        begun = record.begun
     if overwrite:
         _require_made_here(dest, storage_options, there, begun)
     elif any(not _is_of(name, begun) for name in there.keys() - {MANIFEST}):
@@ -110,7 +112,9 @@ def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool)
     else:
         files = {path.name: path for path in result.outputs}
         named = _named(dest, storage_options, there)
-        stale = ((named if overwrite else set()) | record.begun) - files.keys()
+        stale = record.begun - files.keys()
+        if overwrite:
+            stale |= named - files.keys()
         _say(root, dest, storage_options, named | stale | files.keys())
         done = _send(root, record, files, there, dest, storage_options, overwrite)
         removed(
@@ -231,7 +235,9 @@ def _is_of(name: str, files: Collection[str]) -> bool:
 
 
 def _url(dest: str, name: str) -> str:
-    return f"{dest.rstrip('/')}/{name}" if name else dest
+    if not name:
+        return dest
+    return f"{dest.rstrip('/')}/{name}"
 
 
 def _require_made_here(
@@ -241,9 +247,12 @@ def _require_made_here(
     be mixed with.
     """
     if _is_one(dest):
-        file = set() if formats.is_store_name(dest) else {""}
-        if not begun:
-            require_replaceable(redact(dest), there.keys() - {REPLACING} - file, REPLACING in there)
+        if begun:
+            return
+        others = there.keys() - {REPLACING}
+        if not formats.is_store_name(dest):
+            others -= {""}
+        require_replaceable(redact(dest), others, REPLACING in there)
         return
     known = _named(dest, storage_options, there) | begun | {MANIFEST}
     odd = min((name for name in there if not _is_of(name, known)), default=None)

@@ -39,6 +39,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Values
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.machine.host import MEMORY_SHARE, Host
+from hyperslab.plan.task import label_of
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.units import show_bytes
 
@@ -149,21 +150,25 @@ def _compare_all(pairs: tuple[Pair, ...], how: _How) -> Iterator[Difference]:
 
 def _compare(each: Pair, how: _How) -> Difference:
     a, b = each.open()
-    names = say(each.a, a), say(each.b, b)
-    shapes = a.wholes[0].shape, b.wholes[0].shape
+    names = (say(each.a, a), say(each.b, b))
+    shapes = (a.wholes[0].shape, b.wholes[0].shape)
     if shapes[0] != shapes[1]:
         return Difference(*names, (HeaderDifference("shape", *map(say_shape, shapes)),))
-    ours, theirs = side(a, how.values), side(b, how.values)
-    headers = compare_headers(a, b, how.attributes) if how.headers else []
+    ours = side(a, how.values)
+    theirs = side(b, how.values)
+    headers: list[HeaderDifference] = []
+    storage: tuple[HeaderDifference, ...] = ()
+    if how.headers:
+        headers = compare_headers(a, b, how.attributes)
+        storage = tuple(compare_storage(a, b))
     found = None
     if are_comparable(ours.dtype, theirs.dtype):
         found = _compare_values(ours, theirs, how)
     else:
-        words = f"{ours.dtype}", f"{theirs.dtype}", "these values cannot be compared one by one"
-        headers.insert(0, HeaderDifference("kind of values", *words))
-    return Difference(
-        *names, tuple(headers), tuple(compare_storage(a, b)) if how.headers else (), found
-    )
+        why = "these values cannot be compared one by one"
+        kinds = HeaderDifference("kind of values", str(ours.dtype), str(theirs.dtype), why)
+        headers.insert(0, kinds)
+    return Difference(*names, tuple(headers), storage, found)
 
 
 def _compare_values(a: Side, b: Side, how: _How) -> ValueDifference:
@@ -199,7 +204,9 @@ def _threads(number: int, stopping: threading.Event) -> Iterator[ThreadPoolExecu
 
 @contextmanager
 def _progress(how: _How, tasks: int, nbytes: int, told: bool) -> Iterator[Progress]:
-    progress = how.progress if told else Quiet()
+    progress: Progress = Quiet()
+    if told:
+        progress = how.progress
     progress.begin(tasks, nbytes)
     try:
         yield progress
@@ -259,8 +266,8 @@ def _compare_block(a: Side, b: Side, slab: Hyperslab, tolerance: Tolerance) -> V
             total += ValueDifference(
                 differing=int(np.count_nonzero(found.mask)),
                 one_nan=found.one_nan,
-                absolute=None if math.isnan(found.absolute) else found.absolute,
-                relative=None if math.isnan(found.relative) else found.relative,
+                absolute=_known(found.absolute),
+                relative=_known(found.relative),
                 first=first,
                 box=box,
                 files_a=_per_file(a, slab, here, found.mask),
@@ -269,14 +276,20 @@ def _compare_block(a: Side, b: Side, slab: Hyperslab, tolerance: Tolerance) -> V
     return total
 
 
+def _known(number: float) -> float | None:
+    """A number; None for NaN."""
+    if math.isnan(number):
+        return None
+    return number
+
+
 def _describe(mask: Array, a: Array, b: Array, where: Hyperslab) -> tuple[Element, Hyperslab]:
     """The first differing element of a tile that lies at `where`, and the box of all."""
     found = np.nonzero(mask)
     first = tuple(int(axis[0]) for axis in found)
     low = tuple(int(axis.min()) for axis in found)
-    box = Hyperslab(
-        low, tuple(int(axis.max()) + 1 - start for axis, start in zip(found, low, strict=True))
-    )
+    count = [int(axis.max()) + 1 - start for axis, start in zip(found, low, strict=True)]
+    box = Hyperslab(low, tuple(count))
     index = tuple(start + n for start, n in zip(where.start, first, strict=False))
     here = Hyperslab(box.start[: where.ndim], box.count[: where.ndim])
     return Element(index, a[first].item(), b[first].item()), where.compose(here)
@@ -286,7 +299,7 @@ def _per_file(side: Side, slab: Hyperslab, tile: Hyperslab, mask: Array) -> dict
     """How many of the differing elements of a tile of a block each file of a side holds."""
     found = {}
     for piece in side.pieces(slab.compose(tile)):
-        if count := int(np.count_nonzero(mask[piece.place.slices()])):
-            source = side.sources[piece.source]
-            found[f"{source.url}::{source.name}" if source.name else source.url] = count
+        count = int(np.count_nonzero(mask[piece.place.slices()]))
+        if count:
+            found[label_of(side.sources[piece.source])] = count
     return found

@@ -14,6 +14,7 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Named, expand, gather, several
 from hyperslab.blocks.view import ArrayView
 from hyperslab.errors import UsageError
+from hyperslab.plan.task import label_of
 from hyperslab.units import show_count
 
 Together = Literal["auto", "independent", "concatenated", "mosaic"]
@@ -38,12 +39,10 @@ class Pair(NamedTuple):
     def _whole(self, source: Source) -> SourceSet:
         """Everything that a source names as one array."""
         files = _files(source)
-        one = len(files) <= 1
-        found = (
-            gather(source, storage_options=self.storage_options)
-            if one
-            else self._joined(source, files)
-        )
+        if len(files) > 1:
+            found = self._joined(source, files)
+        else:
+            found = gather(source, storage_options=self.storage_options)
         if len(found.wholes) > 1:
             raise UsageError(
                 f"{show_count(len(found.wholes), 'array')} cannot be compared at once: compare them"
@@ -84,10 +83,13 @@ def pair(
     """
     if together not in get_args(Together):
         raise UsageError(f"--sources {together}: choose one of {', '.join(get_args(Together))}")
-    ours, theirs = _files(a), _files(b)
-    several = len(ours) > 1, len(theirs) > 1
+    ours = _files(a)
+    theirs = _files(b)
+    several = (len(ours) > 1, len(theirs) > 1)
     if together == "auto":
-        together = "independent" if all(several) and set(ours) == set(theirs) else "mosaic"
+        together = "mosaic"
+        if all(several) and set(ours) == set(theirs):
+            together = "independent"
     if together == "independent" and any(several):
         return _by_name(a, b, ours, theirs, storage_options)
     return Pairing((Pair(a, b, together, axis, storage_options),))
@@ -95,15 +97,13 @@ def pair(
 
 def say(source: Source, found: SourceSet) -> str:
     """What an array is called: its path and dataset, or how many files where."""
-    if len(found.sources) > 1:
-        where = (
-            source
-            if isinstance(source, str | os.PathLike)
-            else os.path.commonpath([s.url for s in found.sources])
-        )
-        return f"{show_count(len(found.sources), 'file')} of {os.fspath(where)}, {found.kind}"
-    (one,) = found.sources
-    return f"{one.url}::{one.name}" if one.name else one.url
+    if len(found.sources) == 1:
+        return label_of(found.sources[0])
+    if isinstance(source, str | os.PathLike):
+        where = os.fspath(source)
+    else:
+        where = os.path.commonpath([each.url for each in found.sources])
+    return f"{show_count(len(found.sources), 'file')} of {where}, {found.kind}"
 
 
 def name_of(source: Source) -> str:
@@ -111,14 +111,12 @@ def name_of(source: Source) -> str:
     if isinstance(source, ArrayView):
         source = source.source
     if isinstance(source, ArraySource):
-        return f"{source.url}::{source.name}" if source.name else source.url
+        return label_of(source)
     if isinstance(source, np.ndarray):
         return "an array in memory"
-    return (
-        os.fspath(source)
-        if isinstance(source, str | os.PathLike)
-        else show_count(len(_files(source)), "file")
-    )
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return show_count(len(_files(source)), "file")
 
 
 def _by_name(
@@ -144,37 +142,38 @@ def _files(source: Source) -> dict[str, Named | SourceSet]:
     Arrays and descriptions of arrays, which have no paths, are numbered.
     """
     if isinstance(source, SourceSet):
-        return (
-            {str(n): found for n, found in enumerate(source.sources)}
-            if len(source.wholes) > 1
-            else {"0": source}
-        )
+        if len(source.wholes) == 1:
+            return {"0": source}
+        return {str(n): found for n, found in enumerate(source.sources)}
     items = [found for item in several(source) for found in _expanded(item)]
     urls = [item for item in items if isinstance(item, str)]
-    return (
-        dict(_named(urls))
-        if len(urls) == len(items)
-        else {str(n): item for n, item in enumerate(items)}
-    )
+    if len(urls) < len(items):
+        return {str(n): item for n, item in enumerate(items)}
+    return dict(_named(urls))
 
 
 def _named(urls: Sequence[str]) -> dict[str, str]:
     """Files by the shortest names that tell them apart."""
-    paths, datasets = zip(*map(formats.split_url, urls), strict=True) if urls else ((), ())
-    root = (
-        os.path.commonpath(folders)
-        if all(folders := [os.path.dirname(path) for path in paths]) and paths
-        else ""
-    )
-    names = [os.path.relpath(path, root) if root else path for path in paths]
-    for tried in (map(_without_suffix, names), names):
-        keys = [
-            f"{name}::{dataset}" if dataset else name
-            for name, dataset in zip(tried, datasets, strict=True)
-        ]
+    split = [formats.split_url(url) for url in urls]
+    names = _below_their_folder([path for path, _ in split])
+    for tried in ([_without_suffix(name) for name in names], names):
+        keys = []
+        for name, (_, dataset) in zip(tried, split, strict=True):
+            keys.append(f"{name}::{dataset}" if dataset else name)
         if len(set(keys)) == len(keys):
             return dict(zip(keys, urls, strict=True))
     return {str(number): url for number, url in enumerate(urls)}
+
+
+def _below_their_folder(paths: Sequence[str]) -> Sequence[str]:
+    """Paths from the folder on that all of them lie in; as they are where there is none."""
+    folders = [os.path.dirname(path) for path in paths]
+    if not folders or not all(folders):
+        return paths
+    root = os.path.commonpath(folders)
+    if not root:
+        return paths
+    return [os.path.relpath(path, root) for path in paths]
 
 
 def _expanded(item: Named) -> Iterator[Named]:
@@ -182,7 +181,10 @@ def _expanded(item: Named) -> Iterator[Named]:
         yield item
         return
     for url in expand(os.fspath(item)):
-        yield url if "://" in url else os.path.abspath(url)
+        if "://" in url:
+            yield url
+        else:
+            yield os.path.abspath(url)
 
 
 def _without_suffix(name: str) -> str:
@@ -192,5 +194,7 @@ def _without_suffix(name: str) -> str:
 
 
 def _say_several(source: Source, files: _Files) -> str:
-    where = source if isinstance(source, str | os.PathLike) else next(iter(files.values()), "")
+    where: Source = next(iter(files.values()), "")
+    if isinstance(source, str | os.PathLike):
+        where = source
     return f"the {show_count(len(files), 'file')} of {name_of(where)}"

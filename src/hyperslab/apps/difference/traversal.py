@@ -51,17 +51,19 @@ def traverse(a: Side, b: Side, memory_nbytes: int, threads: int) -> Way:
     too little memory. Raises DoesNotFit when even one block that can be read by itself needs more
     than the memory.
     """
-    ways, needed = [], 0
+    ways = []
+    needed = 0
     nbytes = math.prod(a.whole.shape) * (a.dtype.itemsize + b.dtype.itemsize)
-    for slots in _halvings(max(1, threads) if nbytes > LEAST_NBYTES else 1, 1):
+    most_slots = 1
+    if nbytes > LEAST_NBYTES:
+        most_slots = max(1, threads)
+    for slots in _halvings(most_slots, 1):
         share = memory_nbytes // slots
-        wanted = max(
-            LEAST_NBYTES, min(LARGEST_NBYTES, share, max(FLOOR_NBYTES, -(-nbytes // (2 * slots))))
-        )
-        for limit in (
-            *_doublings(2 * wanted, min(nbytes, share)),
-            *_halvings(wanted, LEAST_NBYTES),
-        ):
+        half_of_a_slot = -(-nbytes // (2 * slots))
+        most = min(LARGEST_NBYTES, share, max(FLOOR_NBYTES, half_of_a_slot))
+        wanted = max(LEAST_NBYTES, most)
+        larger = _doublings(2 * wanted, min(nbytes, share))
+        for limit in (*larger, *_halvings(wanted, LEAST_NBYTES)):
             way = _choose(a, b, limit, slots)
             needed = peak(a, b, next(iter(way.partition), Hyperslab.full(a.whole.shape)))
             if needed <= share:
@@ -71,10 +73,8 @@ def traverse(a: Side, b: Side, memory_nbytes: int, threads: int) -> Way:
     if not ways:
         raise too_little(needed, memory_nbytes)
     enough = HARDLY_LONGER * min(way.price for way in ways)
-    return min(
-        (way for way in ways if way.price <= enough),
-        key=lambda way: math.prod(way.partition.largest),
-    )
+    quick = [way for way in ways if way.price <= enough]
+    return min(quick, key=lambda way: math.prod(way.partition.largest))
 
 
 def too_little(needed: int, memory_nbytes: int) -> DoesNotFit:
@@ -88,11 +88,13 @@ def peak(a: Side, b: Side, slab: Hyperslab) -> int:
     """Upper bound of the bytes that reading and comparing a region holds at once: one block is read
     after the other.
     """
-    blocks = [slab.size * side.dtype.itemsize for side in (a, b)]
-    comparing = min(slab.size, TILE_ELEMENTS) * (
-        _ELEMENT_NBYTES + 2 * (a.dtype.itemsize + b.dtype.itemsize)
-    )
-    return max(blocks[0] + a.peak_beside(slab), sum(blocks) + max(b.peak_beside(slab), comparing))
+    block_a = slab.size * a.dtype.itemsize
+    block_b = slab.size * b.dtype.itemsize
+    element = _ELEMENT_NBYTES + 2 * (a.dtype.itemsize + b.dtype.itemsize)
+    comparing = min(slab.size, TILE_ELEMENTS) * element
+    at_first = block_a + a.peak_beside(slab)
+    at_last = block_a + block_b + max(b.peak_beside(slab), comparing)
+    return max(at_first, at_last)
 
 
 def tiles(shape: tuple[int, ...], a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Partition:
@@ -100,7 +102,9 @@ def tiles(shape: tuple[int, ...], a_axes: tuple[int, ...], b_axes: tuple[int, ..
     compared at a time.
     """
     # Tiles that are about as long along every axis use whole cache lines of both blocks.
-    halo = () if a_axes == b_axes else (1,) * len(shape)
+    halo: tuple[int, ...] = ()
+    if a_axes != b_axes:
+        halo = (1,) * len(shape)
     return cut(Layout(shape, a_axes, 1, None, halo), Rule(), TILE_ELEMENTS)
 
 
@@ -138,9 +142,11 @@ def _price(a: Side, b: Side, partition: Partition, slots: int) -> float:
 
 def _orders(a: Side, b: Side) -> list[tuple[int, ...]]:
     """Orders of the axes from slowest to fastest, those of the files first."""
-    axes = [a.first.axes, b.first.axes]
-    more = itertools.permutations(range(len(axes[0]))) if len(axes[0]) <= _MOST_PERMUTED else ()
-    return list(dict.fromkeys([*axes, *more]))
+    orders = [a.first.axes, b.first.axes]
+    ndim = len(orders[0])
+    if ndim <= _MOST_PERMUTED:
+        orders += itertools.permutations(range(ndim))
+    return list(dict.fromkeys(orders))
 
 
 def _units(a: Side, b: Side) -> list[tuple[int, ...] | None]:

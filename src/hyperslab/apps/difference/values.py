@@ -65,7 +65,10 @@ def are_comparable(a: DType, b: DType) -> bool:
 
 def compare(a: Array, b: Array, tolerance: Tolerance = EXACT) -> Unequal:
     """Compare two blocks of one shape, of comparable dtypes in native byte order."""
-    mask, absolute, relative, one_nan = np.zeros(a.shape, np.bool_), np.nan, np.nan, 0
+    mask = np.zeros(a.shape, np.bool_)
+    absolute = np.nan
+    relative = np.nan
+    one_nan = 0
     for x, y in _leaves(a, b):
         wrong = _unequal(x, y)
         if not wrong.any():
@@ -73,13 +76,14 @@ def compare(a: Array, b: Array, tolerance: Tolerance = EXACT) -> Unequal:
         if x.dtype.kind in _NUMBERS:
             far = _far(x[wrong], y[wrong], tolerance)
             wrong[wrong] = far.mask
-            absolute, relative = np.fmax(absolute, far.absolute), np.fmax(relative, far.relative)
+            absolute = np.fmax(absolute, far.absolute)
+            relative = np.fmax(relative, far.relative)
             one_nan += far.one_nan
-        mask |= (
-            wrong
-            if wrong.ndim == mask.ndim
-            else wrong.any(axis=tuple(range(mask.ndim, wrong.ndim)))
-        )
+        if wrong.ndim > mask.ndim:
+            more_axes = tuple(range(mask.ndim, wrong.ndim))
+            mask |= wrong.any(axis=more_axes)
+        else:
+            mask |= wrong
     return Unequal(mask, float(absolute), float(relative), one_nan)
 
 
@@ -112,7 +116,9 @@ def _unequal(a: Array, b: Array) -> Array:
         return np.asarray((a < 0) | (a.astype(b.dtype) != b))
     if kinds == "ui":
         return _unequal(b, a)
-    return np.logical_not(_are_integers(a, b) if kinds[1] == "f" else _are_integers(b, a))
+    if kinds[1] == "f":
+        return np.logical_not(_are_integers(a, b))
+    return np.logical_not(_are_integers(b, a))
 
 
 def _is_exact(a: DType, b: DType) -> bool:
@@ -147,12 +153,16 @@ def _far(a: Array, b: Array, tolerance: Tolerance) -> Unequal:
     """Of unequal numbers (1-D) those beyond the tolerance, and the distances of these."""
     wide = _wide(a.dtype, b.dtype)
     with np.errstate(all="ignore"):
-        x, y = a.astype(wide), b.astype(wide)
-        absolute, size = np.abs(x - y), np.abs(y)
+        x = a.astype(wide)
+        y = b.astype(wide)
+        absolute = np.abs(x - y)
+        size = np.abs(y)
         beyond = np.ones(len(x), np.bool_)
         if any(tolerance):
-            beyond = ~((absolute <= tolerance.atol + tolerance.rtol * size) & np.isfinite(y))
-            absolute, size = absolute[beyond], size[beyond]
+            allowed = tolerance.atol + tolerance.rtol * size
+            beyond = ~((absolute <= allowed) & np.isfinite(y))
+            absolute = absolute[beyond]
+            size = size[beyond]
         relative = absolute / size
     missing = np.count_nonzero((np.isnan(x) | np.isnan(y)) & beyond)
     return Unequal(beyond, _largest(absolute), _largest(relative), int(missing))
@@ -161,12 +171,16 @@ def _far(a: Array, b: Array, tolerance: Tolerance) -> Unequal:
 def _wide(a: DType, b: DType) -> DType:
     """What distances are computed in: float64, or what tells 64-bit integers apart."""
     long = any(dtype.kind in "iu" and dtype.itemsize == 8 for dtype in (a, b))
-    return np.result_type(a, b, np.longdouble if long else np.float64)
+    if long:
+        return np.result_type(a, b, np.longdouble)
+    return np.result_type(a, b, np.float64)
 
 
 def _largest(numbers: Array) -> float:
     """The largest but for NaN; NaN where there is none."""
-    return float(np.fmax.reduce(numbers)) if len(numbers) else np.nan
+    if not len(numbers):
+        return np.nan
+    return float(np.fmax.reduce(numbers))
 
 
 def _as_bytes(a: Array) -> Any:
