@@ -18,10 +18,10 @@ from hyperslab.engines import capacity
 from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of
 from hyperslab.errors import UsageError
 from hyperslab.testing import EngineTests, functions
-from tests.end_to_end.command import AS_INSTALLED
 from tests.engines import toy
-from tests.faults.command import make_volume
-from tests.unit.made_traces import RUN, found, rules, span, trace
+from tests.report.made_traces import RUN, found, rules, span, trace
+from tests.system.end_to_end.command import AS_INSTALLED
+from tests.system.faults.command import make_volume
 
 ROOT = Path(__file__).parents[2]
 LINE = "toy = tests.engines.toy:FACTS"

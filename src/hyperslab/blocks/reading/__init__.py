@@ -1,7 +1,7 @@
 """Blocks from files: each source is read in the first of the `ways` that fits it.
 
 - reading by chunk table is one open, one fstat and its positioned reads
-  (`tests/unit/test_blockio.py`)
+  (`tests/blocks/test_reading.py`)
 - `read_nbytes` is what those reads count, `read_peak` no less than what they allocate
   (`testing.FormatTests`)
 - a file that was written to after planning is SourceChanged, a short or corrupt one FormatError
