@@ -33,7 +33,7 @@ ROOMS = {
     "machine",
 }
 LEAVES = {"__init__", "errors", "markup", "native", "redaction", "trace", "units"}
-"The modules at the root: they import none but each other."
+"The modules at the root: they import nothing of the package."
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PYTHON_FILES = [
