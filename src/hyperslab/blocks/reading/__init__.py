@@ -24,6 +24,9 @@ from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.trace import span
 
+_OBJECTS_NBYTES = 4096
+"Bytes of the objects that a block is beside its values."
+
 
 def read(
     source: ArraySource,
@@ -107,9 +110,9 @@ def read_peak(
     source: ArraySource, slab: Hyperslab, values: Values = "real", threads: int | None = None
 ) -> int:
     """Upper bound of the bytes that `read` holds at once, its result included."""
-    nbytes = slab.size * source.dtype(values).itemsize
     if slab.size == 0:
-        return nbytes
+        return _OBJECTS_NBYTES
+    nbytes = slab.size * source.dtype(values).itemsize
     way = way_of(source)
     if not (way.fills and _fits_raw(source, values)):
         nbytes += slab.size * source.stored.itemsize
