@@ -23,7 +23,7 @@ import numpy as np
 import hyperslab
 from benchmarks.gates import Gates
 from hyperslab import Options, Pipeline, Rule, workloads
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.cli.parse import parse_size
 from hyperslab.driver.prepare import prepare
 from hyperslab.units import show_bytes
@@ -50,7 +50,7 @@ def main() -> None:
         split, done, merged = folder / "split", folder / "incremented", folder / "merged.nii"
         _step(
             "split",
-            conversion(first, split, grid=Rule("blocks", GRID)),
+            conversion(first, split, Wanted(grid=Rule("blocks", GRID))),
             options,
             whole.nbytes,
             gates,

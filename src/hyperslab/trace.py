@@ -166,7 +166,7 @@ class _Recording(threading.local):
 _current = _Recording()
 
 
-class Mark:
+class Meter:
     """What a running span lets its code say: how many bytes it moved, and what other threads spent
     on it.
     """
@@ -190,25 +190,25 @@ def recording() -> Iterator[list[Phase]]:
 
 
 @contextmanager
-def span(kind: str) -> Iterator[Mark]:
+def span(kind: str) -> Iterator[Meter]:
     """Mark a phase of the current task; also when it raises."""
-    mark = Mark()
+    meter = Meter()
     phases = _current.phases
     if phases is None:
-        yield mark
+        yield meter
         return
     start = time.monotonic_ns()
     cpu = time.thread_time_ns()
     runq = _run_queue_ns()
     try:
-        yield mark
+        yield meter
     finally:
         waited = -1
         if runq >= 0:
             waited = _run_queue_ns() - runq
-        cpu = time.thread_time_ns() - cpu + mark.helped_ns
+        cpu = time.thread_time_ns() - cpu + meter.helped_ns
         phases.append(
-            Phase(kind, start, time.monotonic_ns(), mark.nbytes, cpu, waited)
+            Phase(kind, start, time.monotonic_ns(), meter.nbytes, cpu, waited)
         )  # the wall time holds both
 
 

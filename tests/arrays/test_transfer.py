@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperslab import formats
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Partition, Rule
@@ -127,7 +127,8 @@ def planned(
     path: Path, dest: Path, memory: int = 64 * MIB, **options: Any
 ) -> tuple[Plan, int, int]:
     """The plan of a conversion within so much memory, and its reads and writes."""
-    plan = compile_plan(conversion(str(path), str(dest), **options), Rule(), Budget(memory, 1))
+    pipeline = conversion(str(path), str(dest), Wanted(**options))
+    plan = compile_plan(pipeline, Rule(), Budget(memory, 1))
     counts = [operations(stage.job, task) for stage in plan.stages for task in stage.tasks]
     assert plan.bytes_peak <= memory
     return plan, sum(reads for reads, _ in counts), sum(writes for _, writes in counts)

@@ -189,7 +189,7 @@ def test_large_dense_reads_into_scattered_memory_stay_within_the_buffer(
     fd = os.open(tmp_path / "raw", os.O_RDONLY)
     room = np.zeros((20, 10, 200), "<f4")
     try:
-        positioned.gather(
+        positioned.read_region(
             positioned.OpenFile(fd, "raw"),
             0,
             values.shape,

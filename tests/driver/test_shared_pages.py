@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hyperslab import formats
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Rule
@@ -36,7 +36,8 @@ def source(path: Path, shape: tuple[int, ...], dtype: str = "u1") -> str:
 
 
 def plan_of(path: str, dest: Path, limit: int, **options: Any) -> Plan:
-    return compile_plan(conversion(path, str(dest), **options), Rule(), Budget(2**30, 2), limit)
+    pipeline = conversion(path, str(dest), Wanted(**options))
+    return compile_plan(pipeline, Rule(), Budget(2**30, 2), limit)
 
 
 @pytest.mark.usefixtures("on_nfs")

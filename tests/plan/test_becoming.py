@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hyperslab import workloads
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
@@ -67,7 +67,7 @@ def test_merged_voxels_are_counted_and_placed(tmp_path: Path) -> None:
 def test_inner_cuts_keep_to_the_chunks_of_files_that_all_tasks_write(tmp_path: Path) -> None:
     source = volume(tmp_path, (12, 12, 12))
     plan = compile_plan(
-        conversion(source, tmp_path / "made.h5", encoding=Encoding(chunks=(4, 3, 12))),
+        conversion(source, tmp_path / "made.h5", Wanted(encoding=Encoding(chunks=(4, 3, 12)))),
         Rule("blocks", (2, 2, 2)),
         Budget(2**30, 2),
     )

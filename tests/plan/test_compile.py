@@ -18,7 +18,7 @@ import pytest
 
 import hyperslab
 from hyperslab import formats, workloads
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
@@ -232,7 +232,9 @@ def test_what_is_copied_at_the_end_needs_its_space_twice(
     monkeypatch.setattr(places, "is_local", lambda _: is_local)
     chunks = Encoding(chunks=(1, 16, 16)) if name == "new.h5" else Encoding()
     plan = compile_plan(
-        conversion(volume, str(tmp_path / name), encoding=chunks), Rule("blocks", (2,)), BUDGET
+        conversion(volume, str(tmp_path / name), Wanted(encoding=chunks)),
+        Rule("blocks", (2,)),
+        BUDGET,
     )
     needs = examine(plan, BUDGET, 1, tmp_path)
     assert needs.bytes_written == copies * (

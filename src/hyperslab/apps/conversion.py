@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -44,68 +44,87 @@ _MINC = "/minc-2.0/"
 "A dataset below it would be taken for a MINC image."
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a conversion makes of its sources, and how these belong together."""
+
+    format: str = ""
+    "Name of the output format; empty: that of the file's name, or the source's own."
+    grid: Rule | None = None
+    "Blocks that every array is split into, as the files of a directory; None: arrays stay whole."
+    kind: Kind | None = None
+    """Way in which several files belong together: 'mosaic' (one array by their affines),
+    'concatenated' (one along `axis`) or 'independent'; None: concatenated if there is an axis, else
+    a mosaic in a file and independent in a directory.
+    """
+    axis: int | None = None
+    "Axis along which files are joined; None: 0 where they are concatenated."
+    values: Values = "stored"
+    "Values that are written: the stored numbers and what they mean, or the real ones."
+    dtype: str | None = None
+    "dtype of real values that is asked for; None: that of the source."
+    encoding: Encoding = DEFAULT_ENCODING
+    "Chunks and compression; those of the source where it leaves them out."
+    overwrite: bool = False
+    "Whether what has the name is replaced at the end."
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    "Options that fsspec is given with URLs among the sources, and with the destination's."
+
+
+USUAL = Wanted()
+"Everything as the source has it."
+
+
 def conversion(
     source: Named | Sequence[Named] | SourceSet,
     dest: str | os.PathLike[str],
-    *,
-    format: str = "",
-    grid: Rule | None = None,
-    kind: Kind | None = None,
-    axis: int | None = None,
-    values: Values = "stored",
-    dtype: str | None = None,
-    encoding: Encoding = DEFAULT_ENCODING,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
+    wanted: Wanted = USUAL,
 ) -> Pipeline:
     """The pipeline that writes the arrays of `source` to `dest`, a file if its name ends as one,
-    else a directory.
-
-    `grid` splits every array into the files of a directory. Several files become one (`kind`):
-    'mosaic' by their affines, which is taken if nothing is said, or 'concatenated' along `axis`; in
-    a directory they stay as many ('independent'). `values` 'stored' keeps the stored numbers and
-    what they mean; `dtype` asks for real values of another type. Chunks and compression are those
-    of the source where `encoding` leaves them out. `storage_options` are what fsspec is given with
-    URLs among the sources. Raises UsageError.
+    else a directory. Raises UsageError.
     """
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
-    require_encoding(encoding)
+    require_encoding(wanted.encoding)
     require_short([name])
-    if values not in get_args(Values):
-        raise UsageError(f"--values {values}: choose one of {', '.join(get_args(Values))}")
-    if name and grid is not None:
+    if wanted.values not in get_args(Values):
+        raise UsageError(f"--values {wanted.values}: choose one of {', '.join(get_args(Values))}")
+    if name and wanted.grid is not None:
         raise UsageError(
             f"{path}: a split array becomes several files: name a directory, and say --format"
         )
-    if not name and grid is None and not format and _looks_like_file(path):
+    if not name and wanted.grid is None and not wanted.format and _looks_like_file(path):
         raise UsageError(
             f"{path}: give a name that ends in {', '.join(formats.written().values())}; for a"
             " directory of that name, say --format"
         )
-    sources = gather(source, kind or _kind(bool(name), axis), axis or 0, None, storage_options)
+    kind = wanted.kind or _kind(bool(name), wanted.axis)
+    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options)
     _require_elsewhere(sources, source, path)
     if name and len(sources.wholes) > 1:
         raise UsageError(
             f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a"
             " directory"
         )
-    written = _format(path, name, format, sources)
-    pipeline = Pipeline(sources, values=values if dtype is None else "real")
-    if dtype is not None:
-        named = _dtype_name(dtype, sources)
+    written = _format(path, name, wanted.format, sources)
+    values = wanted.values
+    if wanted.dtype is not None:
+        values = "real"
+    pipeline = Pipeline(sources, values=values)
+    if wanted.dtype is not None:
+        named = _dtype_name(wanted.dtype, sources)
         pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
     folder = os.path.dirname(os.path.abspath(path)) if name else path
-    carried = tuple(_carried(encoding, written, sources, whole) for whole in sources.wholes)
+    carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
     each = carried if len(set(carried)) > 1 else ()
     return pipeline.write(
         folder,
         written,
         "volume",
         carried[0],
-        grid=grid,
+        grid=wanted.grid,
         name=name,
-        overwrite=overwrite,
+        overwrite=wanted.overwrite,
         encodings=each,
     )
 
@@ -129,17 +148,14 @@ def convert(
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
-    `format` to `storage_options` are arguments of `hyperslab.apps.conversion.conversion`,
-    `settings` fields of Options (engine, workers, threads, memory_bytes, ...) where that is left
+    `format` to `storage_options` are fields of `hyperslab.apps.conversion.Wanted`, `settings` those
+    of Options (engine, workers, threads, memory_bytes, ...) where that is left
     out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see
     `hyperslab.apps.publication`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
     """
     if unknown := settings.keys() - {field.name for field in fields(Options)}:
         raise TypeError(f"convert() takes no argument '{min(unknown)}'")
-    conversion = planned(
-        source,
-        text_of(dest),
-        replace(options or Options(**settings), verb="convert"),
+    wanted = Wanted(
         format=format,
         grid=grid,
         kind=kind,
@@ -150,6 +166,8 @@ def convert(
         overwrite=overwrite,
         storage_options=storage_options,
     )
+    named = replace(options or Options(**settings), verb="convert")
+    conversion = planned(source, text_of(dest), named, wanted)
     result = conversion.run(progress)
     conversion.publish(result)
     return result
@@ -164,8 +182,7 @@ class Conversion:
     options: Options
     pipeline: Pipeline
     prepared: Prepared
-    overwrite: bool
-    storage_options: Mapping[str, Any] | None
+    wanted: Wanted
 
     @property
     def place(self) -> Path:
@@ -181,26 +198,24 @@ class Conversion:
 
     def publish(self, result: Result) -> Uploaded | None:
         """Send what was made for a URL; None for a path. Raises what `hyperslab.upload` raises."""
-        return publish(result, self.dest, self.storage_options, self.overwrite)
+        return publish(result, self.dest, self.wanted.storage_options, self.wanted.overwrite)
 
 
 def planned(
-    source: Named | Sequence[Named] | SourceSet, dest: str, options: Options, **named: Any
+    source: Named | Sequence[Named] | SourceSet, dest: str, options: Options, wanted: Wanted
 ) -> Conversion:
-    """The conversion to a path or URL; `named` are arguments of `conversion`.
-
-    Raises UsageError, and AlreadyDone where all of it has arrived at a URL before.
+    """The conversion to a path or URL. Raises UsageError, and AlreadyDone where all of it has
+    arrived at a URL before.
     """
-    overwrite = named.get("overwrite", False)
-    stores = named.get("storage_options")
-    place = staged(dest, stores, overwrite, options.resume)
-    pipeline = conversion(source, place, **named)
+    stores = wanted.storage_options
+    place = staged(dest, stores, wanted.overwrite, options.resume)
+    pipeline = conversion(source, place, wanted)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
-        _require_one_object(named.get("encoding", DEFAULT_ENCODING), dest)
+        _require_one_object(wanted.encoding, dest)
     prepared = prepare(pipeline, options)
     require_unfinished(prepared, dest, stores)
-    return Conversion(dest, options, pipeline, prepared, overwrite, stores)
+    return Conversion(dest, options, pipeline, prepared, wanted)
 
 
 def _require_one_object(encoding: Encoding, dest: str) -> None:

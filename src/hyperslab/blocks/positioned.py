@@ -72,7 +72,7 @@ class OpenFile:
         self.nbytes += target.nbytes
 
 
-def gather(
+def read_region(
     file: OpenFile, offset: int, shape: Sequence[int], slab: Hyperslab, target: Array
 ) -> None:
     """Read a region of a C-ordered array that begins at byte `offset`; `target` has its shape and
@@ -95,7 +95,7 @@ def gather(
             )
 
 
-def scatter(
+def place_region(
     fd: int, offset: int, shape: Sequence[int], slab: Hyperslab, block: Array, dtype: np.dtype[Any]
 ) -> int:
     """Write a region of a C-ordered array that begins at byte `offset`, run by run; bytes

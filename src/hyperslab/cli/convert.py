@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hyperslab import formats
-from hyperslab.apps.conversion import Conversion, planned
+from hyperslab.apps.conversion import Conversion, Wanted, planned
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli.flags import (
     Engine,
@@ -18,7 +18,10 @@ from hyperslab.cli.flags import (
     StorageOption,
     Threads,
     Workers,
+    dry_run_flag,
     memory_bytes,
+    memory_flag,
+    resume_flag,
 )
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
@@ -95,10 +98,7 @@ def convert(
     zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
     name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
     storage_option: StorageOption = [],  # noqa: B006
-    memory: Annotated[
-        str | None,
-        Opt(help="For all tasks at a time, such as 1GB; by default 80 % of what is available."),
-    ] = None,
+    memory: Annotated[str | None, memory_flag("tasks", "1GB")] = None,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
@@ -106,13 +106,9 @@ def convert(
     overwrite: Annotated[
         bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
     ] = False,
-    resume: Annotated[
-        bool, Opt("--resume", help="Go on with a conversion that did not end.")
-    ] = False,
+    resume: Annotated[bool, resume_flag("Go on with a conversion that did not end.")] = False,
     retries: Retries = 1,
-    dry_run: Annotated[
-        bool, Opt("--dry-run", help="Say what would be read and written; do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, dry_run_flag("Say what would be read and written")] = False,
     report: Report = True,
     quiet: Quiet = False,
 ) -> int:
@@ -144,21 +140,23 @@ def convert(
         resume=resume,
         report=report,
     )
+    grid = None
+    if asked.kind != "auto":
+        grid = asked
+    # other words for kind and values are refused where they are used
+    wanted = Wanted(
+        format=format,
+        grid=grid,
+        kind=sources,  # type: ignore[arg-type]
+        axis=axis,
+        values=values,  # type: ignore[arg-type]
+        dtype=dtype,
+        encoding=encoding,
+        overwrite=overwrite,
+        storage_options=parse_storage_options(storage_option),
+    )
     try:
-        conversion = planned(
-            source,
-            dest,
-            options,
-            format=format,
-            grid=asked if asked.kind != "auto" else None,
-            kind=sources,
-            axis=axis,
-            values=values,
-            dtype=dtype,
-            encoding=encoding,
-            overwrite=overwrite,
-            storage_options=parse_storage_options(storage_option),
-        )
+        conversion = planned(source, dest, options, wanted)
     except AlreadyDone as done:
         typer.echo(str(done))
         return 0

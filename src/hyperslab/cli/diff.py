@@ -17,8 +17,8 @@ from hyperslab.apps.difference.found import (
     HeaderDifference,
     ValueDifference,
 )
-from hyperslab.cli.flags import StorageOption
-from hyperslab.cli.parse import parse_size, parse_storage_options
+from hyperslab.cli.flags import Axis, RealOrStored, StorageOption, memory_bytes, memory_flag
+from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import UsageError
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_count
@@ -38,7 +38,7 @@ def diff(
     b: Annotated[
         str, typer.Argument(help="As A; tolerances and relative differences are relative to B.")
     ],
-    values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
+    values: RealOrStored = "real",
     atol: Annotated[float, Opt(help="Equal is also |A - B| <= ATOL + RTOL * |B|.")] = 0.0,
     rtol: Annotated[float, Opt(help="See --atol.")] = 0.0,
     first: Annotated[bool, Opt("--first", help="Stop at the first block that differs.")] = False,
@@ -61,12 +61,9 @@ def diff(
             )
         ),
     ] = "auto",
-    axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
+    axis: Axis = None,
     storage_option: StorageOption = [],  # noqa: B006
-    memory: Annotated[
-        str | None,
-        Opt(help="For all blocks at a time, such as 8GB; by default 80 % of what is available."),
-    ] = None,
+    memory: Annotated[str | None, memory_flag("blocks", "8GB")] = None,
     threads: Annotated[
         int | None, Opt(help="Blocks at a time; by default one per processor.")
     ] = None,
@@ -96,7 +93,7 @@ def diff(
         sources=sources,  # type: ignore[arg-type]
         axis=axis or 0,
         storage_options=parse_storage_options(storage_option),
-        memory_bytes=parse_size("--memory", memory) if memory is not None else None,
+        memory_bytes=memory_bytes(memory),
         threads=threads,
         progress=progress_for(quiet),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from hyperslab.redaction import OPTION
 
 Opt = typer.Option
 
+Axis = Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")]
 Engine = Annotated[str, Opt(help=engine_help())]
 StorageOption = Annotated[
     list[str],
@@ -21,6 +22,7 @@ StorageOption = Annotated[
     ),
 ]
 Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")]
+RealOrStored = Annotated[str, Opt(help="real (slope and intercept applied) or stored.")]
 Report = Annotated[
     bool,
     Opt(help="Write the page at the end, which takes a second; 'hyperslab report' does so later."),
@@ -30,6 +32,23 @@ Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.")]
 Workers = Annotated[
     int | None, Opt(help="Worker processes; by default one per processor this process may use.")
 ]
+
+
+def memory_flag(pieces: str, example: str) -> Any:
+    """Flag --memory of a command that works on such pieces, with a size as an example."""
+    return Opt(
+        help=f"For all {pieces} at a time, such as {example}; by default 80 % of what is available."
+    )
+
+
+def resume_flag(meaning: str) -> Any:
+    """Flag --resume, which has no opposite; `meaning` is a sentence."""
+    return Opt("--resume", help=meaning)
+
+
+def dry_run_flag(meaning: str) -> Any:
+    """Flag --dry-run, which has no opposite; `meaning` is what it says instead of doing it."""
+    return Opt("--dry-run", help=f"{meaning}; do nothing.")
 
 
 def memory_bytes(text: str | None) -> int | None:

@@ -15,14 +15,19 @@ from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import gather
 from hyperslab.cli.flags import (
+    Axis,
     Engine,
     Quiet,
+    RealOrStored,
     Report,
     Retries,
     StorageOption,
     Threads,
     Workers,
+    dry_run_flag,
     memory_bytes,
+    memory_flag,
+    resume_flag,
 )
 from hyperslab.cli.function import add_function
 from hyperslab.cli.outcome import show_plan, show_result
@@ -70,7 +75,7 @@ def run(
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
     storage_option: StorageOption = [],  # noqa: B006
-    axis: Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")] = None,
+    axis: Axis = None,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
@@ -88,11 +93,8 @@ def run(
     boundary: Annotated[
         str, Opt(help="What the halo holds beyond the array: reflect, nearest or constant (zeros).")
     ] = "reflect",
-    memory: Annotated[
-        str | None,
-        Opt(help="For all tasks at a time, such as 8GB; by default 80 % of what is available."),
-    ] = None,
-    values: Annotated[str, Opt(help="real (slope and intercept applied) or stored.")] = "real",
+    memory: Annotated[str | None, memory_flag("tasks", "8GB")] = None,
+    values: RealOrStored = "real",
     dtype: Annotated[
         str | None, Opt(help="dtype that the function returns, if not that of its block.")
     ] = None,
@@ -110,7 +112,7 @@ def run(
         str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
     ] = "fused",
     resume: Annotated[
-        bool, Opt("--resume", help="Go on with the run in OUT: repeat only what is missing.")
+        bool, resume_flag("Go on with the run in OUT: repeat only what is missing.")
     ] = False,
     accept_changed_function: Annotated[
         bool,
@@ -123,9 +125,7 @@ def run(
     task_timeout: Annotated[
         float | None, Opt(help="Seconds after which a task's worker is stopped.")
     ] = None,
-    dry_run: Annotated[
-        bool, Opt("--dry-run", help="Say what would be done and what it needs; do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, dry_run_flag("Say what would be done and what it needs")] = False,
     report: Report = True,
     quiet: Quiet = False,
 ) -> int:

@@ -49,7 +49,7 @@ LEAVE_LIMIT_S = 60.0
 "How long whoever goes on with a run waits for workers of the one before."
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
-State = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
+RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class RunDirectory:
         return (self.root / "cancel").exists()
 
 
-def save_status(folder: Path, state: State, counts: Mapping[str, Any]) -> None:
+def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> None:
     """Say what a submission is doing, for `hyperslab status`."""
     about = {
         "state": state,

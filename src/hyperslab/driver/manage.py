@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.driver import cleaning, verification
-from hyperslab.driver.directory import RunDirectory, State, load_status
+from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.errors import UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Failure
@@ -24,7 +24,7 @@ POLL_S = 0.1
 class Status:
     """How far a run is."""
 
-    state: State
+    state: RunState
     tasks: int
     done: int
     failing: tuple[Failure, ...]
@@ -53,7 +53,7 @@ def status(out: str | os.PathLike[str]) -> Status:
         for outcome in journal
         if outcome.failure and outcome.task not in done
     }
-    state: State = last["state"]
+    state: RunState = last["state"]
     if state == "running" and not alive:
         state = "died"
     owner = ""

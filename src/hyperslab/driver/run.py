@@ -20,7 +20,7 @@ from typing import Any
 from hyperslab import engines
 from hyperslab.driver import preindex, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.directory import State, save_manifest, save_status
+from hyperslab.driver.directory import RunState, save_manifest, save_status
 from hyperslab.driver.measured import Moments, agreement, build_trace
 from hyperslab.driver.prepare import Options, Prepared, prepare
 from hyperslab.driver.products import Products
@@ -56,7 +56,7 @@ recorded them.
 class Result:
     """What a run left behind."""
 
-    state: State
+    state: RunState
     outputs: list[Path]
     value: Any
     "Result of a reduction; None after a write, or when tasks failed."
@@ -155,7 +155,7 @@ class _Run:
         self.done = set(prepared.done)
         self.value: Any = None
         self.saved: list[Path] = []
-        self.state: State = "running"
+        self.state: RunState = "running"
         self._polled_at = self._saved_at = 0.0
         self.refs = pipeline.refs
         self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.driver.directory import RunDirectory, State, load_status
+from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
@@ -62,7 +62,7 @@ class Records:
     "Provenance by name, in words."
     failures: tuple[tuple[str, str], ...]
     "Label and reason of every failed task."
-    state: State
+    state: RunState
     plan: Mapping[str, Any]
     "What was asked for, as the submission's plan.json has it."
 
@@ -73,7 +73,7 @@ def save_records(
     title: str,
     failures: Sequence[Failed],
     facts: Mapping[str, str],
-    state: State = "done",
+    state: RunState = "done",
     has_page: bool = True,
 ) -> Summary:
     """Write trace, summary, provenance and, if asked for, the page of a submission into its
@@ -163,11 +163,11 @@ def _rows(failures: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _state(folder: Path) -> State:
+def _state(folder: Path) -> RunState:
     """How a submission ended, as far as it could say; one that says it runs, but that nobody owns,
     has died.
     """
-    state: State = load_status(folder).get("state", "died")
+    state: RunState = load_status(folder).get("state", "died")
     directory = RunDirectory.of_records(folder.absolute().parent)
     runs = directory is not None and directory.is_owned()
     if state == "running" and not runs:

@@ -12,6 +12,7 @@ import pytest
 
 import hyperslab
 from hyperslab import Pipeline, formats
+from hyperslab.apps.conversion import Wanted
 from hyperslab.arrays import Array
 from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError, UsageError
@@ -241,6 +242,10 @@ def test_the_command_line_without_secrets() -> None:
         " --storage-option anon=true --storage-option 'endpoint_url=https://***@h'"
         " --storage-option '***' --api-token '***' 'my_password=***'"
     )
+
+
+def test_what_a_conversion_makes_is_shown_without_the_options_of_its_stores() -> None:
+    assert SECRETS[4] not in repr(Wanted(storage_options=HEAD))
 
 
 def test_storage_options_of_the_command_line() -> None:

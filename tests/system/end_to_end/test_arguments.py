@@ -102,6 +102,7 @@ WRONG_FLAGS = [
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
+    ("--report", ["--report=yes"], "does not take a value"),
     ("--wrokers", ["--wrokers", "2"], "--workers"),
 ]
 "Flag, what to add to a sound `run increment`, and part of what is said."

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
@@ -64,7 +64,7 @@ def test_the_plan_tells_the_bytes_that_are_moved(
             file.create_dataset(
                 "data", data=values, chunks=(10, 9, 8) if source == "chunked.h5" else None
             )
-    pipeline = conversion(str(path), str(tmp_path / "out" / name), **options)
+    pipeline = conversion(str(path), str(tmp_path / "out" / name), Wanted(**options))
     prepared = prepare(pipeline, Options(engine="serial", memory_bytes=24 * 2**20))
     result = run.run(pipeline, engine="serial", memory_bytes=24 * 2**20)
     assert result.ok, result.failures
@@ -117,9 +117,11 @@ def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
         engine=engine, memory_bytes=48 * 2**20, workers=None if engine == "serial" else 1
     )
     for pipeline in (
-        conversion(str(source), str(tmp_path / "new.h5"), encoding=encoding),
+        conversion(str(source), str(tmp_path / "new.h5"), Wanted(encoding=encoding)),
         conversion(
-            str(source), str(tmp_path / "blocks"), grid=Rule("blocks", (2, 2, 2)), format="nii.gz"
+            str(source),
+            str(tmp_path / "blocks"),
+            Wanted(grid=Rule("blocks", (2, 2, 2)), format="nii.gz"),
         ),
     )[: 1 if engine in ("dask-futures", "spark") else 2]:
         result = run.run(pipeline, options)

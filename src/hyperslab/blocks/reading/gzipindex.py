@@ -53,11 +53,12 @@ def can_be_indexed(source: ArraySource) -> bool:
     """
     if isinstance(source.url, Remote) or source.broken or native.core is None:
         return False
-    is_from_start = facts_of(source.format).is_stream
-    return is_from_start and is_stream(source) and source.gzip is None and _is_large(source)
+    if not facts_of(source.format).is_stream or not is_one_gzip_stream(source):
+        return False
+    return source.gzip is None and _is_large(source)
 
 
-def is_stream(source: ArraySource) -> bool:
+def is_one_gzip_stream(source: ArraySource) -> bool:
     """Whether all values are in one gzip stream; chunks in files of their own, as a store has them,
     are not.
     """

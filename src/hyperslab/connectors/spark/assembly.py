@@ -21,7 +21,7 @@ from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import writing
-from hyperslab.blocks.positioned import OpenFile, gather, opened
+from hyperslab.blocks.positioned import OpenFile, opened, read_region
 from hyperslab.blocks.writing import Written
 from hyperslab.connectors.spark import fragment_files
 from hyperslab.connectors.spark.destination import Destination
@@ -218,7 +218,7 @@ def _fill_box(
     part, place = taken
     inner = part.shift([-first for first in box.start])
     target = block[place.slices()].transpose(axes)
-    gather(file, offset, box.permute(axes).count, inner.permute(axes), target)
+    read_region(file, offset, box.permute(axes).count, inner.permute(axes), target)
 
 
 def _fill_rows(

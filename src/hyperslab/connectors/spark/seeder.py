@@ -107,7 +107,7 @@ def _is_inflated_each_time(analysis: Analysis) -> bool:
     """Whether every read goes through all of a gzip stream, so that a partition had better be
     one.
     """
-    streams = [source for source in analysis.sources if gzipindex.is_stream(source)]
+    streams = [source for source in analysis.sources if gzipindex.is_one_gzip_stream(source)]
     return any(way_of(source).uses_library or analysis.axis != source.axes[0] for source in streams)
 
 

@@ -18,7 +18,11 @@ WAYS: tuple[Way, ...] = (Memory(), Gzip(), Library(), Requests(), Chunks(), Span
 
 
 def way_of(source: ArraySource) -> Way:
-    """The way in which a source is read on this machine."""
+    """The way in which a source is read on this machine.
+
+    Every reader and every estimate asks here; nothing keeps the answer, as a source travels between
+    processes and may get its index on the way.
+    """
     for way in WAYS:
         if way.fits(source):
             return way

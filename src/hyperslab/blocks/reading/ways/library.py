@@ -14,7 +14,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import touched
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
-from hyperslab.blocks.reading.gzipindex import is_stream
+from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.opening import opened, watched
 from hyperslab.blocks.reading.ways.memory import Counter
@@ -82,7 +82,7 @@ class Library(Way):
         return block
 
     def unit(self, source: ArraySource) -> tuple[int, ...]:
-        if is_stream(source):
+        if is_one_gzip_stream(source):
             return source.shape
         return super().unit(source)
 
@@ -100,7 +100,7 @@ def _share(source: ArraySource, region: Hyperslab) -> tuple[int, int]:
     """How much a library reads, of how much: all of a gzip stream, the chunks that the region's
     bounds touch, or the elements of a region of what is one piece.
     """
-    if is_stream(source):
+    if is_one_gzip_stream(source):
         return 1, 1
     if not source.chunk_shape:
         return region.size, source.size

@@ -6,7 +6,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import BUFFER_NBYTES, SpanPlan, pieces, plan_spans
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, ChunkTable
-from hyperslab.blocks.positioned import OpenFile, gather
+from hyperslab.blocks.positioned import OpenFile, read_region
 from hyperslab.blocks.reading.ways.chunks import Local, pieces_of, table_of
 
 
@@ -35,7 +35,7 @@ class Spans(Local):
     ) -> None:
         for piece in pieces(table, region):
             part = block[piece.place.slices()]
-            gather(file, piece.offset, table.chunk_shape, piece.part, part)
+            read_region(file, piece.offset, table.chunk_shape, piece.part, part)
 
     def peak_of_rows(self, source: ArraySource, table: ChunkTable, threads: int | None) -> int:
         return BUFFER_NBYTES

@@ -12,7 +12,7 @@ import xxhash
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab, dense_level
-from hyperslab.blocks.positioned import opened, scatter, stored_bytes, write_at
+from hyperslab.blocks.positioned import opened, place_region, stored_bytes, write_at
 from hyperslab.blocks.writing.forms.form import Form, Landed, Ready, Written
 from hyperslab.storage.frame import Span
 
@@ -66,7 +66,7 @@ class Placed(Form):
         region = slab.permute(sink.axes)
         stored = block.transpose(sink.axes)
         with opened(partial, os.O_WRONLY) as fd:
-            nbytes = scatter(fd, len(_head(sink)), shape, region, stored, sink.dtype)
+            nbytes = place_region(fd, len(_head(sink)), shape, region, stored, sink.dtype)
         return Landed(partial, nbytes)
 
     def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:
