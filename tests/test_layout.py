@@ -35,6 +35,14 @@ ROOMS = {
 LEAVES = {"__init__", "errors", "markup", "native", "redaction", "trace", "units"}
 "The modules at the root: they import nothing of the package."
 
+HEADLESS = re.compile(
+    "(As|At|Before|Below|Beside|Between|By|For|From|In|Instead|Into|Its|Of|On|Over|Per|That|Those"
+    r"|Through|Until|Which|With|Within|Without)\b"
+)
+"""First words of texts without a head of their own: 'Size of one request, bytes', not 'Of one
+request'.
+"""
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PYTHON_FILES = [
     *SOURCES,
@@ -87,6 +95,29 @@ def test_nine_functions_in_ten_are_short() -> None:
 
 def test_files_are_named_for_things() -> None:
     assert [p for p in PYTHON_FILES if FORBIDDEN_NAMES & {p.stem, p.parent.name}] == []
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun_of_their_own() -> None:
+    headless = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in SOURCES
+        for line, text in _texts(ast.parse(path.read_text()))
+        if HEADLESS.match(text)
+    ]
+    assert headless == []
+
+
+def test_a_text_of_the_code_is_a_docstring_or_stands_under_its_field() -> None:
+    code = ast.parse(
+        '"""Sizes."""\nSIZE = 1\n"Of one."\nclass A:\n    b: int\n    "In bytes."\n'
+        'def f():\n    """At once."""\n'
+    )
+    assert sorted(_texts(code)) == [
+        (1, "Sizes."),
+        (3, "Of one."),
+        (6, "In bytes."),
+        (8, "At once."),
+    ]
 
 
 def test_the_layout_page_describes_the_tree() -> None:
@@ -148,6 +179,14 @@ def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def _texts(code: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, and of every string that stands under a field."""
+    for node in ast.walk(code):
+        match node:
+            case ast.Expr(ast.Constant(str(text))):
+                yield node.lineno, text
 
 
 def _defined(path: Path) -> set[str]:

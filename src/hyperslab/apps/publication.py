@@ -133,8 +133,8 @@ def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool)
 
 @dataclass(slots=True)
 class _Record:
-    """What of a conversion has been sent; names are those below its URL, '' is the one file at the
-    URL itself.
+    """Record of the files of a conversion that have been sent; names are those below its URL, '' is
+    the one file at the URL itself.
     """
 
     begun: set[str] = field(default_factory=set)

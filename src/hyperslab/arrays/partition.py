@@ -63,7 +63,7 @@ class Partition:
     """Blocks of an array: the cross product of the intervals between cuts."""
 
     cuts: tuple[tuple[int, ...], ...]
-    "Per axis: 0, the inner cut positions, the extent."
+    "Cut positions of each axis: 0, the inner ones, the extent."
     order: tuple[int, ...]
     "Axes from slowest to fastest, for the order of the blocks."
 

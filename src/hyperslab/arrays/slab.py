@@ -111,8 +111,8 @@ class Hyperslab:
         return Hyperslab(start, count, stride)
 
     def clip(self, box: Hyperslab) -> tuple[Hyperslab, Hyperslab] | None:
-        """What of this region lies in `box` (strides 1): (that part, its place within this region's
-        block), or None.
+        """Cut out the part of this region that lies in `box` (strides 1): (that part, its place
+        within this region's block), or None.
         """
         axes = zip(self.start, self.count, self.stride, box.start, box.count, strict=True)
         start, count = [], []

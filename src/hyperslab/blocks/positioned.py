@@ -27,7 +27,7 @@ from hyperslab.arrays.slab import Hyperslab, dense_level
 from hyperslab.errors import FormatError
 
 _WIDE_NBYTES = 16 * 1024**2
-"From here on several reads in flight are worth the threads that they take."
+"Least size of a region, bytes, for which several reads in flight are worth their threads."
 
 
 @dataclass(slots=True, weakref_slot=True)

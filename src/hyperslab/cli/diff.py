@@ -157,7 +157,9 @@ def _values(pair: Difference, values: ValueDifference) -> Iterator[str]:
 
 
 def _files(name: str, files: Mapping[str, int], named: str) -> Iterator[str]:
-    """Which files hold the differences, where that is not the one that has been named already."""
+    """List the files that hold the differences, where these are not the one that has been named
+    already.
+    """
     if list(files) == [named]:
         return
     worst = sorted(files.items(), key=lambda item: -item[1])

@@ -78,7 +78,7 @@ def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
 
 
 def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
-    """Those of them of which the bytes may have been in memory only when the machine stopped."""
+    """Successes whose bytes may have been in memory only when the machine stopped."""
     return {task: outcome for task, (outcome, is_sure) in _newest(inherited).items() if not is_sure}
 
 

@@ -62,11 +62,11 @@ class Result:
     "Result of a reduction; None after a write, or when tasks failed."
     failures: list[Failed]
     tasks: int
-    "Of the whole plan, those of earlier submissions included."
+    "Tasks of the whole plan, those of earlier submissions included."
     trace: Trace
     summary: Summary
     folder: Path
-    "Of this submission's records."
+    "Folder of this submission's records."
 
     @property
     def ok(self) -> bool:

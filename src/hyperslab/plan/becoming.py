@@ -28,7 +28,7 @@ class Made:
     shape: tuple[int, ...]
     dtype: DType
     axes: tuple[int, ...]
-    "Its axes in the order in which the source stores them."
+    "Axes in the order in which the source stores them."
     scale: tuple[int, ...]
     "Voxels of the whole that become one, per axis."
     header: Header

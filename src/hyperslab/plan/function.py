@@ -40,7 +40,7 @@ class FunctionRef:
     "SHA-256 of the source files, of the pickle, or of a built-in's name and version."
     params: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
-    "Its source file and those of its neighbours that it imports, with their SHA-256."
+    "Source file of the function and those of its neighbours that it imports, with their SHA-256."
     payload: bytes | None = None
     """The pickle, for what has no importable name (lambdas, closures, functions of a script or
     notebook).

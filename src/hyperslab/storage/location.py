@@ -45,7 +45,9 @@ class Remote(str):
     has neither.
     """
     token: str
-    "Of this description: what was read through it is not mixed with what was read through another."
+    """Token of this description: what was read through it is not mixed with what was read through
+    another.
+    """
 
     def __new__(
         cls,

@@ -71,7 +71,7 @@ class FormatTests(ABC):
 
     @pytest.fixture
     def whole_urls(self, path: Path, urls: list[str]) -> list[str]:
-        """Those arrays that the library can read here."""
+        """URLs of the arrays that the library can read here."""
         read = [
             url for url in urls if self._library_reads(url, Hyperslab.full(_open_source(url).shape))
         ]

@@ -259,7 +259,7 @@ def _load(path: Path) -> tuple[Array, dict[str, Any]]:
 
 
 def _digest(file: BinaryIO, nbytes: int) -> bytes:
-    """Of the first so many bytes."""
+    """Digest of the first so many bytes."""
     digest = xxhash.xxh3_128()
     file.seek(0)
     while nbytes and (data := file.read(min(nbytes, SPACING_NBYTES))):

@@ -14,8 +14,8 @@ from hyperslab.units import show_bytes, show_count, show_share
 SWAPPED_NBYTES = 64 * 2**20
 "Less than this is what the kernel puts away on a quiet machine, too."
 OUTGROWN = 1.0
-"""Of the memory that was allowed, interpreters aside: the plan is an upper bound, so this should
-never happen.
+"""Share of the memory that was allowed, interpreters aside: the plan is an upper bound, so this
+should never happen.
 """
 ADVICE = (
     "Use fewer --workers or smaller blocks (--block-shape, --partition bytes=...); if the function"

@@ -13,30 +13,34 @@ from hyperslab.report.verdict.tasks import stragglers, straggling
 from hyperslab.units import show_count, show_share
 
 BLOCKED = 0.25
-"""Of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of one
-process waits for 0.5 of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to 0.23,
-single threads for up to 0.05.
+"""Share of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of
+one process waits for 0.5 of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to
+0.23, single threads for up to 0.05.
 """
 BLOCKED_AT_ALL = 0.1
-"Of all their time: where nearly all of it is queueing, the rest is too little to judge by."
+"Share of all their time: where nearly all of it is queueing, the rest is too little to judge by."
 ONE_PROCESSOR = 0.5
 """A lock is handed from one running thread to the next; where less than this of a processor is
 used, threads sleep.
 """
 MEMORY_STALLED = 0.1
-"Of the time: from here on what threads wait for may well be memory."
+"Share of the time from which on what threads wait for may well be memory."
 BOUND = 0.25
-"Of the slots' time on a processor or in its queue, for the processors to be what a run needs."
+"""Share of the slots' time on a processor or in its queue, for the processors to be what a run
+needs.
+"""
 QUEUED = 0.15
-"""Of the time of all phases: two runs beside each other on as many processors as one of them has
-slots reach 0.5.
+"""Share of the time of all phases: two runs beside each other on as many processors as one of them
+has slots reach 0.5.
 """
 FELT = 0.03
-"Of the time of all phases: below this a crowd on the other processors did no harm."
+"Share of the time of all phases below which a crowd on the other processors did no harm."
 OTHERS = 0.25
-"Of the processors' time, on a machine that is busy all over: enough to slow a run by a quarter."
+"""Share of the processors' time, on a machine that is busy all over: enough to slow a run by a
+quarter.
+"""
 HELD_BACK = 0.1
-"Of the time: a quota or hypervisor that takes this much is felt."
+"Share of the time: a quota or hypervisor that takes this much is felt."
 
 
 class Lock(NamedTuple):
@@ -46,7 +50,7 @@ class Lock(NamedTuple):
     threads: int
     "The most slots of one of them."
     compute: Counters
-    "Of these workers."
+    "Counters of the compute phases of these workers."
     blocked: float
     "Share of the time of their compute phases, the queue for a processor aside."
 

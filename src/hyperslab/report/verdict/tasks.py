@@ -17,13 +17,13 @@ STRAGGLING = 3.0
 is 3 today).
 """
 FEW = 0.1
-"Of the tasks: if more of them are long, length varies and nothing straggles."
+"Share of the tasks: if more of them are long, length varies and nothing straggles."
 FEWEST = 4
 "Tasks that a median needs to mean something."
 WAVES = 4
 "Tasks per slot, below which the last wave can leave slots idle for a fifth of the run."
 LONG_START = 0.3
-"Of the makespan: three tenths spent on starting are worth a thought."
+"Share of the makespan: three tenths spent on starting are worth a thought."
 NOTICED_S = 1.0
 "A start-up, or an end, that is shorter than this on a machine of its own is nobody's concern."
 NAMED = 3

@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     size: int | None = None
     tag: str = ""
     time: str = ""
-    "Of its last change."
+    "Time of its last change."
 
 
 def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, bytes]:

@@ -35,8 +35,8 @@ REPLACING = ".hyperslab-replacing"
 then.
 """
 PART_NBYTES = 16 * 1024**2
-"""Of a large object that is sent in parts (Amazon S3 user guide: at least 5 MiB, at most 10,000
-parts).
+"""Size of a part of a large object that is sent in parts, bytes (Amazon S3 user guide: at least 5
+MiB, at most 10,000 parts).
 """
 DEPTH = 4
 "Files, or parts of one, under way."

@@ -58,7 +58,7 @@ class Landing(NamedTuple):
     "Indices to apply to the block, one after the other."
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    "From element to element in the stored bytes."
+    "Distances between elements in the stored bytes, bytes."
 
 
 class Requests(Way):

@@ -44,7 +44,7 @@ class Placed(Form):
         return digest.hexdigest()
 
     def allocate(self, sink: ArraySink, partial: str) -> None:
-        """Its space and head; the head, which no checksum covers, is written again."""
+        """Take its space and write its head, again where it is there: no checksum covers it."""
         is_new = not os.path.exists(partial)
         try:
             with opened(partial, os.O_WRONLY | os.O_CREAT) as fd:
