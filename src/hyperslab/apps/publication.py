@@ -104,7 +104,8 @@ def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool)
     """
     if not is_remote(dest) or not result.ok:
         return None
-    root, there = result.folder.parent, listed(dest, storage_options)
+    root = result.folder.parent
+    there = listed(dest, storage_options)
     record = _load(root, overwrite)
     if _is_one(dest):
         done = _send(
@@ -154,7 +155,8 @@ def _send(
     overwrite: bool,
 ) -> list[Uploaded]:
     """Send the files that have not arrived, and keep a record of it."""
-    present, done = there.keys() - {MANIFEST}, []
+    present = there.keys() - {MANIFEST}
+    done = []
     for name, path in files.items():
         status = path.stat()
         state = [status.st_ino, status.st_mtime_ns, status.st_size]

@@ -107,9 +107,11 @@ def diff(
     for pair in found.pairs:
         if pair.trouble:
             typer.echo(f"hyperslab: {pair.trouble}", err=True)
-    return (
-        TROUBLE if any(pair.trouble for pair in found.pairs) else SAME if found.same else DIFFERENT
-    )
+    if any(pair.trouble for pair in found.pairs):
+        return TROUBLE
+    if found.same:
+        return SAME
+    return DIFFERENT
 
 
 def _lines(found: Comparison) -> Iterator[str]:

@@ -201,7 +201,8 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
         return found
     workers, threads = engines.default_workers(options.engine, host)
     if options.workers is not None:
-        workers, threads = options.workers, 1
+        workers = options.workers
+        threads = 1
     return workers, options.threads or threads
 
 

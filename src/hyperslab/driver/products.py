@@ -364,7 +364,8 @@ def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
     sink, partial = volume
     if not os.path.exists(partial):
         raise _vanished(volume)
-    form, own = form_of(sink), os.path.basename(partial)
+    form = form_of(sink)
+    own = os.path.basename(partial)
     stray = [written for written in outputs if form.allocation(written) != own]
     if stray:
         raise RunStopped(

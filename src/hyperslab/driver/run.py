@@ -275,7 +275,8 @@ class _Run:
         """Index the gzip files that several tasks read; from here on the plan is one over the
         indexed files.
         """
-        folder, limit = self._index_folder(), self.prepared.needs.budget.per_slot
+        folder = self._index_folder()
+        limit = self.prepared.needs.budget.per_slot
         self.plan = preindex.index_sources(
             self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
         )

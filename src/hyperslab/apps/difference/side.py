@@ -74,10 +74,8 @@ class Side:
         """Upper bound of what reading a region holds at once beside its block, in bytes."""
         beside = 0
         for piece in self.pieces(slab):
-            source, result = (
-                gzipindex.expected(self.sources[piece.source]),
-                piece.slab.size * self.dtype.itemsize,
-            )
+            source = gzipindex.expected(self.sources[piece.source])
+            result = piece.slab.size * self.dtype.itemsize
             beside = max(beside, reading.read_peak(source, piece.slab, self.values) - result)
         return beside
 

@@ -112,7 +112,8 @@ def _choose(a: Side, b: Side, limit_nbytes: int, slots: int) -> Way:
     """The cheapest of many ways to cut: along every order of axes, in chunks of the one, the other
     or both.
     """
-    shape, itemsize = a.whole.shape, a.dtype.itemsize + b.dtype.itemsize
+    shape = a.whole.shape
+    itemsize = a.dtype.itemsize + b.dtype.itemsize
     layouts = (
         Layout(shape, order, itemsize, unit, halo)
         for order in _orders(a, b)
@@ -136,7 +137,8 @@ def _cut(layouts: Iterable[Layout], limit_nbytes: int) -> Iterator[Partition]:
 
 def _price(a: Side, b: Side, partition: Partition, slots: int) -> float:
     """Price of a byte, with all slots at work but in the last round."""
-    block, blocks = partition.largest, max(1, len(partition))
+    block = partition.largest
+    blocks = max(1, len(partition))
     return (a.cost(block) + b.cost(block)) * -(-blocks // slots) / blocks
 
 

@@ -273,7 +273,8 @@ def _lengthen(lengths: dict[tuple[int, int, str], list[Any]], span: Span, length
     entry = lengths.setdefault(
         (span.task, span.attempt, span.slot), [span.start_ns, span.end_ns, 0, False]
     )
-    entry[0], entry[1] = min(entry[0], span.start_ns), max(entry[1], span.end_ns)
+    entry[0] = min(entry[0], span.start_ns)
+    entry[1] = max(entry[1], span.end_ns)
     entry[2] += length
     entry[3] = entry[3] or span.lost
 

@@ -33,7 +33,8 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
     )  # of the whole machine: they may be another's
     killed = max(elsewhere or 0, group.get("oom_kill") or 0)
     swapped = sum(load.get(f"swapped_{way}_nbytes") or 0 for way in ("in", "out"))
-    said, share = [], 0.0
+    said = []
+    share = 0.0
     if stalled >= MEMORY_STALLED:
         said.append(
             f"some task of the machine waited for memory for {show_share(stalled)} of the time"

@@ -78,12 +78,16 @@ def lock(evidence: Evidence) -> Lock | None:
     """The workers whose threads wait for one another, if that can be seen and is so."""
     if evidence.has_process_per_slot:
         return None
-    total, workers, most, together = Counters(), 0, 1, 0
+    total = Counters()
+    workers = 0
+    most = 1
+    together = 0
     for worker, counters in evidence.computing.items():
         spans = evidence.compute_spans[worker]
         slots = len({slot for slot, _ in spans})
         if slots > 1:
-            workers, most = workers + 1, max(most, slots)
+            workers += 1
+            most = max(most, slots)
             total.include(counters)
             together += sum(end - start for start, end in merged(interval for _, interval in spans))
     if not workers or not total.is_known or not total.wall:
@@ -108,7 +112,8 @@ def gil(evidence: Evidence) -> list[Finding]:
     slots = len(evidence.slots)
     engine = "--engine processes " if evidence.is_in_caller else ""
     compute = found.compute
-    cpu, queued = show_share(compute.cpu / compute.wall), show_share(compute.runq / compute.wall)
+    cpu = show_share(compute.cpu / compute.wall)
+    queued = show_share(compute.runq / compute.wall)
     return [
         Finding(
             "gil",
@@ -154,7 +159,8 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
 
 def bound(evidence: Evidence) -> list[Finding]:
     """Slots that computed, which is what they are for."""
-    everything, locked = evidence.everything, lock(evidence)
+    everything = evidence.everything
+    locked = lock(evidence)
     wanted = everything.cpu + (everything.runq if everything.is_known else 0)
     if locked is not None:
         wanted -= locked.compute.cpu + locked.compute.runq
@@ -194,7 +200,8 @@ def bound(evidence: Evidence) -> list[Finding]:
 
 
 def _more_processors(evidence: Evidence) -> str:
-    cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
+    cpus = evidence.run.get("cpus")
+    slots = len(evidence.slots)
     if isinstance(cpus, int) and slots < cpus and not evidence.run.get("connect"):
         workers = max(1, cpus // max(1, int(evidence.run.get("threads") or 1)))
         return (
@@ -207,9 +214,11 @@ def starved(evidence: Evidence) -> list[Finding]:
     """A machine that had not enough processors for what was to run on it: makes all else less
     certain.
     """
-    everything, load = evidence.everything, evidence.load if evidence.is_local else {}
+    everything = evidence.everything
+    load = evidence.load if evidence.is_local else {}
     queued = everything.runq / everything.wall if everything.is_known and everything.wall else None
-    others, busy = load.get("others_share"), load.get("busy_share")
+    others = load.get("others_share")
+    busy = load.get("busy_share")
     crowded = (evidence.crowd or 0.0) > OTHERS
     felt = (queued or 0.0) > QUEUED or (crowded and (queued is None or queued > FELT))
     if not felt and held_back(load) <= HELD_BACK:
@@ -233,7 +242,8 @@ def starved(evidence: Evidence) -> list[Finding]:
 
 
 def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
-    cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
+    cpus = evidence.run.get("cpus")
+    slots = len(evidence.slots)
     less = "so times are longer than they need be and every other conclusion is less certain"
     if not by_others and isinstance(cpus, int) and slots > cpus and not evidence.run.get("connect"):
         sentence = (

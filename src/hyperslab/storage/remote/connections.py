@@ -201,10 +201,11 @@ def _begin_anew() -> None:
     """Begin anew in a forked child: open connections again, and never close those of the parent,
     not even when all ends.
     """
-    global _lock, _stores  # what they held can only be replaced
+    global _lock, _stores  # noqa: PLW0603  # what they held can only be replaced
     if _stores:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_stores))
-    _lock, _stores = threading.Lock(), OrderedDict()
+    _lock = threading.Lock()
+    _stores = OrderedDict()
 
 
 os.register_at_fork(after_in_child=_begin_anew)

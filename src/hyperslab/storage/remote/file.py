@@ -139,7 +139,8 @@ class RemoteIO(io.RawIOBase):
     """A remote object as Python's files are, for reading at any place. One reader at a time."""
 
     def __init__(self, remote: Remote) -> None:
-        self._file, self._position = RemoteFile(remote), 0
+        self._file = RemoteFile(remote)
+        self._position = 0
         self._next, self._ahead = -1, 1
 
     def __repr__(self) -> str:
@@ -167,7 +168,8 @@ class RemoteIO(io.RawIOBase):
         end = min(self._position + len(view), self._file.remote.size)
         if end <= self._position:
             return 0
-        begin, filled = self._position, 0
+        begin = self._position
+        filled = 0
         with _uncollected():
             for number, data in self._blocks(begin // BLOCK_NBYTES, (end - 1) // BLOCK_NBYTES):
                 part = data[max(0, begin - number * BLOCK_NBYTES) : end - number * BLOCK_NBYTES]
@@ -303,10 +305,11 @@ def _begin_anew() -> None:
     """Begin anew in a forked child: the threads that were waiting, or held the lock, are not there
     to end it.
     """
-    global _lock, _waiting  # a lock that may be held can only be replaced
+    global _lock, _waiting  # noqa: PLW0603  # a lock that may be held can only be replaced
     if _waiting and _was_collecting:
         gc.enable()
-    _lock, _waiting = threading.Lock(), 0
+    _lock = threading.Lock()
+    _waiting = 0
 
 
 os.register_at_fork(after_in_child=_begin_anew)

@@ -30,7 +30,8 @@ class Placed(Form):
 
     def write_file(self, sink: ArraySink, block: Array, temporary: Path) -> str:
         head = _head(sink)
-        digest, offset = xxhash.xxh3_128(head), 0
+        digest = xxhash.xxh3_128(head)
+        offset = 0
         pending = [memoryview(head)]
         with opened(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
             for data in stored_bytes(block.transpose(sink.axes), sink.dtype):
