@@ -7,8 +7,10 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "hyperslab"
@@ -34,6 +36,14 @@ ROOMS = {
 }
 LEAVES = {"__init__", "errors", "markup", "native", "redaction", "trace", "units"}
 "The modules at the root: they import nothing of the package."
+
+HEADLESS = re.compile(
+    "(As|At|Before|Below|Beside|Between|By|For|From|In|Instead|Into|Its|Of|On|Over|Per|That|Those"
+    r"|Through|Until|Which|With|Within|Without)\b"
+)
+"""First words of texts without a head of their own: 'Size of one request, bytes', not 'Of one
+request'.
+"""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PYTHON_FILES = [
@@ -87,6 +97,73 @@ def test_nine_functions_in_ten_are_short() -> None:
 
 def test_files_are_named_for_things() -> None:
     assert [p for p in PYTHON_FILES if FORBIDDEN_NAMES & {p.stem, p.parent.name}] == []
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun_of_their_own() -> None:
+    headless = [
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
+        for path in SOURCES
+        for line, text in _texts(ast.parse(path.read_text()))
+        if HEADLESS.match(text)
+    ]
+    assert headless == []
+
+
+def test_a_text_of_the_code_is_a_docstring_or_stands_under_its_field() -> None:
+    code = ast.parse(
+        '"""Sizes."""\nSIZE = 1\n"Of one."\nclass A:\n    b: int\n    "In bytes."\n'
+        'def f():\n    """At once."""\n'
+    )
+    assert sorted(_texts(code)) == [
+        (1, "Sizes."),
+        (3, "Of one."),
+        (6, "In bytes."),
+        (8, "At once."),
+    ]
+
+
+def test_a_statement_has_one_conditional_expression_at_most() -> None:
+    crowded = [f"{path}:{line}" for path, line in _statements(_is_crowded)]
+    assert [
+        place for place in crowded if not place.startswith("src/hyperslab/cli/outcome.py")
+    ] == []
+
+
+def test_a_statement_gives_one_thing_its_name() -> None:
+    packed = [f"{path}:{line}" for path, line in _statements(_is_packed)]
+    assert [place for place in packed if not place.startswith("src/hyperslab/cli/run.py")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_crowded"),
+    [
+        ("a = b if c else d", False),
+        ("a = b if c else (d if e else f)", True),
+        ("g(b if c else d, e if f else h)", True),
+        ("if a:\n    b = c if d else e\n    f = g if h else i", False),
+    ],
+)
+def test_conditional_expressions_are_counted_by_statement(text: str, is_crowded: bool) -> None:
+    assert _is_crowded(ast.parse(text).body[0]) is is_crowded
+
+
+@pytest.mark.parametrize(
+    ("text", "is_packed"),
+    [
+        ("a, b = 1, 2", False),
+        ("a, b = c.d, e[0]", False),
+        ("a, b = [], []", False),
+        ("a, b = f(c)", False),
+        ("a, b = b, a + b", False),
+        ("a, b = 0, c", True),
+        ("a, b = f(c), d", True),
+        ("a, b = c + d, e", True),
+        ("a, b = a + c, b[c:]", True),
+        ("a, b = (\n    c,\n    d,\n)", True),
+    ],
+)
+def test_values_are_packed_when_they_could_be_named_one_by_one(text: str, is_packed: bool) -> None:
+    assert _is_packed(ast.parse(text).body[0]) is is_packed
 
 
 def test_the_layout_page_describes_the_tree() -> None:
@@ -148,6 +225,74 @@ def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def _texts(code: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, and of every string that stands under a field."""
+    for node in ast.walk(code):
+        match node:
+            case ast.Expr(ast.Constant(str(text))):
+                yield node.lineno, text
+
+
+def _statements(is_wrong: Callable[[ast.stmt], bool]) -> Iterator[tuple[Path, int]]:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.stmt) and is_wrong(node):
+                yield path.relative_to(ROOT), node.lineno
+
+
+def _is_crowded(statement: ast.stmt) -> bool:
+    """Whether it holds more than one conditional expression, aside from statements inside it."""
+    inside = list(ast.iter_child_nodes(statement))
+    conditionals = 0
+    while inside:
+        node = inside.pop()
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
+        conditionals += isinstance(node, ast.IfExp)
+        inside += ast.iter_child_nodes(node)
+    return conditionals > 1
+
+
+def _is_packed(statement: ast.stmt) -> bool:
+    """Whether it gives several names values of their own that could be given one after the other.
+
+    On one line it may list constants, or places that hold values, or give all the same; and two
+    names may change places.
+    """
+    match statement:
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
+            if _is_exchange(targets, values):
+                return False
+            is_one_line = statement.lineno == statement.end_lineno
+            return not is_one_line or not _is_listing(values)
+    return False
+
+
+def _is_exchange(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
+    """Whether a value reads what would be overwritten before it."""
+    for number, target in enumerate(targets):
+        read = {ast.unparse(node) for value in values[number + 1 :] for node in ast.walk(value)}
+        if ast.unparse(target) in read:
+            return True
+    return False
+
+
+def _is_listing(values: Sequence[ast.expr]) -> bool:
+    are_equal = len({ast.unparse(value) for value in values}) == 1
+    return are_equal or all(map(_is_constant, values)) or all(map(_is_place, values))
+
+
+def _is_constant(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant | ast.UnaryOp)
+
+
+def _is_place(value: ast.expr) -> bool:
+    """Whether it reads something by its name, and computes nothing."""
+    computing = (ast.Call, ast.BinOp, ast.IfExp)
+    is_named = isinstance(value, ast.Name | ast.Attribute | ast.Subscript)
+    return is_named and not any(isinstance(node, computing) for node in ast.walk(value))
 
 
 def _defined(path: Path) -> set[str]:

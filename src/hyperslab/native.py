@@ -68,8 +68,8 @@ def threads() -> int:
 
 
 def all_threads() -> int:
-    """As `threads`, for a program that reads one block at a time: all processors, unless the
-    environment says else.
+    """Threads, as `threads` counts them, for a program that reads one block at a time: all
+    processors, unless the environment says else.
     """
     if THREADS_VARIABLE in os.environ:
         return threads()

@@ -104,7 +104,8 @@ def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool)
     """
     if not is_remote(dest) or not result.ok:
         return None
-    root, there = result.folder.parent, listed(dest, storage_options)
+    root = result.folder.parent
+    there = listed(dest, storage_options)
     record = _load(root, overwrite)
     if _is_one(dest):
         done = _send(
@@ -133,8 +134,8 @@ def publish(result: Result, dest: str, storage_options: Stores, overwrite: bool)
 
 @dataclass(slots=True)
 class _Record:
-    """What of a conversion has been sent; names are those below its URL, '' is the one file at the
-    URL itself.
+    """Record of the files of a conversion that have been sent; names are those below its URL, '' is
+    the one file at the URL itself.
     """
 
     begun: set[str] = field(default_factory=set)
@@ -154,7 +155,8 @@ def _send(
     overwrite: bool,
 ) -> list[Uploaded]:
     """Send the files that have not arrived, and keep a record of it."""
-    present, done = there.keys() - {MANIFEST}, []
+    present = there.keys() - {MANIFEST}
+    done = []
     for name, path in files.items():
         status = path.stat()
         state = [status.st_ino, status.st_mtime_ns, status.st_size]

@@ -1,4 +1,4 @@
-"""Affines: how far apart two of them put an array's voxels, and what of that is only rounding.
+"""Affines: how far apart two of them put an array's voxels, and how much of that is only rounding.
 
 Voxels may be micrometres or metres, so that what is near is told in voxels; files have float32,
 which is coarser far from the origin.
@@ -14,7 +14,7 @@ import numpy as np
 from hyperslab.arrays import Array
 
 ROUNDINGS = 8 * float(np.finfo(np.float32).eps)
-"Of a number in a file: what conversions of affines to float32 and back may change."
+"Relative change of a number in a file that conversions of affines to float32 and back may make."
 _NEAR = 1e-3
 _TURNED = 1e-4
 "Relative: what programs round that write voxel sizes as text."

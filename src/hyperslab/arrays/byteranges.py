@@ -1,5 +1,4 @@
-"""From a region to byte ranges: which chunks it touches, and which spans of bytes to read of each.
-Pure geometry.
+"""Byte ranges of a region: which chunks it touches, and which spans of bytes to read of each.
 
 Everything is in stored order (axes as they lie in the file, slowest first) and, but for `turns`,
 with strides above 0.

@@ -25,13 +25,13 @@ class Encoding:
     compression: str | None = None
     "'none', or a name that the format knows: gzip, zstd, ...; None: the format's choice."
     level: int | None = None
-    "Of the compression; None: its fastest sensible one."
+    "Level of the compression; None: its fastest sensible one."
     shards: tuple[int, ...] = ()
     "Shape of a shard, which holds whole chunks, along the array's own axes (Zarr 3); (): none."
     version: int | None = None
-    "Of the format, where it has several (Zarr: 2 or 3)."
+    "Version of the format, where it has several (Zarr: 2 or 3)."
     name: str = ""
-    "Of the dataset in the file; '': the format's choice."
+    "Name of the dataset in the file; '': the format's choice."
     virtual: bool = False
     """True: the parts that writers made stay, and the file says where they are (HDF5: a virtual
     dataset).

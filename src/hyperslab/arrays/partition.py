@@ -63,7 +63,7 @@ class Partition:
     """Blocks of an array: the cross product of the intervals between cuts."""
 
     cuts: tuple[tuple[int, ...], ...]
-    "Per axis: 0, the inner cut positions, the extent."
+    "Cut positions of each axis: 0, the inner ones, the extent."
     order: tuple[int, ...]
     "Axes from slowest to fastest, for the order of the blocks."
 
@@ -237,7 +237,8 @@ def _parts_per_axis(
         if any(n > 1 for axis, n in enumerate(value) if axis in whole):
             raise UsageError("--blocks cuts an axis that --axes-whole keeps whole")
         return value
-    left, parts = value[0], [1] * ndim
+    left = value[0]
+    parts = [1] * ndim
     for axis in layout.axes:
         if axis not in whole and left > 1:
             parts[axis] = min(left, max(1, layout.shape[axis]))

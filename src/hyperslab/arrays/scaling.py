@@ -1,5 +1,4 @@
-"""From stored to real values: slope and intercept, bounds, missing values. Applies `Scaling`
-to a block.
+"""Scaling: from stored to real values, by slope and intercept, bounds, missing values.
 
 A block is converted in pieces, so that what is needed beside it is bounded: `working_nbytes` says
 by how much.

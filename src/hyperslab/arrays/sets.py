@@ -29,7 +29,7 @@ from hyperslab.units import show_bytes, show_count
 
 Kind = Literal["independent", "concatenated", "mosaic"]
 Stem = Callable[[str], str]
-"What of the name of a file goes into the names of what is made of it."
+"Function that takes from a file's name the part which names what is made of it."
 
 ORIGIN_TOLERANCE_VOXELS = 0.01
 """Origins in files are float32 millimetres: at 600 mm and 0.02 mm voxels they are good to 0.003
@@ -51,9 +51,9 @@ class Piece(NamedTuple):
 
     source: int
     slab: Hyperslab
-    "In the source."
+    "Region of the source."
     place: Hyperslab
-    "In the block."
+    "Place in the block."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Whole:
     name: str
     shape: tuple[int, ...]
     members: tuple[Member, ...]
-    "In the order of their first element along the axis below."
+    "Members in the order of their first element along the axis below."
     header: Header
     axis: int = 0
     "The axis along which the members have the most different places."
@@ -270,7 +270,7 @@ def _tiled(
 
 
 def _header(source: ArraySource) -> Header:
-    """What of a source goes on with its values: the names of its axes, too."""
+    """Header of a source that goes on with its values: the names of its axes, too."""
     return replace(source.header, dims=source.dims)
 
 

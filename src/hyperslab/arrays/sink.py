@@ -33,7 +33,7 @@ class ArraySink:
     format: str
     shape: tuple[int, ...]
     axes: tuple[int, ...]
-    "As in ArraySource."
+    "Axes of the array from slowest to fastest in the file, as ArraySource has them."
     dtype: np.dtype[Any]
     "dtype of the bytes in the file."
     head: bytes | None

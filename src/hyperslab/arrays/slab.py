@@ -111,8 +111,8 @@ class Hyperslab:
         return Hyperslab(start, count, stride)
 
     def clip(self, box: Hyperslab) -> tuple[Hyperslab, Hyperslab] | None:
-        """What of this region lies in `box` (strides 1): (that part, its place within this region's
-        block), or None.
+        """Cut out the part of this region that lies in `box` (strides 1): (that part, its place
+        within this region's block), or None.
         """
         axes = zip(self.start, self.count, self.stride, box.start, box.count, strict=True)
         start, count = [], []
@@ -225,7 +225,9 @@ def _slice(start: int, count: int, stride: int) -> slice:
 def _clip_axis(start: int, count: int, stride: int, low: int, extent: int) -> tuple[int, int]:
     """First and one past the last k in [0, count) with low <= start + k * stride < low + extent."""
     if stride < 0:
-        start, stride, low = -start, -stride, 1 - low - extent
+        start = -start
+        stride = -stride
+        low = 1 - low - extent
     first = max(0, -((start - low) // stride))
     last = min(count, -((start - low - extent) // stride))
     return first, last

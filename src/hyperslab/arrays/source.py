@@ -63,7 +63,7 @@ class Scaling:
     slope: float | np.generic | Array = 1.0
     "A number, or an array that broadcasts over the array's own axes (MINC: one slope per slice)."
     inter: float | np.generic | Array = 0.0
-    "As slope."
+    "A number, or an array that broadcasts, like the slope."
     clip: tuple[float, float] | None = None
     "Stored values beyond these bounds count as the bound, in float64 (MINC: valid_range)."
     missing: tuple[np.generic, ...] = ()
@@ -212,14 +212,16 @@ class ArraySource:
     "Bytes the array's data take in the file."
     file_size: int = 0
     mtime_ns: int = 0
-    "With file_size: what a task compares to notice that the file was written to after planning."
+    """Time of the last change: with file_size, what a task compares to notice that the file was
+    written to after planning.
+    """
     version: str = ""
     """Checksum of the size, the metadata bytes and a sample of the data; equal for an untouched
     copy.
     """
     gzip: GzipIndex | None = None
-    """Of a file that is one gzip stream, once somebody has indexed it; its region is then read
-    through that.
+    """Index of a file that is one gzip stream, once somebody has made it; regions are then read
+    through it.
     """
     data: Array | None = None
     "The values themselves, for an array in memory."

@@ -27,7 +27,7 @@ _WORTH = 1.1
 "A block twice as large is worth its memory where it has this much less to do."
 
 Positions = npt.NDArray[np.int64]
-"Along one axis, ascending, from 0 to the extent; one position where that is 0."
+"Positions along one axis, ascending, from 0 to the extent; one position where that is 0."
 Cuts = tuple[Positions, ...]
 
 
@@ -36,10 +36,10 @@ class Side:
     """How an array lies in files."""
 
     axes: tuple[int, ...]
-    "From slowest to fastest."
+    "Axes from slowest to fastest."
     itemsize: int
     edges: tuple[Positions, ...]
-    "Per axis: 0, where one file ends and the next one begins, the extent."
+    "Positions of each axis: 0, where one file ends and the next one begins, the extent."
     chunk: tuple[int, ...] = ()
     """Shape of the stored chunks of every file, each of which is read or written whole; () where
     there are none.
@@ -52,7 +52,7 @@ class Transfer:
 
     shape: tuple[int, ...]
     places: tuple[Positions, ...]
-    "Per axis: 0, positions at which it may be cut, the extent."
+    "Positions of each axis: 0, those at which it may be cut, the extent."
     read: Side
     write: Side
     whole: frozenset[int] = frozenset()
@@ -60,7 +60,7 @@ class Transfer:
 
     @property
     def itemsize(self) -> int:
-        """Of an element, on the side where it is larger."""
+        """Size of an element, bytes, on the side where it is larger."""
         return max(self.read.itemsize, self.write.itemsize)
 
 
@@ -99,7 +99,7 @@ def best_limit(transfer: Transfer, least_nbytes: int, most_nbytes: int) -> int:
 
 
 def _bounds(side: Side) -> Cuts:
-    """Per axis, where files and, in them, chunks begin and end."""
+    """Positions of each axis where files and, in them, chunks begin and end."""
     if not side.chunk:
         return side.edges
     return tuple(bounds_of(*axis) for axis in zip(side.edges, side.chunk, strict=True))

@@ -1,1 +1,1 @@
-"""From files to blocks in memory, and back."""
+"""Blocks in memory: read from files, and written to them."""

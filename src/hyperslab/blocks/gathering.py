@@ -1,4 +1,4 @@
-"""From what a user names (files, directories, globs, lists, arrays) to a SourceSet."""
+"""Gathering: what a user names (files, directories, globs, lists, arrays) becomes a SourceSet."""
 
 from __future__ import annotations
 

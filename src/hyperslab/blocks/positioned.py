@@ -27,7 +27,7 @@ from hyperslab.arrays.slab import Hyperslab, dense_level
 from hyperslab.errors import FormatError
 
 _WIDE_NBYTES = 16 * 1024**2
-"From here on several reads in flight are worth the threads that they take."
+"Least size of a region, bytes, for which several reads in flight are worth their threads."
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -60,7 +60,8 @@ class OpenFile:
                     " again"
                 )
             self.nbytes += count
-            offset, view = offset + count, view[count:]
+            offset += count
+            view = view[count:]
 
     def _read_wide(self, target: Array, offset: int) -> None:
         """Several reads in flight."""
@@ -78,7 +79,8 @@ def read_region(
     """Read a region of a C-ordered array that begins at byte `offset`; `target` has its shape and
     the file's dtype.
     """
-    block, forward = target[turns(slab)], ascending(slab)
+    block = target[turns(slab)]
+    forward = ascending(slab)
     plan = plan_spans(shape, forward, target.dtype.itemsize)
     buffer: Array = np.empty(0, np.uint8)
     for position, index in span_offsets(plan, shape, forward, target.dtype.itemsize):
@@ -101,8 +103,10 @@ def place_region(
     """Write a region of a C-ordered array that begins at byte `offset`, run by run; bytes
     written.
     """
-    forward, block = ascending(slab), block[turns(slab)]
-    level, row = dense_level(shape, forward), row_nbytes(shape, dtype.itemsize)
+    forward = ascending(slab)
+    block = block[turns(slab)]
+    level = dense_level(shape, forward)
+    row = row_nbytes(shape, dtype.itemsize)
     base = offset + sum(first * n for first, n in zip(forward.start, row, strict=True))
     step = [s * n for s, n in zip(forward.stride, row, strict=True)]
     nbytes = 0
@@ -118,7 +122,8 @@ def write_at(fd: int, buffers: Sequence[memoryview], offset: int) -> int:
     """Write all buffers one after the other from a position, in as many calls as the system needs;
     bytes written.
     """
-    waiting, done = [data for data in buffers if data], 0
+    waiting = [data for data in buffers if data]
+    done = 0
     while waiting:
         count = os.pwritev(fd, waiting, offset + done)
         done += count

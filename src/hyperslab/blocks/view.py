@@ -175,7 +175,8 @@ class ArrayView:
         block = np.empty((*slab.count[:axis], len(wanted), *slab.count[axis + 1 :]), self.dtype)
         before: tuple[Any, ...] = (slice(None),) * axis
         for first, last in _runs(wanted, self._extent_read(axis)):
-            low, count = int(wanted[first]), int(wanted[last - 1] - wanted[first]) + 1
+            low = int(wanted[first])
+            count = int(wanted[last - 1] - wanted[first]) + 1
             part = self._read(_with_axis(slab, axis, low, count), None)
             block[(*before, slice(first, last))] = part[(*before, wanted[first:last] - low)]
         if out is None:

@@ -104,9 +104,11 @@ def diff(
     for pair in found.pairs:
         if pair.trouble:
             typer.echo(f"hyperslab: {pair.trouble}", err=True)
-    return (
-        TROUBLE if any(pair.trouble for pair in found.pairs) else SAME if found.same else DIFFERENT
-    )
+    if any(pair.trouble for pair in found.pairs):
+        return TROUBLE
+    if found.same:
+        return SAME
+    return DIFFERENT
 
 
 def _lines(found: Comparison) -> Iterator[str]:
@@ -154,7 +156,9 @@ def _values(pair: Difference, values: ValueDifference) -> Iterator[str]:
 
 
 def _files(name: str, files: Mapping[str, int], named: str) -> Iterator[str]:
-    """Which files hold the differences, where that is not the one that has been named already."""
+    """List the files that hold the differences, where these are not the one that has been named
+    already.
+    """
     if list(files) == [named]:
         return
     worst = sorted(files.items(), key=lambda item: -item[1])

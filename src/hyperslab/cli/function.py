@@ -39,11 +39,22 @@ def add_function(
     inputs = list(pipeline.inputs)[1:]
     if isinstance(found, Fold):
         _refuse(own, f"'{ref.name}' is a fold, which takes neither halo nor dtype")
-        _require_accepts(ref, found.lift, inputs, {"slab", "prior"} if found.prior else {"slab"})
+        keywords = {"slab"}
+        if found.prior:
+            keywords.add("prior")
+        _require_accepts(ref, found.lift, inputs, keywords)
         return pipeline.reduce(ref)
     _require_accepts(ref, found, inputs, {"slab"})
-    around: Any = 0 if halo is None else halo[0] if len(halo) == 1 else halo
-    return pipeline.map(ref, dtype=dtype, halo=around)
+    return pipeline.map(ref, dtype=dtype, halo=_around(halo))
+
+
+def _around(halo: tuple[int, ...] | None) -> int | tuple[int, ...]:
+    """The halo as `Pipeline.map` takes it: one number for all axes, or one for each."""
+    if halo is None:
+        return 0
+    if len(halo) == 1:
+        return halo[0]
+    return halo
 
 
 def _refuse(flags: Mapping[str, object], why: str) -> None:

@@ -38,7 +38,8 @@ def info(
 
     Exit status 1 when a file among several cannot be read; the others are shown all the same.
     """
-    urls, options = expand(path), parse_storage_options(storage_option)
+    urls = expand(path)
+    options = parse_storage_options(storage_option)
     if len(urls) == 1:
         _show_file(urls[0], options)
         return 0
@@ -77,26 +78,20 @@ def _show(source: ArraySource) -> None:
 
 
 def _rows(source: ArraySource) -> dict[str, str]:
-    affine = source.header.affine
+    codecs = [f"{codec.name}{list(codec.options) or ''}" for codec in source.codecs]
     rows = {
         "format": source.format,
         "shape": "x".join(map(str, source.shape)) or "scalar",
         "dims": ", ".join(source.dims),
         "stored as": f"{source.stored.name}, {_byte_order(source)}",
-        "real dtype": f"none: {source.unscalable}" if source.unscalable else source.real.name,
+        "real dtype": _real(source),
         "axes": f"slowest to fastest in the file: {', '.join(source.dims[a] for a in source.axes)}",
         "chunks": _chunks(source),
-        "codecs": (
-            " then ".join(f"{c.name}{list(c.options) or ''}" for c in source.codecs) or "none"
-        ),
+        "codecs": " then ".join(codecs) or "none",
         "scaling": _scaling(source.scaling),
-        "fill": "none" if source.fill is None else str(source.fill),
+        "fill": _fill(source),
         "bytes": f"{show_bytes(source.nbytes_stored)} stored, {show_bytes(source.nbytes)} decoded",
-        "affine": (
-            "none"
-            if affine is None
-            else "; ".join(" ".join(f"{v:.6g}" for v in row) for row in affine[:3])
-        ),
+        "affine": _affine(source),
         "read by": f"{_reader(source)}: {source.reason}",
         "partition": _partition(source),
     }
@@ -108,14 +103,31 @@ def _reader(source: ArraySource) -> str:
 
 
 def _byte_order(source: ArraySource) -> str:
-    order = source.stored.byteorder
-    return (
-        "big-endian"
-        if order == ">"
-        else "little-endian"
-        if source.stored.itemsize > 1
-        else "one byte"
-    )
+    if source.stored.byteorder == ">":
+        return "big-endian"
+    if source.stored.itemsize > 1:
+        return "little-endian"
+    return "one byte"
+
+
+def _real(source: ArraySource) -> str:
+    if source.unscalable:
+        return f"none: {source.unscalable}"
+    return source.real.name
+
+
+def _fill(source: ArraySource) -> str:
+    if source.fill is None:
+        return "none"
+    return str(source.fill)
+
+
+def _affine(source: ArraySource) -> str:
+    affine = source.header.affine
+    if affine is None:
+        return "none"
+    rows = [" ".join(f"{number:.6g}" for number in row) for row in affine[:3]]
+    return "; ".join(rows)
 
 
 def _chunks(source: ArraySource) -> str:
@@ -132,18 +144,17 @@ def _scaling(scaling: Scaling | None) -> str:
     if scaling is None:
         return "none"
     low, high = scaling.valid or (None, None)
-    words = [
-        f"real = {_linear(scaling)}",
-        (
-            f"stored clipped to {scaling.clip[0]:g} .. {scaling.clip[1]:g}"
-            if scaling.clip is not None
-            else ""
-        ),
-        f"{', '.join(f'{value:g}' for value in scaling.missing)} -> NaN" if scaling.missing else "",
-        f"below {low:g} -> NaN" if low is not None else "",
-        f"above {high:g} -> NaN" if high is not None else "",
-    ]
-    return ", ".join(word for word in words if word)
+    words = [f"real = {_linear(scaling)}"]
+    if scaling.clip is not None:
+        words.append(f"stored clipped to {scaling.clip[0]:g} .. {scaling.clip[1]:g}")
+    if scaling.missing:
+        missing = ", ".join(f"{value:g}" for value in scaling.missing)
+        words.append(f"{missing} -> NaN")
+    if low is not None:
+        words.append(f"below {low:g} -> NaN")
+    if high is not None:
+        words.append(f"above {high:g} -> NaN")
+    return ", ".join(words)
 
 
 def _linear(scaling: Scaling) -> str:

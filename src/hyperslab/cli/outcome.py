@@ -91,7 +91,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str) -> Non
 
 
 def _show_failures(result: Result, quiet: bool, remedy: str) -> None:
-    """Which tasks failed, unless the progress has told it already, and what to do."""
+    """Say which tasks failed, unless the progress has told it already, and what to do."""
     for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
         after = show_count(failed.attempts, "attempt")
         print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)

@@ -130,8 +130,8 @@ class StoredArray:
         return block
 
     def _listed(self, parts: tuple[Any, ...], lists: dict[int, Any]) -> Array:
-        """Through the smallest region with all that is listed, integers last, so that no axis
-        changes its place.
+        """Read the smallest region with all that is listed, integers last, so that no axis changes
+        its place.
         """
         full = (*parts, *(slice(None),) * (self.ndim - len(parts)))
         kept = [axis for axis, part in enumerate(full) if axis in lists or isinstance(part, slice)]
@@ -293,7 +293,7 @@ def _block(
 
 
 def _whole_units(n: int, unit: int, extent: int) -> int:
-    """At most `n` elements in whole units, or all that there are."""
+    """Largest number up to `n` that is whole units, or all elements that there are."""
     if n >= extent:
         return extent
     return max(unit, n // unit * unit)

@@ -48,7 +48,7 @@ except ImportError as error:
     ) from error
 
 BLOCK_NBYTES = 128 * 1024**2
-"""Of an image without stored chunks what `chunks={}` makes one chunk: as many bytes as Dask's
+"""Bytes of what `chunks={}` makes one chunk of an image without stored chunks: Dask's
 `array.chunk-size`.
 """
 
@@ -201,7 +201,7 @@ class LazyArray(BackendArray):
         self._view = None
 
     def _read(self, key: tuple[Any, ...]) -> Array:
-        """By integers, slices and at most one array of indices."""
+        """Read by integers, slices and at most one array of indices."""
         view = self._opened()
         is_padded = self.shape != self.variable.stored_shape
         if is_padded:
@@ -384,8 +384,8 @@ def _padded(view: ArrayView, key: tuple[Any, ...], shape: tuple[int, ...], fill:
 
 
 def _inside(part: Any, extent: int, stored: int) -> tuple[int | None, Any, Any]:
-    """Along one axis: how many are selected (None: an integer), which of them are stored, and their
-    index or None.
+    """Look at one axis: how many elements are selected (None: an integer), which of them are
+    stored, and their index or None.
     """
     positions = np.arange(extent)[part]
     where = np.flatnonzero(positions < stored)

@@ -45,7 +45,7 @@ class Needs:
     bytes_read: int
     bytes_written: int
     bytes_peak: int
-    "Of the most demanding task."
+    "Bytes that the most demanding task takes."
     budget: Budget
     workers: int
     files: int

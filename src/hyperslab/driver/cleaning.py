@@ -1,4 +1,4 @@
-"""Cleaning: what runs in a directory have left behind, and what of it goes on request."""
+"""Cleaning: what runs in a directory have left behind, and its removal on request."""
 
 from __future__ import annotations
 

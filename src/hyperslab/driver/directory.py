@@ -7,7 +7,7 @@ cancel                   exists when somebody asked the run to stop
 manifest.json            the result of every task, when a run has ended
 committed.jsonl          which allocation every finished volume was, its size and time
 replaced.json            volumes of an earlier conversion, until --overwrite has replaced them
-published.json           what of a conversion to a URL has been sent
+published.json           the files of a conversion to a URL that have been sent
 replacing                exists while several files get their names: some may be old
 gzip/                    indexes of gzip files that tasks read, until the run is done
 run-0001/                one folder per submission, never changed by a later one
@@ -62,7 +62,7 @@ class RunDirectory:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """That of an output directory, or of a file that a run has written by itself."""
+        """Records of an output directory, or of a file that a run has written by itself."""
         place = Path(path)
         own = cls(place.parent, place.name)
         if place.name and own.root.is_dir():

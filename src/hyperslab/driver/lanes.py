@@ -49,7 +49,8 @@ def number(seen: Iterable[tuple[Slot, int, int]]) -> dict[Slot, Slot]:
 
 def _extend(lives: dict[Key, _Life], key: Key, start: int, end: int) -> None:
     life = lives.setdefault(key, _Life(start, end))
-    life.first_ns, life.last_ns = min(life.first_ns, start), max(life.last_ns, end)
+    life.first_ns = min(life.first_ns, start)
+    life.last_ns = max(life.last_ns, end)
 
 
 def _fill(lives: Mapping[Key, _Life]) -> dict[Key, int]:

@@ -28,7 +28,7 @@ class Status:
     tasks: int
     done: int
     failing: tuple[Failure, ...]
-    "Of tasks that have no success yet."
+    "Failures of tasks that have no success yet."
     seen: float | None
     "When the driver last said so, seconds since the epoch."
     owner: str

@@ -25,7 +25,7 @@ from hyperslab.plan.task import Task
 from hyperslab.units import show_bytes, show_count
 
 FOLDER = "gzip"
-"Beside the submissions, in OUT/.hyperslab."
+"Folder of the indexes, beside the submissions in OUT/.hyperslab."
 TOLD_NBYTES = 100_000_000
 "Files of fewer bytes together are indexed without a word: in less than a second."
 _LEAST_TASKS = 2

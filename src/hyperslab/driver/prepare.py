@@ -40,14 +40,14 @@ class Options:
     threads: int | None = None
     "Tasks at a time per worker."
     memory_bytes: int | None = None
-    "For all slots together; None: a share of what is available."
+    "Bytes for all slots together; None: a share of what is available."
     rule: Rule = field(default_factory=Rule)
     granularity: Literal["fused", "stepwise"] = "fused"
     retries: int = 1
     task_timeout_s: float | None = None
     resume: bool = False
     accept_changed_function: bool = False
-    "With resume: what the function did before it was edited still counts."
+    "True: what the function did before it was edited still counts for a resumed run."
     verb: Literal["run", "convert"] = "run"
     "The command, whose options the remedies name."
     connect: str = ""
@@ -201,7 +201,8 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
         return found
     workers, threads = engines.default_workers(options.engine, host)
     if options.workers is not None:
-        workers, threads = options.workers, 1
+        workers = options.workers
+        threads = 1
     return workers, options.threads or threads
 
 

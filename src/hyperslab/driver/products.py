@@ -28,7 +28,7 @@ from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
 
 PUBLISHED = "published.json"
-"What of a conversion to a URL has been sent, see hyperslab.apps.publication."
+"Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
 
 
 class Products:
@@ -92,7 +92,7 @@ class Products:
     def done(
         self, results: Mapping[int, Outcome], doubtful: Mapping[int, Outcome]
     ) -> tuple[set[int], set[int]]:
-        """Tasks whose results count, and those of which the machine has lost what they had written.
+        """Find the tasks whose results count, and the tasks whose writes the machine has lost.
 
         A region counts only in the allocation that it was written to, or when that one was
         committed. A committed volume counts only as a whole, since it is not written to again.
@@ -136,7 +136,7 @@ class Products:
         return _nbytes(self._place(written)) == written.nbytes
 
     def _in_one_allocation(self, found: set[int], results: Mapping[int, Outcome]) -> set[int]:
-        """Without tasks that wrote to a volume elsewhere than where it is being made, or has to be
+        """Drop tasks that wrote to a volume elsewhere than where it is being made, or has to be
         made again.
 
         To drop a task may leave another volume incomplete to which it wrote, too.
@@ -156,8 +156,8 @@ class Products:
         return left
 
     def _homes(self, results: Mapping[int, Outcome]) -> list[dict[int, str]]:
-        """Per volume, the tasks that write to it, and the allocation that each has written to; ''
-        for none.
+        """Tasks that write to each volume, and the allocation that each has written to; '' for
+        none.
         """
         homes: list[dict[int, str]] = [{} for _ in self._volumes]
         if not self._volumes:
@@ -364,7 +364,8 @@ def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
     sink, partial = volume
     if not os.path.exists(partial):
         raise _vanished(volume)
-    form, own = form_of(sink), os.path.basename(partial)
+    form = form_of(sink)
+    own = os.path.basename(partial)
     stray = [written for written in outputs if form.allocation(written) != own]
     if stray:
         raise RunStopped(

@@ -58,7 +58,8 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
     One that has recorded no result counts, too: it may have written, and was killed before it could
     say so.
     """
-    now, found = record(plan), []
+    now = record(plan)
+    found = []
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
             _require_same_job(directory, kept, now)
@@ -78,7 +79,7 @@ def results(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
 
 
 def doubtful(inherited: Sequence[Inherited]) -> dict[int, Outcome]:
-    """Those of them of which the bytes may have been in memory only when the machine stopped."""
+    """Successes whose bytes may have been in memory only when the machine stopped."""
     return {task: outcome for task, (outcome, is_sure) in _newest(inherited).items() if not is_sure}
 
 

@@ -62,11 +62,11 @@ class Result:
     "Result of a reduction; None after a write, or when tasks failed."
     failures: list[Failed]
     tasks: int
-    "Of the whole plan, those of earlier submissions included."
+    "Tasks of the whole plan, those of earlier submissions included."
     trace: Trace
     summary: Summary
     folder: Path
-    "Of this submission's records."
+    "Folder of this submission's records."
 
     @property
     def ok(self) -> bool:
@@ -275,7 +275,8 @@ class _Run:
         """Index the gzip files that several tasks read; from here on the plan is one over the
         indexed files.
         """
-        folder, limit = self._index_folder(), self.prepared.needs.budget.per_slot
+        folder = self._index_folder()
+        limit = self.prepared.needs.budget.per_slot
         self.plan = preindex.index_sources(
             self.plan, self.done, folder, limit, self.progress.tell, self._check_cancelled
         )

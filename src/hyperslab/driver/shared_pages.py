@@ -1,4 +1,4 @@
-"""Whole pages: on a network file system, two writers of one page would each send the other's part
+"""Shared pages: on a network file system, two writers of one page would each send the other's part
 as it was before.
 
 Clients of NFS, Lustre and their like keep pages in memory and write back what they hold; only a

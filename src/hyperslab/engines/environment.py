@@ -91,7 +91,7 @@ def program(module: str, given: Sequence[int | str]) -> list[str]:
 
 
 def forget_memory_variables() -> None:
-    """Once a worker runs, glibc has read them; programs that it starts should not."""
+    """Forget them once a worker runs: glibc has read them, and its programs should not."""
     for name in KEEP_MEMORY:
         os.environ.pop(name, None)
 

@@ -64,7 +64,7 @@ class Facts:
     has_named_axes: bool = True
     "The format gives names to axes; else they are numbered here, and not compared."
     has_own_header: bool = False
-    """Its attributes are fields of a header such as no other format has: 'zooms', 'units',
+    """Whether its attributes are fields of a header such as no other format has: 'zooms', 'units',
     'version' and 'byte_order' among them.
     """
     has_chunks: bool = False

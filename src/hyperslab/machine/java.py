@@ -1,4 +1,4 @@
-"""Which Java this machine has, and whether it is one that Spark can use."""
+"""Java: which this machine has, and whether it is one that Spark can use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_java(who: str) -> None:
 
 @functools.lru_cache(maxsize=4)
 def _version(java: str) -> int:
-    """Its first number, as `java -version` says it; Java 8 calls itself 1.8."""
+    """First number of its version, as `java -version` says it; Java 8 calls itself 1.8."""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found:

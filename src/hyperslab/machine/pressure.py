@@ -128,7 +128,7 @@ def _share(part_s: float, seconds: float) -> float:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """By how much each counter that both know has grown; a counter that was reset has not."""
+    """Growth of each counter that both know; a counter that was reset has not grown."""
     return {name: max(0, value - before[name]) for name, value in after.items() if name in before}
 
 

@@ -28,7 +28,7 @@ class Made:
     shape: tuple[int, ...]
     dtype: DType
     axes: tuple[int, ...]
-    "Its axes in the order in which the source stores them."
+    "Axes in the order in which the source stores them."
     scale: tuple[int, ...]
     "Voxels of the whole that become one, per axis."
     header: Header
@@ -131,10 +131,10 @@ def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
 def _made(pipeline: Pipeline, whole: Whole, dtype: DType, scale: tuple[int, ...]) -> Made:
     source = pipeline.source.first(whole)
     shape = tuple(math.ceil(n / s) for n, s in zip(whole.shape, scale, strict=True))
-    header, scaling = whole.header, None
-    if _stays_stored(pipeline, source, dtype):
-        header, scaling = replace(header, real=source.real), source.scaling
-    return Made(shape, dtype, source.axes, scale, header, scaling, unit=scale)
+    if not _stays_stored(pipeline, source, dtype):
+        return Made(shape, dtype, source.axes, scale, whole.header, scaling=None, unit=scale)
+    header = replace(whole.header, real=source.real)
+    return Made(shape, dtype, source.axes, scale, header, source.scaling, unit=scale)
 
 
 def _stays_stored(pipeline: Pipeline, source: ArraySource, dtype: DType) -> bool:

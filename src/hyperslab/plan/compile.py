@@ -50,7 +50,7 @@ class Budget:
     """What a plan may use."""
 
     memory_bytes: int
-    "For all slots together."
+    "Bytes for all slots together."
     slots: int
 
     @property
@@ -73,12 +73,12 @@ class Plan:
 
     stages: tuple[Stage, ...]
     partitions: tuple[Partition, ...]
-    "Of every whole."
+    "Partition of every whole."
     limit_nbytes: int
     "Bound of the automatic partition; a resumed run takes it over."
     fingerprint: str
-    """Of all that decides the results but the sources and the code: parameters, partition, output;
-    not of the engine.
+    """Digest of all that decides the results but the sources and the code: parameters, partition,
+    output; not of the engine.
     """
     code: str
     "SHA-256 of the functions' code, which a resumed run may be told to accept another of."

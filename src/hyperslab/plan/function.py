@@ -40,7 +40,7 @@ class FunctionRef:
     "SHA-256 of the source files, of the pickle, or of a built-in's name and version."
     params: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, str], ...] = ()
-    "Its source file and those of its neighbours that it imports, with their SHA-256."
+    "Source file of the function and those of its neighbours that it imports, with their SHA-256."
     payload: bytes | None = None
     """The pickle, for what has no importable name (lambdas, closures, functions of a script or
     notebook).
@@ -98,7 +98,8 @@ def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
         target = f"{path}:{name}"
         files: tuple[tuple[str, str], ...] = ((str(path), _file_digest(path)),)
     else:
-        target, files = text, _module_file(place, text)
+        target = text
+        files = _module_file(place, text)
     try:
         _load(target, files, None)
     except HyperslabError:
@@ -270,7 +271,8 @@ def _user_module(digest: str) -> str:
 
 
 def _module_from_file(path: str, digest: str) -> ModuleType:
-    name, folder = _user_module(digest), str(Path(path).parent)
+    name = _user_module(digest)
+    folder = str(Path(path).parent)
     if name in sys.modules:
         return sys.modules[name]
     if folder not in sys.path:

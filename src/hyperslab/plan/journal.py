@@ -263,7 +263,7 @@ class Tail:
         self.damaged = 0
         "Lines that say nothing: what they recorded is done again."
         self.clocks: dict[str, Clock] = {}
-        "Of the hosts whose slots have said how theirs goes."
+        "Clocks of the hosts whose slots have said how theirs goes."
         self.merging: list[Merging] = []
         self._places: dict[str, int] = {}
         self._offsets_ns: dict[str, int] = {}

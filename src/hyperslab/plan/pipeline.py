@@ -62,7 +62,7 @@ class Step:
     dtype: str | None = None
     "dtype of the blocks it returns; None: that of the blocks it gets."
     scale: tuple[int, ...] | None = None
-    "Per axis, how many voxels become one; None: the shape stays."
+    "Voxels that become one, per axis; None: the shape stays."
     halo: tuple[int, ...] = ()
     "Voxels it needs around its block, per axis; empty: none."
     temporaries: float = 2.0
@@ -87,13 +87,13 @@ class Write:
     encoding: Encoding = DEFAULT_ENCODING
     "How the files store their arrays."
     grid: Rule | None = None
-    "With keep='volume': how every array is cut into files; None: one file each."
+    "Rule by which keep='volume' cuts every array into files; None: one file each."
     name: str = ""
-    "With keep='volume' and one array: the name of its file; '': after the source."
+    "Name of the file of keep='volume' and one array; '': after the source."
     overwrite: bool = False
     "Whether a finished file may take the place of one that is there."
     encodings: tuple[Encoding, ...] = ()
-    """With keep='volume': how each array is stored, where that is not the same for all; (): as
+    """Encodings of the arrays of keep='volume', where they are not the same for all; (): as
     `encoding` says.
     """
 
@@ -156,7 +156,7 @@ class Pipeline:
 
     @property
     def scale(self) -> tuple[int, ...]:
-        """Per axis, how many voxels of the input become one of the output."""
+        """Voxels of the input that become one of the output, per axis."""
         one = (1,) * self.source.ndim
         each = [step.scale or one for step in self.steps]
         return tuple(math.prod(axis) for axis in zip(one, *each, strict=True))

@@ -1,7 +1,7 @@
-"""Outputs: the files that a pipeline writes, described before anything runs.
+"""Sinks: the files that a pipeline writes, described before anything runs.
 
-An array goes to one file, or to the files of a grid; either way a task writes what of its block
-lies in each.
+An array goes to one file, or to the files of a grid; either way a task writes the part of
+its block that lies in each.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
 
 
 def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:
-    """Per axis of the input, where the files of a whole begin and end."""
+    """Positions on each axis of the input where the files of a whole begin and end."""
     corners = np.array([m.box.bounds for m in whole.members], np.int64)
     bounds = corners.reshape(-1, len(shape)) * scale
     edges = []

@@ -46,7 +46,7 @@ class Task:
     pad: tuple[tuple[int, int], ...]
     "Halo voxels per axis that lie beyond the array's edge and are made up by the boundary rule."
     reads: tuple[tuple[Piece, ...], ...]
-    "Per input, the parts of the block with its halo, and which source holds them."
+    "Parts of the block with its halo for each input, and which source holds them."
     output: str
     "Name of the file it writes, '' for none or for a region of a volume."
     bytes_read: int
@@ -74,7 +74,7 @@ class Output:
     volumes: tuple[Volume, ...] = ()
     "Empty when every block is a file."
     wholes: tuple[Whole, ...] = ()
-    "Per whole, the volumes that tile its result."
+    "Volumes that tile the result of each whole."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -239,8 +239,8 @@ def _verdict(n: int, run: Run, name: str) -> str:
 
 
 def answers(runs: Sequence[Run]) -> Iterator[str]:
-    """Per run but the first: how its makespan compares, and which part of the slots' time differs
-    most.
+    """Say of each run but the first how its makespan compares, and which part of the slots' time
+    differs most.
     """
     first = runs[0].summary
     for n, run in enumerate(runs[1:], 1):

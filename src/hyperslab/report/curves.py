@@ -34,9 +34,9 @@ class Curve:
     """Means over steps of time."""
 
     edges: Floats
-    "Of the steps, in seconds since the engine was ready: one more than steps."
+    "Edges of the steps, in seconds since the engine was ready: one more than steps."
     values: Mapping[str, Floats]
-    "By phase, one value per step."
+    "Values of each phase, one per step."
 
 
 def running(trace: Trace) -> Curve:
@@ -83,7 +83,7 @@ def _edges(trace: Trace) -> Floats:
 def _mean(
     times: Sequence[tuple[int, int]], weights: Floats, edges: Floats, ready_ns: int
 ) -> Floats:
-    """Per step, the mean of the summed weights of the intervals that cover it, from their integral
+    """Mean in each step of the summed weights of the intervals that cover it, from their integral
     up to each edge.
     """
     bounds = (np.array(times, np.int64).reshape(-1, 2) - ready_ns) / 1e9

@@ -27,7 +27,7 @@ COLOURS = {
     "transfer": "#8c6d46",
 }
 OTHER_COLOUR = COLOURS["merge"]
-"Of all kinds but reading, computing and writing, together."
+"Colour of all kinds but reading, computing and writing, together."
 OTHER_COLOURS = ("#f0e442", "#7f7f7f")
 LOST_COLOUR = "#d55e00"
 _LOST_EDGE = {

@@ -180,7 +180,7 @@ def _cut(text: str, letters: int) -> str:
 
 
 def _arrow(column: int, y: int, spread: int) -> str:
-    """Into the box of a column; several that meet stand for many results."""
+    """Draw an arrow into the box of a column; several that meet stand for many results."""
     x = _left(column)
     return (
         f'<path d="M{x - GAP + 2} {y + spread}L{x - 2} {y + spread // 3}" stroke="{EDGE}"'
@@ -189,7 +189,7 @@ def _arrow(column: int, y: int, spread: int) -> str:
 
 
 def _prior_link(rows: Sequence[Row], number: int) -> str:
-    """From the result of one stage to the lift of the next."""
+    """Draw the link from the result of one stage to the lift of the next."""
     row = rows[number]
     following = rows[number + 1]
     top = number * (ROW_HEIGHT + ROW_GAP)

@@ -37,12 +37,8 @@ def run_html(
         ),
         "tasks": show_count(summary.tasks, "task") + _lost(summary),
         "slots": busy,
-        "throughput": (
-            f"{show_rate(summary.total_nbytes_per_s)} read and written"
-            if summary.total_nbytes_per_s
-            else ""
-        ),
-        "peak memory": f"{show_bytes(peak)} in one worker" if peak else "",
+        "throughput": _throughput(summary.total_nbytes_per_s),
+        "peak memory": _in_one_worker(peak),
         "failed": (
             "\n".join(f"{label}: {why}" for label, why in failures[:FAILURES_SHOWN])
             + _further(len(failures))
@@ -55,6 +51,18 @@ def run_html(
 def _lost(summary: Summary) -> str:
     if summary.lost_attempts:
         return f", {show_count(summary.lost_attempts, 'attempt')} lost"
+    return ""
+
+
+def _throughput(nbytes_per_s: float) -> str:
+    if nbytes_per_s:
+        return f"{show_rate(nbytes_per_s)} read and written"
+    return ""
+
+
+def _in_one_worker(peak_nbytes: int) -> str:
+    if peak_nbytes:
+        return f"{show_bytes(peak_nbytes)} in one worker"
     return ""
 
 

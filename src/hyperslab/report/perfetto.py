@@ -144,8 +144,8 @@ def _complete(
 
 
 def _microseconds(ns: int) -> float:
-    """Of the numbers next to ns / 1000 one that importers, which multiply and cut off, turn into ns
-    again.
+    """Choose of the numbers next to ns / 1000 one that importers, which multiply and cut off, turn
+    into ns again.
     """
     us = ns / 1000
     if int(us * 1000) == ns:

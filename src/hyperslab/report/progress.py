@@ -10,7 +10,7 @@ from hyperslab.report.listener import Listener
 from hyperslab.units import show_rate, show_seconds
 
 LINES = 20
-"In a log: one per 5 % of the tasks."
+"Lines of a log: one per 5 % of the tasks."
 FAILURES_SHOWN = 5
 "Failures told at once; the rest are in the report."
 

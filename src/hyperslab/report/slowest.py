@@ -27,7 +27,7 @@ class Attempt:
     times_usual: float
     "Busy time / median busy time of all attempts."
     phases_s: Mapping[str, float]
-    "By phase of the summary; nested phases count in each."
+    "Seconds in each phase of the summary; nested phases count in each."
 
 
 def slowest(trace: Trace, count: int = SHOWN) -> list[Attempt]:

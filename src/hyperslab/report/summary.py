@@ -41,9 +41,9 @@ class Summary:
     origin: str
     "measured or predicted."
     makespan_s: float
-    "From the start of the run, engine start-up included, to its end."
+    "Time from the start of the run, engine start-up included, to its end."
     startup_s: float
-    "From the start of the run to the moment the engine could run tasks."
+    "Time from the start of the run to the moment the engine could run tasks."
     makespan_without_startup_s: float
     slots: int
     slots_used: int
@@ -52,20 +52,22 @@ class Summary:
     lost_attempts: int
     "Attempts that did not become their task's result."
     read_s: float
-    "In spans of kind open or read."
+    "Time in spans of kind open or read."
     compute_s: float
     write_s: float
     other_s: float
-    "In spans of every other kind."
+    "Time in spans of every other kind."
     lost_s: float
     "The part of the four sums above that lost attempts took."
     busy_s: float
-    "In any span: the sum of the four."
+    "Time in any span: the sum of the four."
     overhead_s: float
-    "Per slot that ran something, from ready to the end of its last span, less its busy time."
+    """Sum over slots that ran something: time from ready to the end of the last span, less busy
+    time.
+    """
     idle_s: float
-    """Per slot, from the end of its last span (from ready, if it never ran one) to the end of the
-    run.
+    """Sum over slots: time from the end of the last span (from ready, if there was none) to the end
+    of the run.
     """
     average_parallelism: float
     "Integral of the number of busy slots over time / makespan without start-up."
@@ -74,9 +76,9 @@ class Summary:
     read_nbytes: int
     written_nbytes: int
     moved_nbytes: int
-    "Between tasks, outside the files that they read and write."
+    "Bytes that tasks handed to each other, outside the files that they read and write."
     read_nbytes_per_s: float
-    "Over the makespan without start-up, like the other two rates."
+    "Rate over the makespan without start-up, like the other two."
     written_nbytes_per_s: float
     total_nbytes_per_s: float
     "Read and written."

@@ -26,7 +26,7 @@ OPEN, ENDED = "workers", "workers.ended"
 "Name of the file in a submission while its tasks may write, and afterwards."
 POLL_S = 0.05
 _UNABLE = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP))
-"Of file systems that some hosts mount without locks: there the name alone tells."
+"Errors of file systems that some hosts mount without locks: there the name alone tells."
 
 
 class _Here(threading.local):

@@ -45,7 +45,9 @@ class Remote(str):
     has neither.
     """
     token: str
-    "Of this description: what was read through it is not mixed with what was read through another."
+    """Token of this description: what was read through it is not mixed with what was read through
+    another.
+    """
 
     def __new__(
         cls,
@@ -56,7 +58,10 @@ class Remote(str):
         token: str = "",
     ) -> Self:
         self = super().__new__(cls, redact(target))
-        self.target, self.options, self.size, self.tag = target, dict(options or {}), size, tag
+        self.target = target
+        self.options = dict(options or {})
+        self.size = size
+        self.tag = tag
         self.token = token or secrets.token_hex(8)
         return self
 

@@ -66,7 +66,7 @@ def _checked(data: bytes) -> bytes:
 
 
 def checksum_of(path: Path) -> str:
-    """Of a record that is no JSON, to be kept in one that is. Raises OSError."""
+    """Checksum of a record that is no JSON, to be kept in one that is. Raises OSError."""
     return xxhash.xxh3_128_hexdigest(path.read_bytes())
 
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from hyperslab.storage import unfinished
 
 _AT_CWD, _NOREPLACE, _EXCHANGE = -100, 1, 2
-"""Of renameat2(2): paths are relative to the working directory; the new name is free; the two names
-change places.
+"""Arguments of renameat2(2): paths are relative to the working directory; the new name is free; the
+two names change places.
 """
 _UNABLE = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _LINKLESS = frozenset((errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK))

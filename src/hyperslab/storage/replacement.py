@@ -13,7 +13,7 @@ from pathlib import Path
 from hyperslab.errors import OutputBusy
 
 FOLDER = ".hyperslab"
-"In an output directory: its records."
+"Folder in an output directory that holds its records."
 _MARK = "replacing"
 
 

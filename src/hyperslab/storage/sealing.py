@@ -25,11 +25,9 @@ def unseal(line: bytes) -> bytes | None:
     """The text of a line; None for one that is not as it was written."""
     if line.startswith(_OPENING):
         return line
-    digest, space, text = (
-        line[:_DIGEST_NBYTES],
-        line[_DIGEST_NBYTES : _DIGEST_NBYTES + 1],
-        line[_DIGEST_NBYTES + 1 :],
-    )
+    digest = line[:_DIGEST_NBYTES]
+    space = line[_DIGEST_NBYTES : _DIGEST_NBYTES + 1]
+    text = line[_DIGEST_NBYTES + 1 :]
     if space != b" " or digest != xxhash.xxh3_64_hexdigest(text).encode():
         return None
     return text

@@ -373,7 +373,8 @@ class EngineTests:
     ) -> None:
         early, _, kind = end.rpartition("-")
         reducing = kind == "reduce"
-        runs, out = tmp_path / "runs", tmp_path / "out"
+        runs = tmp_path / "runs"
+        out = tmp_path / "out"
         runs.mkdir()
         params = {
             "folder": str(runs),

@@ -71,7 +71,7 @@ class FormatTests(ABC):
 
     @pytest.fixture
     def whole_urls(self, path: Path, urls: list[str]) -> list[str]:
-        """Those arrays that the library can read here."""
+        """URLs of the arrays that the library can read here."""
         read = [
             url for url in urls if self._library_reads(url, Hyperslab.full(_open_source(url).shape))
         ]
@@ -168,7 +168,8 @@ class FormatTests(ABC):
 
     def test_descriptions_travel(self, whole_urls: list[str]) -> None:
         for source in map(_open_source, whole_urls):
-            sent, corner = pickle.loads(pickle.dumps(source)), _corner(source)
+            sent = pickle.loads(pickle.dumps(source))
+            corner = _corner(source)
             assert_same(
                 reading.read(sent, corner, values="stored"),
                 reading.read(source, corner, values="stored"),
@@ -311,10 +312,8 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> list[str]:
     """Record each open and fstat of a file from now on; any read that is not positioned fails."""
     calls: list[str] = []
     opened: set[int] = set()
-    plain_open, plain_fstat = (
-        getattr(os.open, "plain", os.open),
-        getattr(os.fstat, "plain", os.fstat),
-    )
+    plain_open = getattr(os.open, "plain", os.open)
+    plain_fstat = getattr(os.fstat, "plain", os.fstat)
 
     def counted_open(name: Any, *args: Any, **options: Any) -> int:
         fd: int = plain_open(name, *args, **options)

@@ -31,7 +31,7 @@ PARAMS: Mapping[str, str] = {
 }
 SPATIAL_AXES = 3
 MOST_VOXELS = 2**20
-"In a group: the sum of so many 32-bit integers is still exact in float64."
+"Most voxels in a group: the sum of so many 32-bit integers is still exact in float64."
 _PIECE_NBYTES = 2**20
 
 

@@ -40,7 +40,7 @@ PARAMS: Mapping[str, str] = {
 }
 DEFAULT_BINS = 1024
 MOST_BINS = 2**20
-"In float32, a bin's number is known to less than one up to here."
+"Most bins: in float32, a bin's number is known to less than one up to here."
 MOST_VALUES = 65536
 _EXACT_BELOW = 2**52
 

@@ -205,7 +205,7 @@ def _centred(index: Array, extent: int) -> Array:
 
 
 def _step(position: Array, at: float, width: float) -> Array:
-    """From 0 to 1 around `at`."""
+    """Step from 0 to 1 around `at`."""
     return np.asarray(0.5 + 0.5 * np.tanh((position - at) / width))
 
 

@@ -111,7 +111,7 @@ def _weights(sigma: float, radius: int) -> Array:
 
 
 def _radius(sigma: float, truncate: float) -> int:
-    """As scipy.ndimage.gaussian_filter1d."""
+    """Radius of the kernel, voxels, as scipy.ndimage.gaussian_filter1d has it."""
     return int(truncate * sigma + 0.5)
 
 

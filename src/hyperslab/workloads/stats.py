@@ -43,7 +43,7 @@ class Stats:
     max: int | float | None
     mean: float | None
     std: float | None
-    "Of the whole population: divided by count."
+    "Standard deviation of the whole population: divided by count."
     sum: int | float | None
     "None also where float64 cannot hold it."
     nan: int

@@ -47,10 +47,10 @@ class Part:
     shape: tuple[int, ...]
     seed: int
     region: Hyperslab
-    "In the array."
+    "Region of the array."
     sink: ArraySink
     place: Hyperslab
-    "In the file."
+    "Place in the file."
     partial: str
     "Path of the unfinished file."
 

@@ -174,7 +174,8 @@ def _compare(each: Pair, how: _How) -> Difference:
 def _compare_values(a: Side, b: Side, how: _How) -> ValueDifference:
     """All blocks, in parallel; results are added up in the order of the blocks."""
     partition, slots, _ = traverse(a, b, how.memory_nbytes, how.threads)
-    itemsize, total = a.dtype.itemsize + b.dtype.itemsize, ValueDifference()
+    itemsize = a.dtype.itemsize + b.dtype.itemsize
+    total = ValueDifference()
     nbytes = math.prod(partition.shape) * itemsize
     with (
         _threads(slots, how.stopping) as pool,
@@ -255,7 +256,8 @@ def _blocks(
 
 def _compare_block(a: Side, b: Side, slab: Hyperslab, tolerance: Tolerance) -> ValueDifference:
     """Read a region of both and compare it, tile by tile."""
-    ours, theirs = np.atleast_1d(a.read(slab)), np.atleast_1d(b.read(slab))
+    ours = np.atleast_1d(a.read(slab))
+    theirs = np.atleast_1d(b.read(slab))
     total = ValueDifference(slab.size)
     for tile in tiles(ours.shape, *((s.first.axes or (0,)) for s in (a, b))):
         part = tile.slices()

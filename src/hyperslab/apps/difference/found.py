@@ -31,7 +31,7 @@ class ValueDifference:
     """
     differing: int = 0
     one_nan: int = 0
-    "Of the differing elements, those of which one is NaN and the other is not."
+    "Differing elements where one is NaN and the other is not."
     absolute: float | None = None
     "Largest |a - b|, but for NaN; None where nothing differs, or not by a number."
     relative: float | None = None
@@ -72,7 +72,7 @@ class HeaderDifference:
     a: str
     b: str
     detail: str = ""
-    "By how much, and what was tolerated."
+    "Size of the difference, and what was tolerated."
 
 
 @dataclass(frozen=True, slots=True)

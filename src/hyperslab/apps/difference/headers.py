@@ -138,7 +138,8 @@ def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
 def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
     """How far every block of a mosaic lies from its place by the affine of the whole."""
     for number, box in side.wholes[0].members if side.kind == "mosaic" else ():
-        source, motion = side.sources[number], np.eye(4)
+        source = side.sources[number]
+        motion = np.eye(4)
         motion[: min(3, box.ndim), 3] = box.start[:3]
         placed = affine @ motion
         if source.header.affine is None or not np.isfinite(placed).all():

@@ -28,7 +28,7 @@ class Side:
     whole: Whole
     values: Values
     dtype: DType
-    "Of its blocks in memory."
+    "dtype of the blocks in memory."
 
     @property
     def first(self) -> ArraySource:
@@ -36,8 +36,8 @@ class Side:
 
     @property
     def unit(self) -> tuple[int, ...]:
-        """Along the array's own axes, the shape of what is read as a whole: a chunk, or all of a
-        small gzip file.
+        """Shape, along the array's own axes, of what is read as a whole: a chunk, or all of a small
+        gzip file.
         """
         return self._way.unit(self.first)
 
@@ -74,10 +74,8 @@ class Side:
         """Upper bound of what reading a region holds at once beside its block, in bytes."""
         beside = 0
         for piece in self.pieces(slab):
-            source, result = (
-                gzipindex.expected(self.sources[piece.source]),
-                piece.slab.size * self.dtype.itemsize,
-            )
+            source = gzipindex.expected(self.sources[piece.source])
+            result = piece.slab.size * self.dtype.itemsize
             beside = max(beside, reading.read_peak(source, piece.slab, self.values) - result)
         return beside
 

@@ -24,13 +24,13 @@ _ELEMENT_NBYTES = 128
 indices, masks.
 """
 LARGEST_NBYTES = 64 * 2**20
-"Of the two blocks together: more makes nothing faster."
+"Largest size of two blocks together, bytes: more makes nothing faster."
 LEAST_NBYTES = 64 * 2**10
 FLOOR_NBYTES = 4 * 2**20
 "Blocks are made smaller for the sake of more threads down to this."
 HARDLY_LONGER = 1.1
 _MOST_PERMUTED = 4
-"Up to so many axes all orders are tried."
+"Most axes of which all orders are tried."
 
 
 class Way(NamedTuple):
@@ -112,7 +112,8 @@ def _choose(a: Side, b: Side, limit_nbytes: int, slots: int) -> Way:
     """The cheapest of many ways to cut: along every order of axes, in chunks of the one, the other
     or both.
     """
-    shape, itemsize = a.whole.shape, a.dtype.itemsize + b.dtype.itemsize
+    shape = a.whole.shape
+    itemsize = a.dtype.itemsize + b.dtype.itemsize
     layouts = (
         Layout(shape, order, itemsize, unit, halo)
         for order in _orders(a, b)
@@ -135,8 +136,9 @@ def _cut(layouts: Iterable[Layout], limit_nbytes: int) -> Iterator[Partition]:
 
 
 def _price(a: Side, b: Side, partition: Partition, slots: int) -> float:
-    """Per byte, with all slots at work but in the last round."""
-    block, blocks = partition.largest, max(1, len(partition))
+    """Price of a byte, with all slots at work but in the last round."""
+    block = partition.largest
+    blocks = max(1, len(partition))
     return (a.cost(block) + b.cost(block)) * -(-blocks // slots) / blocks
 
 

@@ -151,7 +151,7 @@ def _are_integers(whole: Array, floating: Array) -> Array:
 
 
 def _far(a: Array, b: Array, tolerance: Tolerance) -> Unequal:
-    """Of unequal numbers (1-D) those beyond the tolerance, and the distances of these."""
+    """Find the unequal numbers (1-D) beyond the tolerance, and the distances of these."""
     wide = _wide(a.dtype, b.dtype)
     with np.errstate(all="ignore"):
         x = a.astype(wide)

@@ -44,7 +44,8 @@ def fill(
     """
     if not len(table) or native.core is None:
         return
-    box, depth = (slab.start, slab.count, slab.stride), max(threads, native.DEPTH)
+    box = (slab.start, slab.count, slab.stride)
+    depth = max(threads, native.DEPTH)
     try:
         chunks = (columns_of(table), table.chunk_shape, filters_of(source))
         file.nbytes += native.core.read_chunks(file.fd, chunks, box, block, threads, depth)

@@ -235,7 +235,8 @@ class _Writing:
 
     def finish(self, points: Array, about: dict[str, Any]) -> None:
         """What follows the windows."""
-        columns, text = points.astype("<i8").tobytes(), json.dumps(about).encode()
+        columns = points.astype("<i8").tobytes()
+        text = json.dumps(about).encode()
         self.add(columns)
         self.add(text)
         self.add(struct.pack("<QQ", len(columns), len(text)))
@@ -254,13 +255,14 @@ def _load(path: Path) -> tuple[Array, dict[str, Any]]:
         if magic != _MAGIC or begin < 0 or _digest(file, end + 16) != digest:
             raise ValueError(f"{path} is damaged")
         file.seek(begin)
-        columns, text = file.read(columns_nbytes), file.read(text_nbytes)
+        columns = file.read(columns_nbytes)
+        text = file.read(text_nbytes)
     points: Array = np.frombuffer(columns, "<i8").reshape(-1, _COLUMNS).astype(np.int64)
     return points, json.loads(text)
 
 
 def _digest(file: BinaryIO, nbytes: int) -> bytes:
-    """Of the first so many bytes."""
+    """Digest of the first so many bytes."""
     digest = xxhash.xxh3_128()
     file.seek(0)
     while nbytes and (data := file.read(min(nbytes, SPACING_NBYTES))):

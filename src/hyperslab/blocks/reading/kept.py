@@ -99,7 +99,8 @@ class Reader:
         assert native.core is not None
         table = self.source.chunks
         assert table is not None
-        shape, filters = self.source.stored_shape, filters_of(self.source)
+        shape = self.source.stored_shape
+        filters = filters_of(self.source)
         try:
             chunks = native.core.ChunkCache(
                 columns_of(table), table.chunk_shape, shape, filters, CACHE_NBYTES

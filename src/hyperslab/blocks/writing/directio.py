@@ -95,7 +95,8 @@ class DirectFile:
             self.write(len(part), offset + first)
 
     def _wait(self) -> None:
-        under_way, self._under_way = self._under_way, None
+        under_way = self._under_way
+        self._under_way = None
         if under_way:
             under_way.result()
 

@@ -92,7 +92,8 @@ def _assemble(sink: ArraySink, path: Path, pieces: Iterable[Encoded], is_direct:
             while rest:
                 count = min(len(rest), WINDOW_NBYTES - filled)
                 file.window[filled : filled + count] = rest[:count]
-                filled, rest = filled + count, rest[count:]
+                filled += count
+                rest = rest[count:]
                 if filled == WINDOW_NBYTES:
                     file.write(filled, offset)
                     filled, offset = 0, offset + filled

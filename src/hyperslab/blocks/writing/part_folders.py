@@ -1,4 +1,5 @@
-"""Folders of parts, which lie beside the file that says where they are, and what of them is to go.
+"""Part folders, which lie beside the file that says where the parts are, and the removal of those
+nobody needs.
 
 Such a folder has a name that no other has, so that a file that is replaced keeps its parts until
 then.

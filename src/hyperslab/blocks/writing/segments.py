@@ -33,17 +33,17 @@ from hyperslab.blocks.writing.directio import ALIGNMENT, WINDOW_NBYTES, DirectFi
 from hyperslab.errors import FormatError
 
 _ROW = np.dtype([("number", "<i8"), ("offset", "<i8"), ("nbytes", "<i8"), ("checksum", "<u8")])
-"Of a piece; xxh3_64."
+"Row of a table: one piece, with the xxh3_64 of its bytes."
 _END = struct.Struct("<QQ")
-"At the end of a segment: checksum of the table, number of pieces."
+"End of a segment: checksum of the table, number of pieces."
 _OWN = secrets.token_hex(4)
-"""Of this interpreter and its forks: in two containers of one name, processes may have the same
-numbers.
+"""Name of this interpreter and its forks: in two containers of one name, processes may have the
+same numbers.
 """
 _DIRECT_NBYTES = 1024**2
-"From here on bytes go past the page cache, which may leave a page unused behind them."
+"Least number of bytes that go past the page cache, which may leave a page unused behind them."
 _BUFFERED_NBYTES = 1024**2
-"Of pieces that are gathered for the page cache: still in the processor's."
+"Bytes of pieces that are gathered for the page cache: still in the processor's."
 _OPEN = 64
 "Parts that are open at a time."
 _PART, _TABLES = ".part", ".tables"
@@ -57,7 +57,7 @@ class Segment(NamedTuple):
     """Where a segment lies."""
 
     path: str
-    "Of the part that has its table."
+    "Path of the part that has its table."
     end: int
     "Where the table ends."
 
@@ -143,7 +143,7 @@ class _Batch:
         self._filled = 0
 
     def _padded(self, nbytes: int) -> int:
-        """As many bytes as are taken for so many."""
+        """Number of bytes that are taken for so many."""
         if not self._is_shared or nbytes < _DIRECT_NBYTES:
             return nbytes
         return nbytes + -nbytes % ALIGNMENT

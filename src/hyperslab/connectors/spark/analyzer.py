@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 FILES_ALONE = 200
-"So many files are opened by the driver itself; more are worth a job of Spark's."
+"Most files that the driver opens by itself; more are worth a job of Spark's."
 FILES_A_TASK = 500
 LISTED = 5
 "Skipped files that a warning names."
 
 
 class Selection(TypedDict, total=False):
-    """What of an array is loaded, and how: the options that all readers of this package share."""
+    """Choice of the part of an array that is loaded, and how: the options that all readers of this
+    package share.
+    """
 
     axis: int | None
     """Rows run along this axis, and partitions are cut along it; the one that is slowest in the
     file, unless given.
     """
     region: Index | tuple[Index, ...] | Hyperslab | None
-    """What of the array is loaded: slices, '...' and integers (which keep their axis, with one
-    element).
-    """
+    "Region of the array: slices, '...' and integers (which keep their axis, with one element)."
     columns: slice | Sequence[int] | None
-    """Of an array of two dimensions: the elements of every row, as a slice or as ascending or other
+    """Elements of every row of an array of two dimensions, as a slice or as ascending or other
     numbers.
     """
     values: Values
@@ -74,9 +74,9 @@ class Analysis:
     values: Values
     axis: int
     region: Hyperslab
-    "Of the whole: what is loaded."
+    "Region of the whole that is loaded."
     picked: tuple[int, ...] | None
-    "Of each row of the region of a 2-D array, the elements that are kept; None: all."
+    "Elements that are kept of each row of the region of a 2-D array; None: all."
     skipped: tuple[str, ...]
     "Files that were left out, each with the reason."
 
@@ -86,7 +86,7 @@ class Analysis:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is loaded."""
+        """Shape of what is loaded."""
         if self.picked is None:
             return self.region.count
         shape = [len(self.picked)] * self.region.ndim

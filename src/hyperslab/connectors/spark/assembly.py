@@ -37,7 +37,7 @@ from hyperslab.connectors.spark.fragments import (
 from hyperslab.errors import BlockError, UsageError
 
 REGION_NBYTES = 64 * 1024**2
-"Of values that one task gathers and writes, unless a chunk of the file has more."
+"Bytes of values that one task gathers and writes, unless a chunk of the file has more."
 _SHORT_NBYTES = 16 * 1024
 "Runs of rows that are shorter are read with what lies between them."
 _TABLE_NBYTES = 512

@@ -29,7 +29,7 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.location import is_remote
 
 FILES_A_TASK = 100
-"Of a catalogue."
+"Files of a catalogue that one task opens."
 
 
 class HyperslabSource(DataSource):

@@ -37,7 +37,7 @@ class Destination:
     dtype: np.dtype[Any] | None
     "None: that of the data."
     shape: tuple[int, ...] | None
-    "Of the whole array; None: what the data reach."
+    "Shape of the whole array; None: what the data reach."
     encoding: Encoding
     overwrite: bool
 

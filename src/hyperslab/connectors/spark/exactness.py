@@ -80,14 +80,14 @@ def _odd(part: Array, made: Array) -> Array:
 
 
 def _odd_as_smaller(part: Array, made: Array) -> Array:
-    """Of floats: those that are rounded; NaN stays what it is."""
+    """Find the floats that are rounded; NaN stays what it is."""
     back = made.astype(part.dtype)
     odd: Array = (back != part) & ~np.isnan(part)
     return odd
 
 
 def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
-    """Of floats: those with a fraction, out of range, or no number; the number after the last is a
+    """Find the floats with a fraction, out of range, or no number; the number after the last is a
     power of 2.
     """
     limits = np.iinfo(dtype)
@@ -100,8 +100,8 @@ def _odd_as_whole(part: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _odd_as_float(part: Array, made: Array) -> Array:
-    """Of whole numbers: one that a float rounds beyond the range must not be converted back, which
-    is undefined.
+    """Find the whole numbers that change; one that a float rounds beyond the range must not be
+    converted back, which is undefined.
     """
     wide = made.astype(np.promote_types(made.dtype, np.float64))
     beyond = float(int(np.iinfo(part.dtype).max) + 1)

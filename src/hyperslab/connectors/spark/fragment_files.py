@@ -1,5 +1,5 @@
-"""Staging: a hidden folder beside the file that is to be written, with what its tasks have finished
-of it.
+"""Fragment files: a hidden folder beside the file that is to be written, with what its tasks have
+finished.
 
 It is named as what is unfinished everywhere is (`hyperslab.storage.unfinished.LEFTOVER`), holds a
 file of every attempt, which has its name only when it is complete, and goes as a whole, with

@@ -26,7 +26,7 @@ class Staged:
 
     partition: int
     name: str = ""
-    "Of the file, in the folder of them all; '' where the partition had no elements."
+    "Name of the file, in the folder of them all; '' where the partition had no elements."
     kind: Kind = "rows"
     dtype: str = ""
     row: tuple[int, ...] = ()

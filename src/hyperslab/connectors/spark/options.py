@@ -75,11 +75,17 @@ class Options:
 
     def selection(self) -> dict[str, Any]:
         """The arguments of `analyze`."""
-        columns = self._given.get("columns")
+        axis = self.number("axis")
+        region = None
+        if "region" in self._given:
+            region = _index(self.text("region"))
+        columns = None
+        if "columns" in self._given:
+            columns = _columns(self.text("columns"))
         return {
-            "axis": self.number("axis"),
-            "region": _index(self.text("region")) if "region" in self._given else None,
-            "columns": None if columns is None else _columns(columns),
+            "axis": axis,
+            "region": region,
+            "columns": columns,
             "values": self.text("values", "real"),
             "skip": self.truth("skip"),
             "storage_options": self.storage(),

@@ -60,7 +60,7 @@ class Cuts:
         return min(self.edges[file + 1], low + ((row - low) // unit + 1) * unit)
 
     def most(self) -> int:
-        """Into how many parts the rows can be cut."""
+        """Number of parts into which the rows can be cut, at most."""
         spans = zip(self.edges, self.edges[1:], self.units, self.lows, strict=False)
         return sum(
             math.ceil((high - low) / unit) - (first - low) // unit
@@ -163,7 +163,7 @@ def regions(analysis: Analysis, spans: list[tuple[int, int]]) -> Iterator[Hypers
 
 
 def rows_of(slab: Hyperslab, axis: int, first: int, last: int) -> Hyperslab:
-    """Within the block of a region: its rows from `first` to before `last`."""
+    """Region of the rows from `first` to before `last`, within the block of a region."""
     start = [0] * slab.ndim
     start[axis] = first
     count = list(slab.count)

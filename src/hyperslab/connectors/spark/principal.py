@@ -62,7 +62,7 @@ class Bounds:
 
     k: int
     limit_nbytes: int
-    "Of the whole matrix, in a task and on the driver."
+    "Bytes of the whole matrix, in a task and on the driver."
     result_nbytes: int
     "spark.driver.maxResultSize; 0 is none."
     arriving: int

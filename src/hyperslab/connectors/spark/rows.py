@@ -22,7 +22,9 @@ from hyperslab.connectors.spark.exactness import NUMBERS, exactly
 from hyperslab.errors import UsageError
 
 BATCH_NBYTES = 8 * 1024**2
-"Of values that are gathered before they are written; rows with an index are sorted within a batch."
+"""Bytes of values that are gathered before they are written; rows with an index are sorted within a
+batch.
+"""
 _ITEM_NBYTES = 64
 "Least bytes that an element of an RDD takes."
 _MOST = 2**62
@@ -42,9 +44,9 @@ class Piece:
     kind: Kind
     block: Array
     start: tuple[int, ...] = ()
-    "Of a block: its first element in the whole array."
+    "First element of a block in the whole array; () for rows."
     index: npt.NDArray[np.int64] | None = None
-    "Of rows with an index: that of each, ascending."
+    "Indices of rows, ascending, where they have any."
 
 
 def pieces(items: Iterable[Any], partition: int, dtype: np.dtype[Any] | None) -> Iterator[Piece]:

@@ -157,7 +157,7 @@ def _of_a_task(source: ArraySource, slab: Hyperslab) -> ArraySource:
 
 
 def _bare(source: ArraySource) -> ArraySource:
-    """Without what tells people of the array, where it is read without the format's library."""
+    """Drop what tells people of the array, where it is read without the format's library."""
     if way_of(source).uses_library:
         return source
     return replace(source, header=Header(), reason="")

@@ -17,7 +17,7 @@ from hyperslab.connectors.spark.vectors import row_pieces
 from hyperslab.errors import UsageError
 
 Layout = Literal["array", "scalars"]
-"Of the values of a row: one column of arrays, or a column for each element."
+"Layout of the values of a row: one column of arrays, or a column for each element."
 BATCH_NBYTES = 4 * 1024**2
 MOST_SCALARS = 10_000
 "Columns of a table; Spark's own plans of more take minutes."
@@ -56,7 +56,7 @@ class Columns(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the values."""
+        """Names of the columns of values."""
         if self.layout == "array":
             return ["values"]
         if self.row_size == 1:
@@ -76,7 +76,7 @@ class Columns(NamedTuple):
 
     @property
     def arrow(self) -> pa.Schema:
-        """As Spark makes of the schema above, which batches have to equal."""
+        """Schema that Spark makes of the one above, which batches have to equal."""
         kind = _KINDS[self.dtype.name].arrow
         column = kind
         if self.layout != "scalars":

@@ -58,7 +58,7 @@ _DTYPES: dict[type[DataType], str] = {
 }
 
 _INT64_DIGITS = 18
-"Of numbers that int64 holds all."
+"Most digits of whole numbers that int64 holds all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class Columns:
     index: str
     "Name of the one that says where a row lies; '' where there is none."
     names: tuple[str, ...]
-    "Of those that hold values."
+    "Names of the columns that hold values."
     is_array: bool
     "The one column holds a row each."
     dtype: np.dtype[Any] | None
-    "That holds the values of them all; None where there is none."
+    "dtype that holds the values of all columns; None where there is none."
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ def run(place: str, packed: bytes) -> Tally:
 
 def begin(place: str, packed: bytes) -> Iterator[Task]:
     """The batch's tasks, one after the other, while the operators that follow pull them."""
-    orders, batch = load_orders(place), _batch(packed)
+    orders = load_orders(place)
+    batch = _batch(packed)
     with fence.working(orders.folder), Mark(orders.marks, batch.name) as mark:
         yield from _watched(orders, _left(orders, batch, mark), mark)
 
@@ -112,7 +113,8 @@ def step(place: str, packed: bytes, number: int, x: Any) -> Any:
     """One operator of a batch of one task, where the engine runs each by itself: the first takes
     None.
     """
-    orders, batch = load_orders(place), _batch(packed)
+    orders = load_orders(place)
+    batch = _batch(packed)
     (task,) = batch.tasks
     if isinstance(x, Outcome):  # an earlier operator's worker died of it
         return x

@@ -127,7 +127,7 @@ class BatchEngine(Managed):
         clear(folder)
 
     def wait(self, going_on: Ending) -> Running:
-        """Until something is over. Raises RunStopped when nobody is left who could end it."""
+        """Wait until something is over. Raises RunStopped when nobody is left who could end it."""
         while not going_on.is_over(POLL_S):
             self.look()
             yield None

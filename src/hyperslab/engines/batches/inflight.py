@@ -1,4 +1,6 @@
-"""Mark: which task a batch is at, for whoever runs the batch again after its worker died."""
+"""Tasks in flight: which task a batch is at, for whoever runs the batch again after its worker
+died.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from hyperslab.trace import LOST, Phase, Slot
 
 SIZE = 512
 FOLDER = "running"
-"In a submission: the marks of each round in a folder of its own."
+"Folder in a submission that holds the marks of each round in a folder of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Marked:
     attempt: int
     slot: str
     start_ns: int
-    "On the driver's clock."
+    "Time at which the task began, on the driver's clock."
 
 
 class Mark:

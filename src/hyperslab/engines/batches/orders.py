@@ -132,7 +132,8 @@ def own_journal(orders: Orders) -> SlotJournal:
                 RunStopped
             ):  # of an earlier run, whose directory may be gone; it is not this run's matter
                 _open.journal.close()
-        worker, thread = os.getpid(), threading.get_native_id()
+        worker = os.getpid()
+        thread = threading.get_native_id()
         slot = Slot(socket.gethostname(), os.getppid() if orders.of_processes else worker, thread)
         incarnation = f"{worker}.{uuid.uuid4().hex[:8]}"
         _open.name = orders.folder, orders.name

@@ -24,11 +24,11 @@ class Tally:
     """What a batch, or several, came to."""
 
     tasks: tuple[int, ...] = ()
-    "Of a reduction: whose values are merged here."
+    "Tasks of a reduction whose values are merged here."
     body: bytes = b""
     "Pickle of (tasks, value)."
     path: str = ""
-    "Instead of the body, the file that holds it: for values larger than the engine moves."
+    "Path of the file that holds the body instead: for values larger than the engine moves."
     moved_nbytes: int = 0
     "What tasks have handed to each other to come to this."
     spent: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Tally:
 
 
 def tally_of(orders: Orders, tasks: tuple[int, ...], path: Path) -> Tally:
-    """With the saved value itself, unless it is larger than the engine moves."""
+    """Make a tally with the saved value itself, unless it is larger than the engine moves."""
     if path.stat().st_size > orders.limit_nbytes:
         return Tally(tasks, path=str(path))
     partial = load_partial(path)

@@ -1,5 +1,5 @@
-"""Dask: what the engines dask-bag, dask-delayed and dask-futures share: a cluster, its slots, and
-the futures of a round.
+"""Cluster: what the engines dask-bag, dask-delayed and dask-futures share: workers, slots, and the
+futures of a round.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Spec:
     workers: int
     threads: int
     memory_bytes: int
-    "Of one worker; 0: Dask's or the site's default."
+    "Memory of one worker; 0: Dask's or the site's default."
     scratch: str
     "A folder for what workers spill; removed at the end."
 
@@ -67,7 +67,7 @@ def main(fd: int) -> None:
 
 
 def _await_end(connection: Connection) -> None:
-    """Until the driver has finished, or is dead."""
+    """Wait until the driver has finished, or is dead."""
     with suppress(EOFError, ConnectionError):
         connection.recv()
 

@@ -29,7 +29,7 @@ class Dimension:
     extent: int
     is_unlimited: bool = False
     place: tuple[Any, ...] | None = None
-    "Which scale it is; None where there is none."
+    "Place of its scale in HDF5's storage; None where there is none."
 
 
 Dimensions = ChainMap[str, Dimension]
@@ -94,7 +94,7 @@ def phony(
     own: Mapping[str, Dimension],
     numbers: Iterator[int],
 ) -> dict[str, Dimension]:
-    """As many more dimensions of each extent as one of the datasets has axes without a scale.
+    """Make as many more dimensions of each extent as one of the datasets has axes without a scale.
 
     `axes` are names and extents of the axes of each dataset, `own` the dimensions that the group
     has.

@@ -19,9 +19,9 @@ _NAMES = {
     _BITSHUFFLE: "bitshuffle",
 }
 _INSIDE = {_BLOSC: (6, {0, 1, 2, 4, 5}), _BITSHUFFLE: (4, {0, 2, 3})}
-"""Which parameter says what compresses inside a filter, 0 if it is not there, and its values that
-are decoded here. blosc: blosclz, lz4, lz4hc, zlib, zstd; not 3, snappy (blosc.h). bitshuffle:
-nothing, lz4, zstd (bshuf_h5filter.h).
+"""Number of the parameter that says what compresses inside a filter, 0 if it is not there, and its
+values that are decoded here. blosc: blosclz, lz4, lz4hc, zlib, zstd; not 3, snappy (blosc.h).
+bitshuffle: nothing, lz4, zstd (bshuf_h5filter.h).
 """
 _LARGEST_RATIO = {
     "shuffle": 1,
@@ -49,7 +49,7 @@ def codec_name(code: int, name: bytes) -> str:
 
 
 def undecoded(code: int, options: Sequence[int], name: bytes) -> str:
-    """What of a filter is not decoded here, '' if all of it is."""
+    """Name the part of a filter that is not decoded here, '' if all of it is."""
     if code not in _NAMES:
         return codec_name(code, name)
     place, known = _INSIDE.get(code, (0, None))

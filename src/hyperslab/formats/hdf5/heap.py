@@ -34,8 +34,8 @@ _SMALLEST = 4096
 _READ_REFERENCES = (b"DIMENSION_LIST", b"REFERENCE_LIST")
 "Attributes of references that are followed (HDF5 Dimension Scale Specification)."
 _KIND_OF_LIST = 3
-"""Which byte of an encoded datatype has in its lower half what a list is (IV.A.2.d of the
-specification): two bytes of H5Tencode and the class come before it.
+"""Number of the byte of an encoded datatype that has in its lower half what a list is (IV.A.2.d of
+the specification): two bytes of H5Tencode and the class come before it.
 """
 
 

@@ -1,4 +1,4 @@
-"""From the attributes of netCDF to real values: packing, missing values and valid ranges, as
+"""Packing: real values from the attributes of netCDF, with missing values and valid ranges, as
 netCDF4-python has them.
 
 The rules are the NetCDF User's Guide's (appendix A, attribute conventions) and CF's (section 8.1,

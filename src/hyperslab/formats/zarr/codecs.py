@@ -71,7 +71,7 @@ class _Blosc3(BloscCodec):
 
 
 class _Numcodecs3(zarr.codecs.numcodecs.Blosc):
-    """That of version 2 in version 3."""
+    """The codec of version 2 in version 3."""
 
     async def _decode_single(self, chunk_data: Any, chunk_spec: Any) -> Any:
         _require_whole(chunk_data.as_numpy_array())

@@ -50,8 +50,8 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
 
 
 def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
-    """Of all rules; where two claim as much, what can be changed comes before what is as it should
-    be.
+    """Findings of all rules; where two claim as much, what can be changed comes before what is as
+    it should be.
     """
     yield from storage.bandwidth(evidence)
     yield from storage.metadata(evidence)

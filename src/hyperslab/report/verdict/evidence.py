@@ -39,7 +39,7 @@ WAIT_GAPS = 10.0
 the engine's routine.
 """
 BUSY = 0.85
-"Of the processors' time: above this there is little to spare for one more thread."
+"Share of the processors' time above which there is little to spare for one more thread."
 RESERVED = 2
 "Tasks per slot that an engine may have handed out before the queue ran dry."
 
@@ -92,7 +92,7 @@ class Attempt(NamedTuple):
     start_ns: int
     end_ns: int
     length_ns: int
-    "In its phases, without the time it waited for a processor."
+    "Time in its phases, without the time it waited for a processor."
     is_lost: bool
 
 
@@ -187,7 +187,7 @@ class Evidence:
         return sum(end - start for start, end in self.waits)
 
     def share(self, nanoseconds: float) -> float:
-        """Of the slots' time."""
+        """Share of the slots' time."""
         if self.total:
             return min(1.0, max(0.0, nanoseconds / self.total))
         return 0.0
@@ -200,7 +200,7 @@ class Evidence:
         return f"task {task}"
 
     def lengths(self) -> list[int]:
-        """Of the attempts that counted."""
+        """Lengths of the attempts that counted."""
         return [a.length_ns for a in self.attempts if not a.is_lost]
 
 
@@ -273,7 +273,8 @@ def _lengthen(lengths: dict[tuple[int, int, str], list[Any]], span: Span, length
     entry = lengths.setdefault(
         (span.task, span.attempt, span.slot), [span.start_ns, span.end_ns, 0, False]
     )
-    entry[0], entry[1] = min(entry[0], span.start_ns), max(entry[1], span.end_ns)
+    entry[0] = min(entry[0], span.start_ns)
+    entry[1] = max(entry[1], span.end_ns)
     entry[2] += length
     entry[3] = entry[3] or span.lost
 

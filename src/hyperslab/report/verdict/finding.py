@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NOTABLE = 0.15
-"""Of the slots' time: what takes less is not worth a change, and within what two runs of the same
-plan differ by.
+"""Share of the slots' time: what takes less is not worth a change, and within what two runs of the
+same plan differ by.
 """
 
 

@@ -14,8 +14,8 @@ from hyperslab.units import show_bytes, show_count, show_share
 SWAPPED_NBYTES = 64 * 2**20
 "Less than this is what the kernel puts away on a quiet machine, too."
 OUTGROWN = 1.0
-"""Of the memory that was allowed, interpreters aside: the plan is an upper bound, so this should
-never happen.
+"""Share of the memory that was allowed, interpreters aside: the plan is an upper bound, so this
+should never happen.
 """
 ADVICE = (
     "Use fewer --workers or smaller blocks (--block-shape, --partition bytes=...); if the function"
@@ -33,7 +33,8 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
     )  # of the whole machine: they may be another's
     killed = max(elsewhere or 0, group.get("oom_kill") or 0)
     swapped = sum(load.get(f"swapped_{way}_nbytes") or 0 for way in ("in", "out"))
-    said, share = [], 0.0
+    said = []
+    share = 0.0
     if stalled >= MEMORY_STALLED:
         said.append(
             f"some task of the machine waited for memory for {show_share(stalled)} of the time"

@@ -13,30 +13,34 @@ from hyperslab.report.verdict.tasks import stragglers, straggling
 from hyperslab.units import show_count, show_share
 
 BLOCKED = 0.25
-"""Of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of one
-process waits for 0.5 of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to 0.23,
-single threads for up to 0.05.
+"""Share of the time of compute phases, the queue for a processor aside: pure Python on 2 threads of
+one process waits for 0.5 of it on a quiet machine, on busy ones for 0.33 to 0.46; NumPy for up to
+0.23, single threads for up to 0.05.
 """
 BLOCKED_AT_ALL = 0.1
-"Of all their time: where nearly all of it is queueing, the rest is too little to judge by."
+"Share of all their time: where nearly all of it is queueing, the rest is too little to judge by."
 ONE_PROCESSOR = 0.5
 """A lock is handed from one running thread to the next; where less than this of a processor is
 used, threads sleep.
 """
 MEMORY_STALLED = 0.1
-"Of the time: from here on what threads wait for may well be memory."
+"Share of the time from which on what threads wait for may well be memory."
 BOUND = 0.25
-"Of the slots' time on a processor or in its queue, for the processors to be what a run needs."
+"""Share of the slots' time on a processor or in its queue, for the processors to be what a run
+needs.
+"""
 QUEUED = 0.15
-"""Of the time of all phases: two runs beside each other on as many processors as one of them has
-slots reach 0.5.
+"""Share of the time of all phases: two runs beside each other on as many processors as one of them
+has slots reach 0.5.
 """
 FELT = 0.03
-"Of the time of all phases: below this a crowd on the other processors did no harm."
+"Share of the time of all phases below which a crowd on the other processors did no harm."
 OTHERS = 0.25
-"Of the processors' time, on a machine that is busy all over: enough to slow a run by a quarter."
+"""Share of the processors' time, on a machine that is busy all over: enough to slow a run by a
+quarter.
+"""
 HELD_BACK = 0.1
-"Of the time: a quota or hypervisor that takes this much is felt."
+"Share of the time: a quota or hypervisor that takes this much is felt."
 
 
 class Lock(NamedTuple):
@@ -46,7 +50,7 @@ class Lock(NamedTuple):
     threads: int
     "The most slots of one of them."
     compute: Counters
-    "Of these workers."
+    "Counters of the compute phases of these workers."
     blocked: float
     "Share of the time of their compute phases, the queue for a processor aside."
 
@@ -74,12 +78,16 @@ def lock(evidence: Evidence) -> Lock | None:
     """The workers whose threads wait for one another, if that can be seen and is so."""
     if evidence.has_process_per_slot:
         return None
-    total, workers, most, together = Counters(), 0, 1, 0
+    total = Counters()
+    workers = 0
+    most = 1
+    together = 0
     for worker, counters in evidence.computing.items():
         spans = evidence.compute_spans[worker]
         slots = len({slot for slot, _ in spans})
         if slots > 1:
-            workers, most = workers + 1, max(most, slots)
+            workers += 1
+            most = max(most, slots)
             total.include(counters)
             together += sum(end - start for start, end in merged(interval for _, interval in spans))
     if not workers or not total.is_known or not total.wall:
@@ -104,7 +112,8 @@ def gil(evidence: Evidence) -> list[Finding]:
     slots = len(evidence.slots)
     engine = "--engine processes " if evidence.is_in_caller else ""
     compute = found.compute
-    cpu, queued = show_share(compute.cpu / compute.wall), show_share(compute.runq / compute.wall)
+    cpu = show_share(compute.cpu / compute.wall)
+    queued = show_share(compute.runq / compute.wall)
     return [
         Finding(
             "gil",
@@ -150,7 +159,8 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
 
 def bound(evidence: Evidence) -> list[Finding]:
     """Slots that computed, which is what they are for."""
-    everything, locked = evidence.everything, lock(evidence)
+    everything = evidence.everything
+    locked = lock(evidence)
     wanted = everything.cpu + (everything.runq if everything.is_known else 0)
     if locked is not None:
         wanted -= locked.compute.cpu + locked.compute.runq
@@ -190,7 +200,8 @@ def bound(evidence: Evidence) -> list[Finding]:
 
 
 def _more_processors(evidence: Evidence) -> str:
-    cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
+    cpus = evidence.run.get("cpus")
+    slots = len(evidence.slots)
     if isinstance(cpus, int) and slots < cpus and not evidence.run.get("connect"):
         workers = max(1, cpus // max(1, int(evidence.run.get("threads") or 1)))
         return (
@@ -203,9 +214,11 @@ def starved(evidence: Evidence) -> list[Finding]:
     """A machine that had not enough processors for what was to run on it: makes all else less
     certain.
     """
-    everything, load = evidence.everything, evidence.load if evidence.is_local else {}
+    everything = evidence.everything
+    load = evidence.load if evidence.is_local else {}
     queued = everything.runq / everything.wall if everything.is_known and everything.wall else None
-    others, busy = load.get("others_share"), load.get("busy_share")
+    others = load.get("others_share")
+    busy = load.get("busy_share")
     crowded = (evidence.crowd or 0.0) > OTHERS
     felt = (queued or 0.0) > QUEUED or (crowded and (queued is None or queued > FELT))
     if not felt and held_back(load) <= HELD_BACK:
@@ -229,7 +242,8 @@ def starved(evidence: Evidence) -> list[Finding]:
 
 
 def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
-    cpus, slots = evidence.run.get("cpus"), len(evidence.slots)
+    cpus = evidence.run.get("cpus")
+    slots = len(evidence.slots)
     less = "so times are longer than they need be and every other conclusion is less certain"
     if not by_others and isinstance(cpus, int) and slots > cpus and not evidence.run.get("connect"):
         sentence = (

@@ -19,13 +19,13 @@ WAITING = 0.5
 decoding, copying.
 """
 IDLE_PROCESSORS = 0.8
-"Below this busy share of all processors a thread that waits does not wait for one of them."
+"Busy share of all processors below which a thread that waits does not wait for one of them."
 FLAT_EXPONENT = 0.35
 "Twice the readers bring less than 1.27 times the bytes: more of them bring next to nothing."
 RISING_EXPONENT = 0.65
 "Twice the readers bring more than 1.57 times the bytes: the device has room for more."
 NEAR_PROBE = 0.7
-"Of the probed bandwidth: probes read large blocks in order, which runs seldom do quite."
+"Share of the probed bandwidth: probes read large blocks in order, which runs seldom do quite."
 LOCK_NS = 10_000_000
 "Twice the interval after which a running Python thread lets another one have the interpreter."
 ERRORS = 2.0
@@ -33,8 +33,8 @@ ERRORS = 2.0
 of 1 in 40.
 """
 SPREAD = 0.05
-"""Of the logarithm of the number of readers: one that varies by less than a twentieth teaches
-nothing.
+"""Spread of the logarithm of the number of readers: one that varies by less than a twentieth
+teaches nothing.
 """
 
 
@@ -96,13 +96,13 @@ def _is_storage(evidence: Evidence, counters: Counters) -> bool:
 
 
 class Stretch(NamedTuple):
-    """From a moment at which somebody begins to read to the next one at which nobody does."""
+    """Time from a moment at which somebody begins to read to the next one at which nobody does."""
 
     length_ns: int
     readers: float
-    "At a time, on average."
+    "Readers at a time, on average."
     nbytes_per_s: float
-    "Of all readers together."
+    "Rate of all readers together."
 
 
 @dataclass(frozen=True, slots=True)

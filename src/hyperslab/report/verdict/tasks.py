@@ -17,13 +17,13 @@ STRAGGLING = 3.0
 is 3 today).
 """
 FEW = 0.1
-"Of the tasks: if more of them are long, length varies and nothing straggles."
+"Share of the tasks: if more of them are long, length varies and nothing straggles."
 FEWEST = 4
 "Tasks that a median needs to mean something."
 WAVES = 4
 "Tasks per slot, below which the last wave can leave slots idle for a fifth of the run."
 LONG_START = 0.3
-"Of the makespan: three tenths spent on starting are worth a thought."
+"Share of the makespan: three tenths spent on starting are worth a thought."
 NOTICED_S = 1.0
 "A start-up, or an end, that is shorter than this on a machine of its own is nobody's concern."
 NAMED = 3
@@ -49,10 +49,12 @@ class Stragglers(NamedTuple):
 
 def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
     """Time between phases that tiny tasks cost."""
-    share, lengths = evidence.share(evidence.gaps), evidence.lengths()
+    share = evidence.share(evidence.gaps)
+    lengths = evidence.lengths()
     if share < NOTABLE or not lengths:
         return []
-    usual, each = median(lengths), evidence.gaps / len(evidence.attempts)
+    usual = median(lengths)
+    each = evidence.gaps / len(evidence.attempts)
     if evidence.crowd is not None and usual > each:
         # a slot that gives way to other processes takes long to come back: that is no cost of the
         # engine
@@ -156,11 +158,9 @@ def few(evidence: Evidence) -> list[Finding]:
     """Slots that had nothing to do while others worked on the last tasks."""
     found = stragglers(evidence)
     waited = evidence.waited_slots - (found.waited if found else 0)
-    share, slots, tasks = (
-        evidence.share(waited),
-        len(evidence.slots),
-        len({a.task for a in evidence.attempts}),
-    )
+    share = evidence.share(waited)
+    slots = len(evidence.slots)
+    tasks = len({a.task for a in evidence.attempts})
     if share < NOTABLE or not tasks:
         return []
     if tasks < slots:
@@ -230,7 +230,8 @@ def starting(evidence: Evidence, summary: Summary) -> list[Finding]:
 
 def closing(evidence: Evidence) -> list[Finding]:
     """The time after the last task."""
-    share, slots = evidence.share(evidence.closing), max(1, len(evidence.slots))
+    share = evidence.share(evidence.closing)
+    slots = max(1, len(evidence.slots))
     seconds = evidence.closing / slots / 1e9
     if share < NOTABLE or seconds * evidence.left_over < NOTICED_S or not evidence.attempts:
         return []

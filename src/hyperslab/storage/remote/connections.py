@@ -22,15 +22,15 @@ from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.storage.location import Remote, scheme
 
 TIMEOUT_S = 30.0
-"""Without a byte from the server for so long, an attempt has failed; storage option
+"""Time without a byte from the server after which an attempt has failed; storage option
 hyperslab_timeout_s.
 """
 ATTEMPTS = 5
-"At one request; storage option hyperslab_attempts."
+"Attempts at one request; storage option hyperslab_attempts."
 SLOWEST_NBYTES_PER_S = 64 * 1024
 "A connection that is slower for all of a request counts as dead."
 LONGEST_PAUSE_S = 20.0
-"Between two attempts."
+"Longest pause between two attempts."
 KEPT = 16
 "File systems of a process; that which was used longest ago is closed for another."
 WEB = ("http", "https")
@@ -198,13 +198,14 @@ def _close_all() -> None:
 
 
 def _begin_anew() -> None:
-    """In a forked child: open connections anew, and never close those of the parent, not even when
-    all ends.
+    """Begin anew in a forked child: open connections again, and never close those of the parent,
+    not even when all ends.
     """
-    global _lock, _stores  # what they held can only be replaced
+    global _lock, _stores  # noqa: PLW0603  # what they held can only be replaced
     if _stores:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_stores))
-    _lock, _stores = threading.Lock(), OrderedDict()
+    _lock = threading.Lock()
+    _stores = OrderedDict()
 
 
 os.register_at_fork(after_in_child=_begin_anew)

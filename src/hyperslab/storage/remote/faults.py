@@ -122,7 +122,7 @@ class Fault:
     kind: str
     said: str
     status: int = 0
-    "Of HTTP; 0 where there was no answer."
+    "Status of HTTP; 0 where there was no answer."
     pause_s: float | None = None
     "How long the server asks to wait."
 

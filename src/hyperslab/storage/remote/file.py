@@ -32,17 +32,17 @@ first byte, with DEPTH of them under way costs an eighth of that, and in so long
 this much.
 """
 LARGEST_NBYTES = 8 * 1024**2
-"""Of one request, so that those of a large region run side by side, and little is lost with a
-connection.
+"""Size of one request, bytes, so that those of a large region run side by side, and little is lost
+with a connection.
 """
 DEPTH = 8
 "Requests under way for one reader."
 BLOCK_NBYTES = 256 * 1024
-"""Of a file that a library reads: its metadata lie apart, so that a larger block would be fetched
-for little.
+"""Size of a block of a file that a library reads, bytes: its metadata lie apart, so that a larger
+block would be fetched for little.
 """
 KEPT_BLOCKS = 128
-"Of all objects of a process."
+"Blocks of all objects that a process keeps."
 KEPT_NBYTES = 2 * KEPT_BLOCKS * BLOCK_NBYTES
 "Upper bound of what they take, those being fetched included."
 _MOST_AHEAD = 64
@@ -51,7 +51,7 @@ Range = tuple[int, int]
 "First byte and number of bytes."
 
 _blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-"By description of an object and number of the block, that used last at the end."
+"Blocks by the description of their object and their number, that used last at the end."
 _lock = threading.Lock()
 _waiting, _was_collecting = 0, False
 """Readers that a library may be waiting in, and whether Python collected cyclic garbage before the
@@ -60,7 +60,7 @@ first of them.
 
 
 def join(ranges: Iterable[Range]) -> Iterator[list[Range]]:
-    """Those of ascending ranges that are fetched together: few gaps in vain, no more than
+    """Join ascending ranges that are fetched together: few gaps in vain, no more than
     LARGEST_NBYTES at once.
 
     A range of more bytes is by itself, and is fetched in several requests.
@@ -139,7 +139,8 @@ class RemoteIO(io.RawIOBase):
     """A remote object as Python's files are, for reading at any place. One reader at a time."""
 
     def __init__(self, remote: Remote) -> None:
-        self._file, self._position = RemoteFile(remote), 0
+        self._file = RemoteFile(remote)
+        self._position = 0
         self._next, self._ahead = -1, 1
 
     def __repr__(self) -> str:
@@ -162,12 +163,13 @@ class RemoteIO(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """As many bytes as there are up to the end of the object; never fewer."""
+        """Read as many bytes as there are up to the end of the object; never fewer."""
         view = memoryview(buffer).cast("B")
         end = min(self._position + len(view), self._file.remote.size)
         if end <= self._position:
             return 0
-        begin, filled = self._position, 0
+        begin = self._position
+        filled = 0
         with _uncollected():
             for number, data in self._blocks(begin // BLOCK_NBYTES, (end - 1) // BLOCK_NBYTES):
                 part = data[max(0, begin - number * BLOCK_NBYTES) : end - number * BLOCK_NBYTES]
@@ -300,13 +302,14 @@ def _uncollected() -> Iterator[None]:
 
 
 def _begin_anew() -> None:
-    """In a forked child: the threads that were waiting, or held the lock, are not there to end
-    it.
+    """Begin anew in a forked child: the threads that were waiting, or held the lock, are not there
+    to end it.
     """
-    global _lock, _waiting  # a lock that may be held can only be replaced
+    global _lock, _waiting  # noqa: PLW0603  # a lock that may be held can only be replaced
     if _waiting and _was_collecting:
         gc.enable()
-    _lock, _waiting = threading.Lock(), 0
+    _lock = threading.Lock()
+    _waiting = 0
 
 
 os.register_at_fork(after_in_child=_begin_anew)

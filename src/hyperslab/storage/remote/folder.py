@@ -111,7 +111,8 @@ def _whole(remote: Remote, found: Answer | FormatError | None) -> Answer | Forma
     """An object of which only the beginning has come, in the same state."""
     if not isinstance(found, Answer) or len(found.data) == found.size:
         return found
-    there, size = len(found.data), found.size or 0
+    there = len(found.data)
+    size = found.size or 0
     rest = RemoteFile(Remote(remote.target, remote.options, size, found.tag)).fetch(
         [(there, size - there)]
     )

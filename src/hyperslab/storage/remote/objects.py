@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     size: int | None = None
     tag: str = ""
     time: str = ""
-    "Of its last change."
+    "Time of its last change."
 
 
 def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, bytes]:
@@ -76,7 +76,8 @@ def look(url: str, options: Mapping[str, Any], nbytes: int) -> tuple[Remote, byt
     UsageError for a URL or options that make no sense; MissingExtra; Unavailable.
     """
     sought = Remote(url, options)
-    store, kind = store_of(sought), scheme(url)
+    store = store_of(sought)
+    kind = scheme(url)
     ask = _ASK.get(kind, _ask_about)
     if kind not in _ASK:
         nbytes = 0
@@ -136,9 +137,11 @@ async def insist(
     One that insists by itself is made once, with the time for as many as it makes (`alone`).
     """
     store = store_of(remote)
-    number, limit_s = 1, store.limit_s(nbytes)
+    number = 1
+    limit_s = store.limit_s(nbytes)
     if alone:
-        number, limit_s = store.attempts, store.patience_s(nbytes)
+        number = store.attempts
+        limit_s = store.patience_s(nbytes)
     while True:
         try:
             return await asyncio.wait_for(attempt(), limit_s)

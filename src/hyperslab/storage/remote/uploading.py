@@ -35,8 +35,8 @@ REPLACING = ".hyperslab-replacing"
 then.
 """
 PART_NBYTES = 16 * 1024**2
-"""Of a large object that is sent in parts (Amazon S3 user guide: at least 5 MiB, at most 10,000
-parts).
+"""Size of a part of a large object that is sent in parts, bytes (Amazon S3 user guide: at least 5
+MiB, at most 10,000 parts).
 """
 DEPTH = 4
 "Files, or parts of one, under way."
@@ -218,7 +218,8 @@ def _send(target: Remote, files: Mapping[Remote, Path], overwrite: bool) -> None
 
 async def _sent(target: Remote, remote: Remote, path: Path, nbytes: int, overwrite: bool) -> None:
     """Send one file."""
-    store, is_s3 = store_of(target), scheme(target.target) in S3
+    store = store_of(target)
+    is_s3 = scheme(target.target) in S3
     name = path_in(store, remote)
 
     async def attempt() -> None:
@@ -285,7 +286,8 @@ def _check_sizes(target: Remote, files: Mapping[Remote, Path]) -> None:
     """Raise Unavailable where an object is not as large as its file."""
     there = _there(target)
     for remote, path in files.items():
-        found, expected = there.get(remote.target[len(target.target) + 1 :]), path.stat().st_size
+        found = there.get(remote.target[len(target.target) + 1 :])
+        expected = path.stat().st_size
         if found != expected:
             raise Unavailable(
                 f"{remote}: holds {found or 0} bytes of {expected} after it was sent; upload it"

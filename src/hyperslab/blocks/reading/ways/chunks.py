@@ -91,7 +91,8 @@ class Chunks(Local):
         found = pieces_of(source, region)
         if source.codecs:
             return sum(piece.nbytes for piece in found)
-        shape, item = table_of(source).chunk_shape, source.stored.itemsize
+        shape = table_of(source).chunk_shape
+        item = source.stored.itemsize
         return sum(covering_nbytes(shape, piece.part, item) for piece in found)
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:

@@ -172,7 +172,8 @@ def _intervals(source: ArraySource, region: Hyperslab) -> _Intervals:
     assert native.core is not None
     points, array, box = _arguments(source, _index(source), region)
     rows = np.array(native.core.gzip_intervals(array, box), np.intp)
-    here, there = points[rows], points[rows + 1]
+    here = points[rows]
+    there = points[rows + 1]
     stored = (there[:, 1] + 7) // 8 - here[:, 1] // 8
     plain = there[:, 0] - here[:, 0]
     return _Intervals(stored, here[:, 4], plain)

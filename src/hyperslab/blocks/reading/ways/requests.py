@@ -58,7 +58,7 @@ class Landing(NamedTuple):
     "Indices to apply to the block, one after the other."
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    "From element to element in the stored bytes."
+    "Distances between elements in the stored bytes, bytes."
 
 
 class Requests(Way):
@@ -137,7 +137,8 @@ def _land(
             yield landing.offset, landing.nbytes
 
     for data in file.fetch(ranges()):
-        landing, target = landings.popleft(), block
+        landing = landings.popleft()
+        target = block
         for index in landing.place:
             target = target[index]
         target[...] = np.ndarray(landing.shape, block.dtype, data, strides=landing.strides)
@@ -178,7 +179,9 @@ def _decode(
     threads: int,
 ) -> None:
     """Fetch whole chunks; those that have arrived are decoded while others are under way."""
-    first, buffers, held = 0, list[bytes](), 0
+    first = 0
+    buffers: list[bytes] = []
+    held = 0
     for row, data in enumerate(file.fetch(_ranges(source, slab))):
         buffers.append(data)
         held += len(data)
@@ -186,7 +189,9 @@ def _decode(
             _decode_rows(
                 source, table.take(np.arange(first, row + 1)), buffers, slab, block, threads
             )
-            first, buffers, held = row + 1, [], 0
+            first = row + 1
+            buffers = []
+            held = 0
 
 
 def _decode_rows(
@@ -220,7 +225,8 @@ def _landings_of(piece: Piece, shape: Sequence[int], itemsize: int) -> Iterator[
         steps = index[-1]
         assert isinstance(steps, slice)
         extent = (steps.stop - steps.start, *part.count[plan.level + 1 :])
-        nbytes, begin = plan.span_nbytes(extent[0]), piece.offset + position
+        nbytes = plan.span_nbytes(extent[0])
+        begin = piece.offset + position
         place = (piece.place.slices(), index)
         if nbytes > math.prod(extent) * itemsize:
             yield Landing(begin, nbytes, place, extent, plan.step_nbytes[plan.level :])

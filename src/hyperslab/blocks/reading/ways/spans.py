@@ -42,5 +42,6 @@ class Spans(Local):
 
 
 def _plans(source: ArraySource, region: Hyperslab) -> list[SpanPlan]:
-    shape, item = table_of(source).chunk_shape, source.stored.itemsize
+    shape = table_of(source).chunk_shape
+    item = source.stored.itemsize
     return [plan_spans(shape, piece.part, item) for piece in pieces_of(source, region)]

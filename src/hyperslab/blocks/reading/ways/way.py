@@ -29,7 +29,7 @@ class Way:
 
     name: str
     words: str
-    "By what tasks read, as users are told."
+    "The way in words, as users are told by what tasks read."
     uses_library = False
     "Whether the library of the format reads, which may look at everything that a source says."
     fills = True

@@ -49,7 +49,7 @@ class Landed(NamedTuple):
     path: str
     nbytes: int
     end: int = 0
-    "As of `Written`."
+    "End of the segment, as `Written` has it."
 
 
 class Ready(NamedTuple):
@@ -167,7 +167,7 @@ class Form:
         return False
 
     def operations(self, sink: ArraySink, slab: Hyperslab) -> int:
-        """In how many writes a region is written."""
+        """Number of writes by which a region is written."""
         return 1
 
     def files(self, sink: ArraySink, writers: int) -> int:

@@ -59,13 +59,15 @@ class Parts(Form):
         """Give the parts a folder of their own beside the file, then let the file appear that says
         where they are.
         """
-        final, allocation = Path(sink.path), Path(partial)
+        final = Path(sink.path)
+        allocation = Path(partial)
         replaced = part_folders(final)
         whole = {_part(partial, each) for each in written}
         for stale in set(allocation.iterdir()) - whole:  # of attempts that were killed
             remove(stale)
         renaming.synchronise(allocation)
-        folder, index = folder_of(final, allocation), index_of(final, allocation)
+        folder = folder_of(final, allocation)
+        index = index_of(final, allocation)
         index.unlink(missing_ok=True)
         _format(sink).write_index(sink, sorted(map(str, whole)), folder.name, str(index))
         renaming.synchronise(index)

@@ -30,7 +30,8 @@ class Placed(Form):
 
     def write_file(self, sink: ArraySink, block: Array, temporary: Path) -> str:
         head = _head(sink)
-        digest, offset = xxhash.xxh3_128(head), 0
+        digest = xxhash.xxh3_128(head)
+        offset = 0
         pending = [memoryview(head)]
         with opened(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:
             for data in stored_bytes(block.transpose(sink.axes), sink.dtype):
@@ -44,7 +45,7 @@ class Placed(Form):
         return digest.hexdigest()
 
     def allocate(self, sink: ArraySink, partial: str) -> None:
-        """Its space and head; the head, which no checksum covers, is written again."""
+        """Take its space and write its head, again where it is there: no checksum covers it."""
         is_new = not os.path.exists(partial)
         try:
             with opened(partial, os.O_WRONLY | os.O_CREAT) as fd:

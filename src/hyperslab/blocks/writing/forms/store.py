@@ -51,7 +51,7 @@ class Store(Form):
         return math.prod(_grid(sink.shape, sink.unit))
 
     def folders(self, sink: ArraySink) -> int:
-        """Those above its array, and those of its chunks by all axes but the last."""
+        """Count the folders above its array, and those of its chunks by all axes but the last."""
         grid = _grid(sink.shape, sink.unit)
         above = 2 + sink.encoding.name.count("/")
         return above + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
