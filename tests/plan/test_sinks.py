@@ -33,7 +33,7 @@ OF_EARLIER = [
 
 
 def described(name: str, encoding: Encoding) -> ArraySink:
-    """A file of 4 x 5 x 6 float32; a head in place of its own, which holds versions of libraries."""
+    """A file of 4 x 5 x 6 float32; its head, which holds versions of libraries, is another one."""
     describe = formats.module(formats.format_of_name(name)).sink
     sink = describe(f"/x/{name}", (4, 5, 6), np.dtype("<f4"), HEADER, None, encoding)
     if sink.head is not None:
