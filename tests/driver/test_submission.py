@@ -4,6 +4,7 @@ from them.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,14 @@ def test_a_trace_of_an_earlier_version_is_told_what_its_engine_is(ran: Path) -> 
 
 
 def test_the_page_may_be_left_for_later(tmp_path: Path) -> None:
-    out = tmp_path / "out"
+    out = tmp_path / "my results"
     said = succeed("run", "histogram", ANATOMICAL, "-o", out, "--engine", "serial", "--no-report")
-    page = out / ".hyperslab" / "run-0001" / "report.html"
-    assert f"report     'hyperslab report {out}' writes it" in said
+    folder = out / ".hyperslab" / "run-0001"
+    page = folder / "report.html"
+    assert f"written by: hyperslab report '{folder}'" in said
     assert not page.exists()
-    succeed("report", out)
+    assert shlex.split(said.partition("written by: ")[2].splitlines()[0])[2] == str(folder)
+    succeed("report", folder)
     assert "<h2>Where the time went" in page.read_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str) -> Non
         typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
         typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {result.folder.parent}")
-        report = f"'hyperslab report {out}' writes it"
+        report = f"written by: hyperslab report {shlex.quote(str(result.folder))}"
         if result.page is not None:
             report = str(result.page)
         typer.echo(f"report     {report}")

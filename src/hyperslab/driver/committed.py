@@ -17,7 +17,7 @@ from typing import Any
 from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.storage.frame import Frame, Span
-from hyperslab.storage.recordfile import load_record, save_record
+from hyperslab.storage.recordfile import load_list, save_record
 from hyperslab.storage.sealing import seal, unseal
 
 RECORD = "committed.jsonl"
@@ -168,4 +168,4 @@ def _replaced(directory: RunDirectory) -> Iterator[str]:
         f" {directory.out} that are not to stay, then {path}, and run the same command again"
     )
     if path.is_file():
-        yield from load_record(path, remedy)["names"]
+        yield from load_list(path, "names", remedy)

@@ -25,6 +25,7 @@ from hyperslab.report.summary import NO_REPORT, Summary, summarise
 from hyperslab.storage import renaming
 from hyperslab.storage.recordfile import (
     checksum_of,
+    load_list,
     load_record,
     require_intact,
     save_json,
@@ -287,4 +288,4 @@ def load_failures(folder: Path) -> list[dict[str, Any]]:
     )
     if not path.is_file():
         return []
-    return list(load_record(path, remedy)["failures"])
+    return load_list(path, "failures", remedy)

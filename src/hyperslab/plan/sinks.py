@@ -160,22 +160,57 @@ def _partial_path(folder: str, name: str, sink: ArraySink, unfinished: Mapping[s
     """The same file, unfinished, as an earlier run left it, or a new name: results are of one
     allocation.
     """
-    about = (
-        sink.shape,
-        sink.axes,
-        sink.dtype.str,
-        sink.form,
-        sink.unit,
-        sink.codecs,
-        sink.encoding,
-        sink.head,
-    )
-    scaling = sink.scaling.key if sink.scaling else None
-    digest = hashlib.sha256(repr((about, scaling, _affine(sink))).encode()).hexdigest()[:12]
+    digest = allocation_digest(sink)
     path = unfinished.get(f".{name}.{digest}")
     if path is not None and form_of(sink).is_allocated(sink, path):
         return path
     return os.path.join(folder, f".{name}.{digest}-{secrets.token_hex(6)}.part")
+
+
+def allocation_digest(sink: ArraySink) -> str:
+    """Tell an unfinished file from one of another description: 12 hexadecimal digits in its name.
+
+    The fields are named one by one, in the words that every version has written: a run finds what
+    one of an earlier version has left. A new field that changes what is written is only told where
+    it is not as it was before there was one.
+    """
+    about = [
+        *map(repr, (sink.shape, sink.axes, sink.dtype.str, sink.form, sink.unit)),
+        _in_tuple([_told("Codec", name=c.name, options=c.options) for c in sink.codecs]),
+        _encoding(sink.encoding),
+        repr(sink.head),
+    ]
+    scaling = None
+    if sink.scaling is not None:
+        scaling = sink.scaling.key
+    text = _in_tuple([_in_tuple(about), repr(scaling), repr(_affine(sink))])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _encoding(encoding: Encoding) -> str:
+    return _told(
+        "Encoding",
+        chunks=encoding.chunks,
+        compression=encoding.compression,
+        level=encoding.level,
+        shards=encoding.shards,
+        version=encoding.version,
+        name=encoding.name,
+        virtual=encoding.virtual,
+    )
+
+
+def _told(kind: str, **fields: object) -> str:
+    """A record by some of its fields, as Python shows one of a dataclass that has no others."""
+    told = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+    return f"{kind}({told})"
+
+
+def _in_tuple(texts: Sequence[str]) -> str:
+    """Texts of values, as Python shows a tuple of these."""
+    if len(texts) == 1:
+        return f"({texts[0]},)"
+    return f"({', '.join(texts)})"
 
 
 def _affine(sink: ArraySink) -> bytes:

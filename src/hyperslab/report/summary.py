@@ -26,7 +26,7 @@ from hyperslab.trace import LOST, NO_TASK, Span, Trace
 SUMMARY_VERSION = 1
 NO_REPORT = (
     "no report can be made of the run; its outputs do not rest on this, 'hyperslab verify' compares"
-    " them, and the report.html beside it is the one that the run itself wrote"
+    " them, and a report.html beside it, if there is one, was written before the damage"
 )
 "What a damaged record means that only reports are made of."
 PHASE_OF_KIND = {"open": "read", "read": "read", "compute": "compute", "write": "write"}

@@ -24,8 +24,10 @@ from hyperslab.storage.whole import appearing
 
 _HEAD = re.compile(rb'\{\n "checksum": "([0-9a-f]{32})",')
 "The first lines of a record; the checksum is that of all the rest."
-_EARLIER = re.compile(rb'\{\s*"(?:version|state|begun)"')
-"How records of earlier versions begin, which had no checksum and are taken as they are."
+_EARLIER = re.compile(rb'\{\s*"(?:version|state|begun)"|\[')
+"""How records of earlier versions begin, which had no checksum and are taken as they are; some were
+lists.
+"""
 
 
 def save_record(path: Path, value: Mapping[str, Any]) -> None:
@@ -41,13 +43,31 @@ def load_record(path: Path, remedy: str) -> dict[str, Any]:
     `remedy` ends the sentence about a damaged one: what cannot be known now, and what to do. Raises
     DamagedRecord, and OSError where there is no such file.
     """
+    record: dict[str, Any] = _load(path, dict, remedy)
+    return record
+
+
+def load_list(path: Path, field: str, remedy: str) -> list[Any]:
+    """Read back the list that is the one field of a record; earlier versions wrote it bare.
+
+    Raises as `load_record`.
+    """
+    record = _load(path, (dict, list), remedy)
+    if isinstance(record, list):
+        return record
+    return list(record[field])
+
+
+def _load(path: Path, kinds: type | tuple[type, ...], remedy: str) -> Any:
     data = path.read_bytes()
     body = _checked(data)
     try:
-        record: dict[str, Any] = json.loads(body)
+        value = json.loads(body)
     except ValueError:
-        raise DamagedRecord(_sentence(path, data, remedy)) from None
-    return record
+        value = None
+    if not isinstance(value, kinds):
+        raise DamagedRecord(_sentence(path, data, remedy))
+    return value
 
 
 def _checked(data: bytes) -> bytes:

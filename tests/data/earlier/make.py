@@ -8,6 +8,7 @@ import signal
 import sys
 import tarfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,48 @@ MTIME_S = 1_700_000_000
 "When the sources were written: whole seconds, which archives keep exactly."
 PAUSE_S = 0.3
 "Long enough for every outcome to reach the journal before the next task."
-RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
-    "map": (
+WRONG = """
+def wrong(block):
+    if block[0, 0, 0] > 11:
+        raise ValueError("too bright")
+    return block
+"""
+"A function that fails for some blocks of the sources."
+
+
+@dataclass(frozen=True)
+class Run:
+    """One that is to be interrupted, or not."""
+
+    command: tuple[str, ...]
+    kill_at: str = ""
+    "Function of that version in which its process dies, 'module:name'; '' where it ends."
+    after: int = 0
+    "Calls of that function which end before."
+    before: tuple[str, ...] = ()
+    "Command that has ended before it."
+
+
+_CONVERT = ("convert", "in", "out", "--dtype", "float64", "--format")
+_DOWNSAMPLE = ("run", "downsample", "in", "-o", "out", "--blocks", "8", "--keep", "volume")
+RUNS = {
+    "map": Run(
         ("run", "increment", "in", "-o", "out", "--blocks", "8", "-p", "iterations=2"),
-        "_write",
+        "task:_write",
         4,
     ),
-    "volume": (
-        ("run", "downsample", "in", "-o", "out", "--blocks", "8", "--keep", "volume"),
-        "_write",
-        6,
+    "volume": Run(_DOWNSAMPLE, "task:_write", 6),
+    "reduction": Run(("run", "histogram", "in", "-o", "out", "--blocks", "8"), "task:_lift", 21),
+    "convert": Run((*_CONVERT, "nii"), "task:_write", 1),
+    "pieces": Run((*_DOWNSAMPLE, "--format", "nii.gz"), "task:_write", 6),
+    "store": Run((*_DOWNSAMPLE, "--format", "zarr", "--chunks", "6x5x1"), "task:_write", 6),
+    "hdf5": Run((*_DOWNSAMPLE, "--format", "h5", "--chunks", "6x5x1"), "task:_write", 6),
+    "overwrite": Run(
+        (*_CONVERT, "nii.gz", "--overwrite"), "products:Products._tidy", 0, (*_CONVERT, "nii")
     ),
-    "reduction": (("run", "histogram", "in", "-o", "out", "--blocks", "8"), "_lift", 21),
-    "convert": (("convert", "in", "out", "--format", "nii", "--dtype", "float64"), "_write", 1),
+    "finished": Run(_DOWNSAMPLE),
+    "failed": Run(("run", "wrong.py:wrong", "in", "-o", "out", "--blocks", "8", "--retries", "0")),
 }
-"Command, the last step of its tasks, and how many of them end before the process is killed."
 
 
 def make_sources(folder: Path) -> None:
@@ -46,37 +74,64 @@ def make_sources(folder: Path) -> None:
         os.utime(path, (MTIME_S, MTIME_S))
 
 
-def kill_after(step: str, tasks: int) -> None:
-    """Let the process die as it begins the task after so many."""
-    module = importlib.import_module("hyperslab.task")
-    original, calls = getattr(module, step), []
+def kill_at(place: str, calls: int) -> None:
+    """Let the process die as it begins the call of a function after so many."""
+    module, _, name = place.partition(":")
+    owner: Any = importlib.import_module(f"hyperslab.{module}")
+    *classes, name = name.split(".")
+    for one in classes:
+        owner = getattr(owner, one)
+    original, seen = getattr(owner, name), []
 
-    def counted(job: Any, state: Any) -> None:
-        calls.append(state)
-        if len(calls) > tasks:
+    def counted(*arguments: Any) -> None:
+        seen.append(arguments)
+        if len(seen) > calls:
             time.sleep(PAUSE_S)
             os.kill(os.getpid(), signal.SIGKILL)
-        original(job, state)
+        original(*arguments)
         time.sleep(PAUSE_S)
 
-    setattr(module, step, counted)
+    setattr(owner, name, counted)
+
+
+def run(command: tuple[str, ...], place: str = "", calls: int = 0) -> int:
+    """Run a command in a child process; returns how that ended."""
+    child = os.fork()
+    if not child:
+        if place:
+            kill_at(place, calls)
+        sys.argv = ["hyperslab", *command, "--engine", "serial", "--quiet"]
+        importlib.import_module("hyperslab.cli").main(sys.argv[1:])
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def entry_of(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """What an archive holds of a file: its exact time, too; nothing of the pages of runs, which are
+    larger than all else.
+    """
+    if entry.name.endswith("report.html"):
+        return None
+    if entry.isfile():
+        exact = Path(entry.name).stat().st_mtime_ns
+        entry.pax_headers = {"HYPERSLAB.mtime_ns": str(exact)}
+    return entry
 
 
 def main(name: str, place: str) -> None:
-    """Run one of them until it is killed, in a child process, and archive what it left."""
-    command, step, tasks = RUNS[name]
+    """Make one of them, and archive what it left."""
+    asked = RUNS[name]
     folder = Path(place) / name
     make_sources(folder / "in")
     os.chdir(folder)
-    child = os.fork()
-    if not child:
-        kill_after(step, tasks)
-        importlib.import_module("hyperslab.cli").main([*command, "--engine", "serial", "--quiet"])
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL, status
+    if name == "failed":
+        Path("wrong.py").write_text(WRONG)
+    if asked.before:
+        run(asked.before)
+    status = run(asked.command, asked.kill_at, asked.after)
+    assert os.WIFSIGNALED(status) == bool(asked.kill_at), status
     with tarfile.open(folder.with_suffix(".tar.gz"), "w:gz", format=tarfile.PAX_FORMAT) as archive:
-        archive.add(".", ".")
+        archive.add(".", ".", filter=entry_of)
 
 
 main(*sys.argv[1:])

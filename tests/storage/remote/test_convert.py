@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,15 @@ def test_what_is_there_is_kept_unless_told(image: str, s3: S3) -> None:
     assert s3.fs.cat(f"{BUCKET}/made/there.nii") == b"somebody's"
     convert(image, url, s3, overwrite=True)
     assert s3.fs.cat(f"{BUCKET}/made/there.nii") == Path(image).read_bytes()
+
+
+def test_the_page_of_what_went_there_can_be_written_later(image: str, s3: S3) -> None:
+    options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
+    line = ("convert", image, f"s3://{BUCKET}/later/v.h5", *options, "--engine", "serial")
+    said = succeed(*line, "--no-report")
+    _, verb, folder = shlex.split(said.partition("written by: ")[2].splitlines()[0])
+    succeed(verb, folder)
+    assert (Path(folder) / "report.html").is_file()
 
 
 def test_the_command_goes_on_and_says_what_it_has_sent(image: str, s3: S3) -> None:

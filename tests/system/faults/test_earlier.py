@@ -4,8 +4,9 @@ nor done again.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
-import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +21,12 @@ import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.plan.function import refer
 from hyperslab.plan.journal import Tail, load_partial
-from tests.system.faults.command import PATIENCE_S, command
+from tests.system.end_to_end.command import Finished, call
 
 ARCHIVES = Path(__file__).parents[2] / "data" / "earlier"
+MTIME = "HYPERSLAB.mtime_ns"
+"Exact time of a file in an archive, by which a run knows its own outputs."
+QUICKLY = ("--quiet", "--no-report", "--engine", "serial")
 MAP = ("run", "increment", "in", "-o", "out", "--blocks", "8", "-p", "iterations=2")
 
 
@@ -30,18 +34,21 @@ def unpacked(name: str, folder: Path) -> Path:
     """The directory of a run, as its process left it."""
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
+        for entry in archive:
+            exact = entry.pax_headers.get(MTIME)
+            if exact is not None:
+                os.utime(folder / entry.name, ns=(int(exact), int(exact)))
     return folder
 
 
-def resumed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments, "--resume", "--quiet", "--engine", "serial"),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+def called(folder: Path, *arguments: str) -> Finished:
+    """Run a command in a folder."""
+    with contextlib.chdir(folder):
+        return call(*arguments)
+
+
+def resumed(folder: Path, *arguments: str) -> Finished:
+    return called(folder, *arguments, "--resume", *QUICKLY)
 
 
 def sources(folder: Path) -> list[Array]:
@@ -71,7 +78,7 @@ def test_a_map(tmp_path: Path) -> None:
     before = sorted((folder / "out").glob("*.nii"))
     kept = states(before)
     done = resumed(folder, *MAP)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert states(before) == kept
     assert tasks_run(folder) == 16 - 4
     for number, values in enumerate(sources(folder)):
@@ -84,23 +91,40 @@ def test_a_map(tmp_path: Path) -> None:
             np.testing.assert_array_equal(block, values[region] + 2)
 
 
-def test_a_volume_that_several_tasks_write(tmp_path: Path) -> None:
-    folder = unpacked("volume", tmp_path)
-    done = resumed(
-        folder, "run", "downsample", "in", "-o", "out", "--blocks", "8", "--keep", "volume"
-    )
-    assert done.returncode == 0, done.stderr
-    assert tasks_run(folder) == 8 - 6
+DOWNSAMPLE = ("run", "downsample", "in", "-o", "out", "--blocks", "8", "--keep", "volume")
+CHUNKS = ("--chunks", "6x5x1")
+
+
+@pytest.mark.parametrize(
+    ("archive", "suffix", "arguments", "tasks"),
+    [
+        ("volume", "nii", (), 8 - 6),
+        ("pieces", "nii.gz", ("--format", "nii.gz"), 8 - 6),
+        ("store", "zarr", ("--format", "zarr", *CHUNKS), 8 - 6),
+        ("hdf5", "h5", ("--format", "h5", *CHUNKS), 8),
+    ],
+)
+def test_a_volume_that_several_tasks_write(
+    archive: str, suffix: str, arguments: tuple[str, ...], tasks: int, tmp_path: Path
+) -> None:
+    """The head of an HDF5 file says more than before, so that an unfinished one is not gone on
+    with.
+    """
+    folder = unpacked(archive, tmp_path)
+    done = resumed(folder, *DOWNSAMPLE, *arguments)
+    assert done.code == 0, done.err
+    assert tasks_run(folder) == tasks
     for number, values in enumerate(sources(folder)):
         means = values.reshape(6, 2, 5, 2, 4, 2).mean(axis=(1, 3, 5))
-        np.testing.assert_allclose(values_of(folder / "out" / f"v_{number}.nii"), means)
+        found = hyperslab.open(folder / "out" / f"v_{number}.{suffix}")
+        np.testing.assert_allclose(found[...], means)
     assert not list((folder / "out").glob(".*.part"))
 
 
 def test_a_reduction_in_its_second_stage(tmp_path: Path) -> None:
     folder = unpacked("reduction", tmp_path)
     done = resumed(folder, "run", "histogram", "in", "-o", "out", "--blocks", "8")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert tasks_run(folder) == 32 - 21
     everything = np.concatenate([values.ravel() for values in sources(folder)])
     expected, edges = np.histogram(everything, 1024, (everything.min(), everything.max()))
@@ -112,7 +136,7 @@ def test_a_reduction_in_its_second_stage(tmp_path: Path) -> None:
 def test_a_conversion(tmp_path: Path) -> None:
     folder = unpacked("convert", tmp_path)
     done = resumed(folder, "convert", "in", "out", "--format", "nii", "--dtype", "float64")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert tasks_run(folder) == 1
     for number, values in enumerate(sources(folder)):
         made = values_of(folder / "out" / f"v_{number}.nii")
@@ -120,11 +144,70 @@ def test_a_conversion(tmp_path: Path) -> None:
         np.testing.assert_array_equal(made, values)
 
 
+def test_an_overwriting_conversion_that_was_about_to_tidy(tmp_path: Path) -> None:
+    folder = unpacked("overwrite", tmp_path)
+    done = resumed(folder, "convert", "in", "out", "--format", "nii.gz", "--dtype", "float64")
+    assert done.code == 0, done.err
+    assert_converted(folder, "nii.gz")
+
+
+def test_an_overwriting_conversion_that_begins_anew(tmp_path: Path) -> None:
+    folder = unpacked("overwrite", tmp_path)
+    anew = ("convert", "in", "out", "--format", "nii.gz", "--dtype", "float64", "--overwrite")
+    done = called(folder, *anew, *QUICKLY)
+    assert done.code == 0, done.err
+    assert_converted(folder, "nii.gz")
+
+
+def test_an_overwriting_conversion_that_is_cleaned(tmp_path: Path) -> None:
+    folder = unpacked("overwrite", tmp_path)
+    done = called(folder, "clean", "--all", "out")
+    assert done.code == 0, done.err
+    assert not list((folder / "out").iterdir())
+
+
+def assert_converted(folder: Path, suffix: str) -> None:
+    """Nothing is there but the volumes of the last conversion, which are right."""
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert names == {".hyperslab", f"v_0.{suffix}", f"v_1.{suffix}"}
+    for number, values in enumerate(sources(folder)):
+        np.testing.assert_array_equal(values_of(folder / "out" / f"v_{number}.{suffix}"), values)
+
+
+def test_a_finished_run_is_told_of(tmp_path: Path) -> None:
+    folder = unpacked("finished", tmp_path)
+    status = called(folder, "status", "out")
+    assert status.code == 0, status.err
+    assert "8 of 8 done, 0 failing" in status.out
+    verified = called(folder, "verify", "out")
+    assert (verified.code, verified.out) == (
+        0,
+        "8 of 8 outputs are as they were written\n",
+    )
+    report = called(folder, "report", "out", "-o", "page.html", "--compare", "out")
+    assert report.code == 0, report.err
+    assert (folder / "page.html").stat().st_size > 0
+
+
+def test_a_failed_run_is_told_of(tmp_path: Path) -> None:
+    folder = unpacked("failed", tmp_path)
+    status = called(folder, "status", "out")
+    assert status.code == 1, status.err
+    assert status.out.count("ValueError: too bright") == 2
+    verified = called(folder, "verify", "out")
+    assert verified.code == 1
+    assert "2 of 16 tasks are not done" in verified.out
+    assert "14 of 15 outputs are as they were written" in verified.out
+    report = called(folder, "report", "out", "-o", "page.html")
+    assert report.code == 0, report.err
+    assert "ValueError: too bright" in (folder / "page.html").read_text()
+
+
 def test_other_parameters_are_refused_as_ever(tmp_path: Path) -> None:
     folder = unpacked("map", tmp_path)
     refused = resumed(folder, *MAP[:-1], "iterations=3")
-    assert refused.returncode == 2
-    assert "differ in" in refused.stderr
+    assert refused.code == 2
+    assert "differ in" in refused.err
 
 
 @pytest.mark.parametrize("name", ["increment:increment", "stats:FOLD", "cast:cast"])
