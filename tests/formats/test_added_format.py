@@ -371,6 +371,44 @@ def test_formats_that_do_not_load_are_left_out_with_a_warning(
     assert "is no hyperslab.formats.facts.Facts" in said[1]
 
 
+REFUSED = {
+    "ends": ("Facts('ends', 'x', 'X', 'X', suffixes=('.bad',))", "Facts.suffixes holds '.bad'"),
+    "end": ("Facts('end', 'x', 'X', 'X', suffixes='.bad')", "Facts.suffixes is '.bad'"),
+    "large": ("Facts('large', 'x', 'X', 'X', (Suffix('.BAD'),))", "Suffix.text is '.BAD'"),
+    "bytes": ("Facts('bytes', 'x', 'X', 'X', magic=(b'BAD',))", "Facts.magic holds b'BAD'"),
+    "text": ("Facts('text', 'x', 'X', 'X', magic=(Magic('BAD'),))", "Magic.text is 'BAD'"),
+    "all": ("Facts('all', 'x', 'X', 'X', magic=(Magic(b''),))", "Magic.text is empty"),
+    "far": ("Facts('far', 'x', 'X', 'X', magic=(Magic(b'BAD', 542),))", "Magic.offset is 542"),
+    "needs": ("Facts('needs', 'x', 'X', 'X', libraries=(('one',),))", "Facts.libraries holds"),
+    "lacks": ("Facts('lacks', 'x')", "missing 2 required positional arguments"),
+    "memory": ("Facts('memory', 'x', 'X', 'X')", "there is a format of the name 'memory'"),
+    "nifti": ("Facts('nifti', 'x', 'X', 'X')", "there is a format of the name 'nifti'"),
+}
+"Facts with which nothing can be done, by the name of their format, and why they are left out."
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_facts_that_make_no_sense_are_left_out_with_a_warning(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, reason = REFUSED[name]
+    module = f"refused_{name}"
+    (tmp_path / f"{module}.py").write_text(
+        f"from hyperslab.formats.facts import Facts, Magic, Suffix\nFACTS = {made}\n"
+    )
+    bring(tmp_path, f"refused-{name}", f"{name} = {module}:FACTS")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    with pytest.warns(UserWarning, match="is left out") as warned:
+        names = list(table.known())
+    assert names == [*(one.name for one in table.BUILT_IN), "nrrd"]
+    assert formats.is_array_file("a.nrrd")
+    forget()
+    (said,) = [str(one.message) for one in warned]
+    assert f"the format '{name}' is left out" in said
+    assert reason in said
+
+
 def test_the_formats_of_this_package_are_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +421,8 @@ def test_the_formats_of_this_package_are_not_replaced(
     monkeypatch.syspath_prepend(tmp_path)
     forget()
     assert {entry.name for entry in metadata.entry_points(group=table.ENTRY_POINTS)} >= {"more"}
+    with pytest.warns(UserWarning, match="a format of the name 'nifti' already"):
+        table.known()
     assert table.facts_of("nifti").module == "hyperslab.formats.nifti"
     assert table.known()["nifti"].module == "hyperslab.formats.nifti"
     assert formats.format_of_name("a.nii") == "nifti"

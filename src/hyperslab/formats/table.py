@@ -108,8 +108,12 @@ _OWN = {one.name: one for one in (*BUILT_IN, MEMORY)}
 def known() -> dict[str, Facts]:
     """All formats of files by their names, those of this package first."""
     found = {one.name: one for one in BUILT_IN}
-    for one in _installed():
-        found.setdefault(one.name, one)
+    for label, one in _installed():
+        taken = found.get(one.name, _OWN.get(one.name))
+        if taken is None:
+            found[one.name] = one
+        elif taken != one:
+            _warn(label, f"there is a format of the name '{one.name}' already")
     return found
 
 
@@ -200,8 +204,10 @@ def supported() -> str:
     return f"{', '.join(more)} and {last}"
 
 
-def _installed() -> Iterator[Facts]:
-    """The formats that other packages bring; one that does not load is left out with a warning."""
+def _installed() -> Iterator[tuple[str, Facts]]:
+    """The formats that other packages bring, each with the name of its entry point; one that does
+    not load, or whose facts are refused, is left out with a warning.
+    """
     from importlib import metadata  # takes longer than all else here
 
     for entry in metadata.entry_points(group=ENTRY_POINTS):
@@ -211,7 +217,7 @@ def _installed() -> Iterator[Facts]:
             _warn(entry.name, f"{entry.value} cannot be loaded ({error})")
             continue
         if isinstance(found, Facts):
-            yield found
+            yield entry.name, found
         else:
             _warn(entry.name, f"{entry.value} is no hyperslab.formats.facts.Facts")
 
