@@ -14,8 +14,8 @@ import hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.run import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines import capacity
-from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of
+from hyperslab.engines import EngineOptions, capacity, create
+from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of, recorded
 from hyperslab.errors import UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
@@ -109,16 +109,77 @@ def test_the_verdict_knows_what_it_is(result: Result) -> None:
     assert "--engine processes" not in found(trace(TINY, run=RUN), "engine-overhead").advice
 
 
-def test_a_package_that_cannot_be_loaded_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    about = tmp_path / "hyperslab_broken-1.0.dist-info"
+BROKEN = {
+    "missing": ("import not_there", "its package cannot be loaded: No module named 'not_there'"),
+    "raising": ("1 / 0", "its package cannot be loaded: division by zero"),
+    "nameless": ("", "its package cannot be loaded: .* has no attribute 'FACTS'"),
+    "foreign": ("FACTS = 'broken:Broken'", "is no hyperslab.engines.facts.Facts"),
+    "placeless": ("FACTS = Facts('broken')", "Facts.place is 'broken': give module:Class"),
+    "spreading": ("FACTS = Facts('a:B', spread='wide')", "Facts.spread is 'wide'"),
+}
+"What the module of a package holds whose facts are not there, and what is said of it."
+UNMADE = {
+    "missing": ("broken_place:Broken", "its package cannot be loaded: No module named 'broken_pl"),
+    "nameless": ("json:Broken", "its package cannot be loaded: .* has no attribute 'Broken'"),
+}
+"Places of classes that are not there, and what is said of them."
+
+
+def bring(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install an engine named 'broken' with this text as its module."""
+    about = folder / "hyperslab_broken-1.0.dist-info"
     about.mkdir()
+    module = f"broken_{abs(hash(text))}"
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hyperslab-broken\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[hyperslab.engines]\nbroken = not_there:FACTS\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match="--engine broken: its package cannot be loaded: No mod"):
+    (about / "entry_points.txt").write_text(f"[hyperslab.engines]\nbroken = {module}:FACTS\n")
+    imports = "from hyperslab.engines.facts import Facts\n"
+    (folder / f"{module}.py").write_text(f"{imports}{text}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("case", list(BROKEN))
+def test_a_package_that_cannot_be_loaded_is_a_sentence(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, said = BROKEN[case]
+    bring(tmp_path, text, monkeypatch)
+    with pytest.raises(UsageError, match=f"^--engine broken: .*{said}"):
         facts_of("broken")
+    assert recorded("broken") == {}
+    with pytest.raises(UsageError, match=f"^--engine broken: .*{said}"):
+        create("broken", EngineOptions(tmp_path, 1))
+
+
+@pytest.mark.parametrize("case", list(UNMADE))
+def test_a_class_that_cannot_be_loaded_is_a_sentence(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, said = UNMADE[case]
+    bring(tmp_path, f"FACTS = Facts({place!r})", monkeypatch)
+    with pytest.raises(UsageError, match=f"^--engine broken: {said}"):
+        create("broken", EngineOptions(tmp_path, 1))
+
+
+def test_doctor_says_which_package_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
+    monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"serial": SERIAL})
+    assert doctor() == 0
+    said = capsys.readouterr().out
+    line = "engine     broken: not here: --engine broken: its package cannot be loaded: division"
+    assert line in said
+    assert "engine     serial: works\n" in said
+
+
+def test_records_of_an_engine_that_is_broken_now_are_read(
+    result: Result, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toy, "FACTS", None)
+    with pytest.raises(UsageError, match=r"--engine toy: tests\.engines\.toy:FACTS is no "):
+        facts_of("toy")
+    records = load_records(result.folder)
+    assert records.trace.meta["run"]["process_per_slot"]
 
 
 def test_the_guide_names_what_is_there() -> None:

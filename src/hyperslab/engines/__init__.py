@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from hyperslab.engines.facts import connecting, facts_of
+from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
@@ -122,20 +122,32 @@ def default_workers(name: str, host: Host) -> tuple[int, int]:
 
 
 def _class_of(name: str) -> Any:
-    module, _, found = facts_of(name).place.partition(":")
-    return getattr(importlib.import_module(module), found)
+    module, _, word = facts_of(name).place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), word)
+    except ImportError:
+        raise  # perhaps a library that is missing, as `_loading` will say
+    except Exception as error:  # whatever a package raises when it is imported
+        if name in ENGINES:
+            raise
+        raise unloadable(name, error) from error
 
 
 @contextmanager
 def _loading(name: str) -> Iterator[None]:
-    """Raise MissingExtra for an engine whose libraries are not installed."""
+    """Raise MissingExtra for an engine whose libraries are not installed, UsageError for one of
+    another package that cannot be imported.
+    """
     try:
         yield
     except ImportError as error:
         requirement = facts_of(name).requirement
         missing = (error.name or "hyperslab").partition(".")[0]
-        if missing == "hyperslab" or not requirement:
-            raise  # a fault of the engine's own, not a missing extra
+        is_own_fault = missing == "hyperslab" or not requirement
+        if is_own_fault and name in ENGINES:
+            raise
+        if is_own_fault:
+            raise unloadable(name, error) from error
         raise MissingExtra(
             f"--engine {name} needs {error.name}: pip install '{requirement}'"
         ) from error
