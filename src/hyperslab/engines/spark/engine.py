@@ -125,13 +125,14 @@ class Spark(BatchEngine):
         return list(found)
 
     def leave(self) -> None:
-        if self._context is not None:
-            if self._is_ours:
-                quietly(stop_context)
-            self._own_times = list(task_ends(self._events))
+        had_context = self._context is not None
+        if had_context and self._is_ours:
+            quietly(stop_context)
+        self._context = None
         if self._log_start is not None:
             copy_log(self._log_start, self.options.folder / "worker.log")
-        self._context = None
+        if had_context:
+            self._own_times = list(task_ends(self._events))
 
     def value_limit(self, batches: int) -> int:
         collected = 2 * math.isqrt(batches) + 2
