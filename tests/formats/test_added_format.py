@@ -29,7 +29,7 @@ from hyperslab import formats
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import Values
+from hyperslab.arrays.source import Codec, Values
 from hyperslab.errors import FormatError, MissingExtra, MissingGroup, SourceChanged, UsageError
 from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
@@ -339,7 +339,7 @@ def test_contributors_are_told_what_there_is() -> None:
     asked = set().union(*map(vars, (formats.Format, hooks.Encodes, hooks.Joins)))
     assert words & asked == OFFERED
     assert OFFERED | {"FACTS"} <= own.keys()
-    records = [Facts, ArraySink, FormatTests, TestNrrd, table, GroupReader]
+    records = [Facts, ArraySink, Codec, FormatTests, TestNrrd, table, GroupReader]
     names = {name for record in records for name in dir(record)}
     assert words - paths - OFFERED - own.keys() - names - SAID == set()
 
