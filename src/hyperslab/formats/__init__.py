@@ -82,7 +82,8 @@ class Format(Protocol):
         """Read stored values through the format's own library: native byte order, the array's own
         axis order.
 
-        A library that can decodes with up to `threads` threads.
+        A library that can decodes with up to `threads` threads. An array that can be written to is
+        the caller's from then on; one that the module keeps is given back read-only, and copied.
         """
 
     def sink(
