@@ -15,7 +15,15 @@ from hyperslab.cli.doctor import doctor
 from hyperslab.driver.run import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.engines import EngineOptions, capacity, create
-from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of, recorded
+from hyperslab.engines.facts import (
+    SERIAL,
+    Facts,
+    connect_help,
+    connecting,
+    engine_names,
+    facts_of,
+    recorded,
+)
 from hyperslab.errors import UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
@@ -118,6 +126,7 @@ BROKEN = {
     "spreading": ("FACTS = Facts('a:B', spread='wide')", "Facts.spread is 'wide'"),
 }
 "What the module of a package holds whose facts are not there, and what is said of it."
+CONNECTING = "FACTS = Facts('tests.engines.toy:Toy', clusters='Toys', connects_to='a toy box')"
 UNMADE = {
     "missing": ("broken_place:Broken", "its package cannot be loaded: No module named 'broken_pl"),
     "nameless": ("json:Broken", "its package cannot be loaded: .* has no attribute 'Broken'"),
@@ -158,6 +167,35 @@ def test_a_class_that_cannot_be_loaded_is_a_sentence(
     bring(tmp_path, f"FACTS = Facts({place!r})", monkeypatch)
     with pytest.raises(UsageError, match=f"^--engine broken: {said}"):
         create("broken", EngineOptions(tmp_path, 1))
+
+
+def test_an_engine_of_a_package_connects_to_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring(tmp_path, CONNECTING, monkeypatch)
+    assert connecting() == "Dask and Spark and Toys"
+    assert "a Spark master, a toy box; or" in connect_help()
+    assert capacity("broken", "toy://box") is None
+
+
+def test_the_help_of_connect_leaves_out_what_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = connect_help()
+    bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
+    assert "broken" in engine_names()
+    assert connect_help() == without
+
+
+def test_nobody_else_may_read_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As parameters of functions may be secret, like the orders beside them."""
+    engine = toy.Toy(EngineOptions(tmp_path, 1))
+    monkeypatch.setattr(engine, "launch", lambda commands: toy.Subprocesses((), engine.options))
+    place = tmp_path / "orders.0.pickle"
+    engine.submit(str(place), [b"first", b"second"], 1, False)
+    files = sorted(tmp_path.iterdir())
+    assert [file.read_bytes() for file in files] == [b"first", b"second"]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
 
 
 def test_doctor_says_which_package_is_broken(

@@ -23,6 +23,13 @@ Running = Generator[Outcome | None, None, None]
 class Managed:
     """An engine as a context manager."""
 
+    @staticmethod
+    def capacity(connect: str) -> tuple[int, int] | None:
+        """(workers, threads) of the cluster at an address that --connect was given; None where it
+        cannot be asked. Raises UsageError when nobody answers there.
+        """
+        return None
+
     def start(self) -> None:
         raise NotImplementedError
 

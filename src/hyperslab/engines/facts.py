@@ -8,6 +8,7 @@ engine's and whose object is its Facts.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, get_args
@@ -174,12 +175,21 @@ def engine_help() -> str:
 
 def connect_help() -> str:
     """What --connect takes, as a sentence."""
-    own = ENGINES.values()
-    running = dict.fromkeys(facts.connects_to for facts in own if facts.connects_to)
-    queues = dict.fromkeys(facts.queue for facts in own if facts.queue)
+    known = _loadable()
+    running = dict.fromkeys(facts.connects_to for facts in known if facts.connects_to)
+    queues = dict.fromkeys(facts.queue for facts in known if facts.queue)
     return f"A cluster that runs already: {', '.join(running)}; or {', '.join(queues)}."
 
 
 def connecting() -> str:
     """The software whose clusters an engine connects to, as a list in words."""
-    return " and ".join(dict.fromkeys(f.clusters for f in ENGINES.values() if f.clusters))
+    return " and ".join(dict.fromkeys(facts.clusters for facts in _loadable() if facts.clusters))
+
+
+def _loadable() -> list[Facts]:
+    """The facts of all engines, but for those whose packages are broken."""
+    found = []
+    for name in engine_names():
+        with suppress(UsageError):
+            found.append(facts_of(name))
+    return found
