@@ -34,6 +34,7 @@ from hyperslab.errors import FormatError, MissingExtra, MissingGroup, SourceChan
 from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import GroupReader, read_groups
+from hyperslab.storage.location import RemoteFolder
 from hyperslab.testing import FormatTests
 from tests.formats.files import ROOT
 from tests.system.end_to_end.command import AS_INSTALLED, call
@@ -353,6 +354,29 @@ def test_a_file_of_an_unknown_kind_is_not_read_as_netcdf(tmp_path: Path) -> None
         patch.setattr("hyperslab.formats.detection.known", lambda: {"many": facts})
         with pytest.raises(UsageError, match="variables of many files are not listed"):
             read_groups(str(path))
+
+
+def test_directories_of_another_format_are_not_read_from_a_url_as_zarr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boxes.py").write_text(
+        "from hyperslab.formats.facts import Facts, Suffix\n"
+        "ENDS = (Suffix('.box'),)\n"
+        "FACTS = Facts('boxes', 'boxes', 'Box', 'Box (.box)', ENDS, documents=('box.json',))\n"
+    )
+    bring(tmp_path, "boxes", "boxes = boxes:FACTS")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    try:
+        for url in ("memory://there/a.box", "memory://there/a.box/inner"):
+            path, _ = formats.find(url)
+            assert isinstance(path, RemoteFolder)
+            with pytest.raises(FormatError, match=r"a\.box.*: Box stores are not read from a URL"):
+                formats.detect(path)
+        path, _ = formats.find("memory://there/a.box/b.zarr")
+        assert formats.detect(path) == "zarr"
+    finally:
+        forget()
 
 
 def test_formats_that_do_not_load_are_left_out_with_a_warning(

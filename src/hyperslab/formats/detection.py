@@ -16,7 +16,13 @@ from typing import BinaryIO
 
 from hyperslab.errors import FormatError, Missing
 from hyperslab.formats.facts import HEAD_NBYTES, Facts, Magic
-from hyperslab.formats.table import facts_of_file_name, is_store_name, known, supported
+from hyperslab.formats.table import (
+    facts_of_file_name,
+    is_store_name,
+    known,
+    store_of,
+    supported,
+)
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import open_binary
 
@@ -42,7 +48,7 @@ def detect(path: str) -> str:
     Raises FormatError that says what is there instead.
     """
     if isinstance(path, RemoteFolder):
-        return "zarr"
+        return _kind_of_remote(path)
     if not isinstance(path, Remote):
         kind = _kind_of_directory(path)
         if kind is not None:
@@ -56,6 +62,16 @@ def detect(path: str) -> str:
         if error.errno == errno.EMFILE:
             remedy = "raise the limit of ulimit -n"
         raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
+
+
+def _kind_of_remote(path: RemoteFolder) -> str:
+    """The format of a store elsewhere, which is Zarr: only of that are names below a URL read."""
+    named = store_of(path)
+    if named is not None and named.name != "zarr":
+        raise FormatError(
+            f"{path}: {named.title} stores are not read from a URL; copy it to this machine first"
+        )
+    return "zarr"
 
 
 def _kind_of_directory(path: str) -> str | None:

@@ -191,6 +191,18 @@ def is_store_name(path: str) -> bool:
     return found is not None and bool(found.documents)
 
 
+def store_of(url: str) -> Facts | None:
+    """The format of the directory of arrays that a URL names, or is in; None for none."""
+    *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
+    parts = [last]
+    if suffix_of(last) is None:
+        parts += reversed(above)
+    for part in parts:
+        if is_store_name(part):
+            return facts_of_file_name(part)
+    return None
+
+
 def stem_of(name: str) -> str:
     """The name of a file without what says its format."""
     for suffix in (".gz", *suffixes(), ".hdf"):
