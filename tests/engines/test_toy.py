@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 import hyperslab
 from hyperslab.cli.doctor import doctor
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.run import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines import EngineOptions, capacity, create
+from hyperslab.engines import EngineOptions, capacity, create, require
 from hyperslab.engines.facts import (
     SERIAL,
     Facts,
@@ -24,7 +25,7 @@ from hyperslab.engines.facts import (
     facts_of,
     recorded,
 )
-from hyperslab.errors import UsageError
+from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.report.made_traces import RUN, found, rules, span, trace
@@ -99,6 +100,8 @@ def test_doctor_runs_it(
     said = capsys.readouterr().out
     assert "engine     toy: works\n" in said
     assert "optional   hyperslab-toy 0.7\n" in said
+    for library in ("hdf5plugin", "zarr"):
+        assert f"optional   {library} " in said
 
 
 def test_its_libraries_are_in_the_provenance(result: Result) -> None:
@@ -185,6 +188,32 @@ def test_the_help_of_connect_leaves_out_what_is_broken(
     bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
     assert "broken" in engine_names()
     assert connect_help() == without
+
+
+def test_a_time_limit_is_refused_before_a_missing_library_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who installs it would only then be told that the engine cannot do it."""
+    place = "FACTS = Facts('not_there:Broken', no_time_limit='it is slow', requirement='thing')"
+    bring(tmp_path, place, monkeypatch)
+    options = EngineOptions(tmp_path, 1)
+    with pytest.raises(MissingExtra, match="--engine broken needs not_there: pip install 'thing'"):
+        require("broken", options)
+    with pytest.raises(UsageError, match="--task-timeout needs --engine processes: it is slow"):
+        require("broken", replace(options, task_timeout_s=1.0))
+
+
+def test_whether_an_engine_refuses_is_asked_without_making_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[EngineOptions] = []
+    monkeypatch.setattr(toy.Toy, "__init__", lambda self, options: made.append(options))
+    make_volume(tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(functions.add)
+    prepare(pipeline.write(tmp_path / "out"), Options(engine="toy"))
+    assert made == []
+    create("toy", EngineOptions(tmp_path, 1))
+    assert len(made) == 1
 
 
 def test_nobody_else_may_read_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,12 @@ class Managed:
     """An engine as a context manager."""
 
     @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise UsageError for options that the engine cannot honour, ImportError for libraries
+        that are not installed; nothing is made yet.
+        """
+
+    @staticmethod
     def capacity(connect: str) -> tuple[int, int] | None:
         """(workers, threads) of the cluster at an address that --connect was given; None where it
         cannot be asked. Raises UsageError when nobody answers there.
@@ -94,16 +100,25 @@ class EngineOptions:
     "The engine's own fact of this name, as `create` fills it in."
 
 
+def require(name: str, options: EngineOptions) -> None:
+    """Make sure that an engine can do what is asked, without making one. Raises UsageError for
+    options that it cannot honour, MissingExtra for libraries that are not installed.
+    """
+    facts = facts_of(name)
+    if options.task_timeout_s is not None and facts.no_time_limit:
+        raise UsageError(f"--task-timeout needs --engine processes: {facts.no_time_limit}")
+    with _loading(name):
+        _class_of(name).require(options)
+
+
 def create(name: str, options: EngineOptions) -> Engine:
     """The engine of this name, not yet started. Raises UsageError for options that it cannot
     honour.
     """
-    facts = facts_of(name)
-    told = replace(options, process_per_slot=facts.process_per_slot)
+    require(name, options)
+    told = replace(options, process_per_slot=facts_of(name).process_per_slot)
     with _loading(name):
         engine: Engine = _class_of(name)(told)
-    if options.task_timeout_s is not None and facts.no_time_limit:
-        raise UsageError(f"--task-timeout needs --engine processes: {facts.no_time_limit}")
     return engine
 
 

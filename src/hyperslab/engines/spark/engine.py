@@ -79,10 +79,16 @@ class Job:
 class Spark(BatchEngine):
     """Runs tasks on Spark RDDs, in this process's own Spark or on a cluster."""
 
-    def __init__(self, options: EngineOptions) -> None:
-        import pyspark  # noqa: F401  # missing: said before anything starts
+    @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise ImportError where Spark, UsageError where Java is missing: said before anything
+        starts.
+        """
+        import pyspark  # noqa: F401
 
         require_java("--engine spark")
+
+    def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self._events = options.folder / "spark-events"
         self._context: Any = None
