@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,7 +14,7 @@ from hyperslab import formats, native
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import ArraySource
+from hyperslab.arrays.source import ArraySource, Codec, Scaling, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import WAYS, way_of
@@ -80,6 +81,33 @@ def test_what_needs_the_core_goes_to_libraries_without_it(
         "chunks": "library",
         "spans": "spans",
     }
+
+
+def test_filters_that_the_core_is_not_told_to_undo_go_to_libraries(tmp_path: Path) -> None:
+    source = _sources(tmp_path)["chunks"]
+    for codecs in [(Codec("deflate", (6,)),), (Codec("a_new_one"), *source.codecs)]:
+        untold = replace(source, codecs=codecs)
+        assert way_of(untold).name == "library"
+        np.testing.assert_array_equal(reading.read(untold, REGION), VALUES[REGION.slices()])
+
+
+@pytest.mark.parametrize("values", ["real", "stored"])
+def test_what_a_library_keeps_is_not_scaled_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: Values
+) -> None:
+    kept = VALUES.astype(np.float64)[REGION.slices()]
+    source = replace(
+        _sources(tmp_path)["library"],
+        stored=kept.dtype,
+        real=kept.dtype,
+        scaling=Scaling(3.0, 1.0),
+    )
+    expected = kept.copy()
+    if values == "real":
+        expected = kept * 3 + 1
+    monkeypatch.setattr(formats.module("hdf5"), "read_reference", lambda *asked: kept)
+    for _ in range(2):
+        np.testing.assert_array_equal(reading.read(source, REGION, values=values), expected)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ from pyspark import SparkContext, java_gateway
 import hyperslab
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run
+from hyperslab.engines import EngineOptions
 from hyperslab.engines.spark import java
+from hyperslab.engines.spark.engine import Spark
 from hyperslab.engines.spark.java import said_by_java
 from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
@@ -158,6 +160,22 @@ def test_an_event_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path)
     assert own.end_ns - own.start_ns == 10**6
     (tmp_path / "log").write_text(line[:-9] + "}}")
     assert list(task_ends(tmp_path)) == []
+
+
+def test_an_event_log_that_cannot_be_read_costs_no_other_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Spark(EngineOptions(tmp_path, 1))
+    engine._context, engine._is_ours, engine._log_start = Mock(), False, 2
+    engine._events.mkdir()
+    (engine._events / "log").write_text('{"Event":"SparkListenerTaskEnd" no JSON}\n')
+    monkeypatch.setattr(
+        "hyperslab.engines.spark.engine.copy_log", lambda since, path: path.write_text(str(since))
+    )
+    with pytest.raises(ValueError, match="delimiter"):
+        engine.leave()
+    assert engine._context is None
+    assert (tmp_path / "worker.log").read_text() == "2"
 
 
 def test_what_java_says_is_kept_in_a_file_without_a_name(

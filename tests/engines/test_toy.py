@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 import hyperslab
 from hyperslab.cli.doctor import doctor
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.run import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines import capacity
-from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of
-from hyperslab.errors import UsageError
+from hyperslab.engines import EngineOptions, capacity, create, require
+from hyperslab.engines.facts import (
+    SERIAL,
+    Facts,
+    connect_help,
+    connecting,
+    engine_names,
+    facts_of,
+    recorded,
+)
+from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.engines.chosen import DIFFERING, only
@@ -93,6 +102,8 @@ def test_doctor_runs_it(
     said = capsys.readouterr().out
     assert "engine     toy: works\n" in said
     assert "optional   hyperslab-toy 0.7\n" in said
+    for library in ("hdf5plugin", "zarr"):
+        assert f"optional   {library} " in said
 
 
 def test_its_libraries_are_in_the_provenance(result: Result) -> None:
@@ -111,16 +122,133 @@ def test_the_verdict_knows_what_it_is(result: Result) -> None:
     assert "--engine processes" not in found(trace(TINY, run=RUN), "engine-overhead").advice
 
 
+BROKEN = {
+    "missing": ("import not_there", "its package cannot be loaded: No module named 'not_there'"),
+    "raising": ("1 / 0", "its package cannot be loaded: division by zero"),
+    "nameless": ("", "its package cannot be loaded: .* has no attribute 'FACTS'"),
+    "foreign": ("FACTS = 'broken:Broken'", "is no hyperslab.engines.facts.Facts"),
+    "placeless": ("FACTS = Facts('broken')", "Facts.place is 'broken': give module:Class"),
+    "spreading": ("FACTS = Facts('a:B', spread='wide')", "Facts.spread is 'wide'"),
+}
+"What the module of a package holds whose facts are not there, and what is said of it."
+CONNECTING = "FACTS = Facts('tests.engines.toy:Toy', clusters='Toys', connects_to='a toy box')"
+UNMADE = {
+    "missing": ("broken_place:Broken", "its package cannot be loaded: No module named 'broken_pl"),
+    "nameless": ("json:Broken", "its package cannot be loaded: .* has no attribute 'Broken'"),
+}
+"Places of classes that are not there, and what is said of them."
+
+
+def bring(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install an engine named 'broken' with this text as its module."""
+    about = folder / "hyperslab_broken-1.0.dist-info"
+    about.mkdir()
+    module = f"broken_{abs(hash(text))}"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hyperslab-broken\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(f"[hyperslab.engines]\nbroken = {module}:FACTS\n")
+    imports = "from hyperslab.engines.facts import Facts\n"
+    (folder / f"{module}.py").write_text(f"{imports}{text}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize("case", list(BROKEN))
 def test_a_package_that_cannot_be_loaded_is_a_sentence(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, said = BROKEN[case]
+    bring(tmp_path, text, monkeypatch)
+    with pytest.raises(UsageError, match=f"^--engine broken: .*{said}"):
+        facts_of("broken")
+    assert recorded("broken") == {}
+    with pytest.raises(UsageError, match=f"^--engine broken: .*{said}"):
+        create("broken", EngineOptions(tmp_path, 1))
+
+
+@pytest.mark.parametrize("case", list(UNMADE))
+def test_a_class_that_cannot_be_loaded_is_a_sentence(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, said = UNMADE[case]
+    bring(tmp_path, f"FACTS = Facts({place!r})", monkeypatch)
+    with pytest.raises(UsageError, match=f"^--engine broken: {said}"):
+        create("broken", EngineOptions(tmp_path, 1))
+
+
+def test_an_engine_of_a_package_connects_to_clusters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about = tmp_path / "hyperslab_broken-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: hyperslab-broken\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[hyperslab.engines]\nbroken = not_there:FACTS\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match="--engine broken: its package cannot be loaded: No mod"):
-        facts_of("broken")
+    bring(tmp_path, CONNECTING, monkeypatch)
+    assert connecting() == "Dask and Spark and Toys"
+    assert "a Spark master, a toy box; or" in connect_help()
+    assert capacity("broken", "toy://box") is None
+
+
+def test_the_help_of_connect_leaves_out_what_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = connect_help()
+    bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
+    assert "broken" in engine_names()
+    assert connect_help() == without
+
+
+def test_a_time_limit_is_refused_before_a_missing_library_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who installs it would only then be told that the engine cannot do it."""
+    place = "FACTS = Facts('not_there:Broken', no_time_limit='it is slow', requirement='thing')"
+    bring(tmp_path, place, monkeypatch)
+    options = EngineOptions(tmp_path, 1)
+    with pytest.raises(MissingExtra, match="--engine broken needs not_there: pip install 'thing'"):
+        require("broken", options)
+    with pytest.raises(UsageError, match="--task-timeout needs --engine processes: it is slow"):
+        require("broken", replace(options, task_timeout_s=1.0))
+
+
+def test_whether_an_engine_refuses_is_asked_without_making_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[EngineOptions] = []
+    monkeypatch.setattr(toy.Toy, "__init__", lambda self, options: made.append(options))
+    make_volume(tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(functions.add)
+    prepare(pipeline.write(tmp_path / "out"), Options(engine="toy"))
+    assert made == []
+    create("toy", EngineOptions(tmp_path, 1))
+    assert len(made) == 1
+
+
+def test_nobody_else_may_read_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As parameters of functions may be secret, like the orders beside them."""
+    engine = toy.Toy(EngineOptions(tmp_path, 1))
+    monkeypatch.setattr(engine, "launch", lambda commands: toy.Subprocesses((), engine.options))
+    place = tmp_path / "orders.0.pickle"
+    engine.submit(str(place), [b"first", b"second"], 1, False)
+    files = sorted(tmp_path.iterdir())
+    assert [file.read_bytes() for file in files] == [b"first", b"second"]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+
+
+def test_doctor_says_which_package_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
+    monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"serial": SERIAL})
+    assert doctor() == 0
+    said = capsys.readouterr().out
+    line = "engine     broken: not here: --engine broken: its package cannot be loaded: division"
+    assert line in said
+    assert "engine     serial: works\n" in said
+
+
+def test_records_of_an_engine_that_is_broken_now_are_read(
+    result: Result, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toy, "FACTS", None)
+    with pytest.raises(UsageError, match=r"--engine toy: tests\.engines\.toy:FACTS is no "):
+        facts_of("toy")
+    records = load_records(result.folder)
+    assert records.trace.meta["run"]["process_per_slot"]
 
 
 def test_the_guide_names_what_is_there() -> None:

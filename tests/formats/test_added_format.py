@@ -29,11 +29,12 @@ from hyperslab import formats
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import Values
+from hyperslab.arrays.source import Codec, Values
 from hyperslab.errors import FormatError, MissingExtra, MissingGroup, SourceChanged, UsageError
 from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import GroupReader, read_groups
+from hyperslab.storage.location import RemoteFolder
 from hyperslab.testing import FormatTests
 from tests.formats.files import ROOT
 from tests.system.end_to_end.command import AS_INSTALLED, call
@@ -339,7 +340,7 @@ def test_contributors_are_told_what_there_is() -> None:
     asked = set().union(*map(vars, (formats.Format, hooks.Encodes, hooks.Joins)))
     assert words & asked == OFFERED
     assert OFFERED | {"FACTS"} <= own.keys()
-    records = [Facts, ArraySink, FormatTests, TestNrrd, table, GroupReader]
+    records = [Facts, ArraySink, Codec, FormatTests, TestNrrd, table, GroupReader]
     names = {name for record in records for name in dir(record)}
     assert words - paths - OFFERED - own.keys() - names - SAID == set()
 
@@ -353,6 +354,29 @@ def test_a_file_of_an_unknown_kind_is_not_read_as_netcdf(tmp_path: Path) -> None
         patch.setattr("hyperslab.formats.detection.known", lambda: {"many": facts})
         with pytest.raises(UsageError, match="variables of many files are not listed"):
             read_groups(str(path))
+
+
+def test_directories_of_another_format_are_not_read_from_a_url_as_zarr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boxes.py").write_text(
+        "from hyperslab.formats.facts import Facts, Suffix\n"
+        "ENDS = (Suffix('.box'),)\n"
+        "FACTS = Facts('boxes', 'boxes', 'Box', 'Box (.box)', ENDS, documents=('box.json',))\n"
+    )
+    bring(tmp_path, "boxes", "boxes = boxes:FACTS")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    try:
+        for url in ("memory://there/a.box", "memory://there/a.box/inner"):
+            path, _ = formats.find(url)
+            assert isinstance(path, RemoteFolder)
+            with pytest.raises(FormatError, match=r"a\.box.*: Box stores are not read from a URL"):
+                formats.detect(path)
+        path, _ = formats.find("memory://there/a.box/b.zarr")
+        assert formats.detect(path) == "zarr"
+    finally:
+        forget()
 
 
 def test_formats_that_do_not_load_are_left_out_with_a_warning(
@@ -371,6 +395,44 @@ def test_formats_that_do_not_load_are_left_out_with_a_warning(
     assert "is no hyperslab.formats.facts.Facts" in said[1]
 
 
+REFUSED = {
+    "ends": ("Facts('ends', 'x', 'X', 'X', suffixes=('.bad',))", "Facts.suffixes holds '.bad'"),
+    "end": ("Facts('end', 'x', 'X', 'X', suffixes='.bad')", "Facts.suffixes is '.bad'"),
+    "large": ("Facts('large', 'x', 'X', 'X', (Suffix('.BAD'),))", "Suffix.text is '.BAD'"),
+    "bytes": ("Facts('bytes', 'x', 'X', 'X', magic=(b'BAD',))", "Facts.magic holds b'BAD'"),
+    "text": ("Facts('text', 'x', 'X', 'X', magic=(Magic('BAD'),))", "Magic.text is 'BAD'"),
+    "all": ("Facts('all', 'x', 'X', 'X', magic=(Magic(b''),))", "Magic.text is empty"),
+    "far": ("Facts('far', 'x', 'X', 'X', magic=(Magic(b'BAD', 542),))", "Magic.offset is 542"),
+    "needs": ("Facts('needs', 'x', 'X', 'X', libraries=(('one',),))", "Facts.libraries holds"),
+    "lacks": ("Facts('lacks', 'x')", "missing 2 required positional arguments"),
+    "memory": ("Facts('memory', 'x', 'X', 'X')", "there is a format of the name 'memory'"),
+    "nifti": ("Facts('nifti', 'x', 'X', 'X')", "there is a format of the name 'nifti'"),
+}
+"Facts with which nothing can be done, by the name of their format, and why they are left out."
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_facts_that_make_no_sense_are_left_out_with_a_warning(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, reason = REFUSED[name]
+    module = f"refused_{name}"
+    (tmp_path / f"{module}.py").write_text(
+        f"from hyperslab.formats.facts import Facts, Magic, Suffix\nFACTS = {made}\n"
+    )
+    bring(tmp_path, f"refused-{name}", f"{name} = {module}:FACTS")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    with pytest.warns(UserWarning, match="is left out") as warned:
+        names = list(table.known())
+    assert names == [*(one.name for one in table.BUILT_IN), "nrrd"]
+    assert formats.is_array_file("a.nrrd")
+    forget()
+    (said,) = [str(one.message) for one in warned]
+    assert f"the format '{name}' is left out" in said
+    assert reason in said
+
+
 def test_the_formats_of_this_package_are_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +445,8 @@ def test_the_formats_of_this_package_are_not_replaced(
     monkeypatch.syspath_prepend(tmp_path)
     forget()
     assert {entry.name for entry in metadata.entry_points(group=table.ENTRY_POINTS)} >= {"more"}
+    with pytest.warns(UserWarning, match="a format of the name 'nifti' already"):
+        table.known()
     assert table.facts_of("nifti").module == "hyperslab.formats.nifti"
     assert table.known()["nifti"].module == "hyperslab.formats.nifti"
     assert formats.format_of_name("a.nii") == "nifti"

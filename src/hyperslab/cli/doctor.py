@@ -6,7 +6,7 @@ import importlib
 import platform
 import tempfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,13 @@ from hyperslab import native, workloads
 from hyperslab.driver import run
 from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
-from hyperslab.formats.table import brought
+from hyperslab.formats.table import brought, known
 from hyperslab.machine.host import Host, describe
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
+BASE = "hyperslab"
+"Argument of pip that installs what is always there."
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
 
 
@@ -50,12 +52,21 @@ def doctor() -> int:
 
 def _optional() -> dict[str, str]:
     """Distributions beyond the base install, and what pip installs them by."""
-    found = {"hdf5plugin": "hyperslab[codecs]"}
+    found = {}
+    for format_facts in known().values():
+        for module, requirement in format_facts.libraries:
+            if requirement != BASE:
+                found[_distribution(module)] = requirement
     for engine in engine_names():
         with suppress(UsageError):  # of a package that cannot be loaded, as its engine will say
             facts = facts_of(engine)
             found |= dict.fromkeys(facts.optional, facts.requirement)
-    return {**found, "zarr": "hyperslab[zarr]"}
+    return found
+
+
+def _distribution(module: str) -> str:
+    """The distribution that a module is of, which often has the module's name."""
+    return packages_distributions().get(module, [module])[0]
 
 
 def _version(name: str, requirement: str) -> str:
@@ -82,6 +93,9 @@ def _works(engine: str) -> bool:
         return True
     except HyperslabError as error:
         typer.echo(f"engine     {engine}: fails: {error}")
+        return False
+    except Exception as error:  # noqa: BLE001  # whatever the engine of a package raises
+        typer.echo(f"engine     {engine}: fails: {type(error).__name__}: {error}")
         return False
     right = result.ok and result.value.max == 4095
     typer.echo(f"engine     {engine}: " + ("works" if right else "fails: wrong result"))

@@ -95,10 +95,10 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
     """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
     host = Host.here()
     workers, threads = _slots(options, host)
-    engines.create(
+    engines.require(
         options.engine,
         EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
-    )  # or it refuses
+    )
     memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
     budget = Budget(memory, workers * threads)
     folder = out

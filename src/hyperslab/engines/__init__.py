@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from hyperslab.engines.facts import connecting, facts_of
+from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
@@ -22,6 +22,19 @@ Running = Generator[Outcome | None, None, None]
 
 class Managed:
     """An engine as a context manager."""
+
+    @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise UsageError for options that the engine cannot honour, ImportError for libraries
+        that are not installed; nothing is made yet.
+        """
+
+    @staticmethod
+    def capacity(connect: str) -> tuple[int, int] | None:
+        """(workers, threads) of the cluster at an address that --connect was given; None where it
+        cannot be asked. Raises UsageError when nobody answers there.
+        """
+        return None
 
     def start(self) -> None:
         raise NotImplementedError
@@ -87,16 +100,25 @@ class EngineOptions:
     "The engine's own fact of this name, as `create` fills it in."
 
 
+def require(name: str, options: EngineOptions) -> None:
+    """Make sure that an engine can do what is asked, without making one. Raises UsageError for
+    options that it cannot honour, MissingExtra for libraries that are not installed.
+    """
+    facts = facts_of(name)
+    if options.task_timeout_s is not None and facts.no_time_limit:
+        raise UsageError(f"--task-timeout needs --engine processes: {facts.no_time_limit}")
+    with _loading(name):
+        _class_of(name).require(options)
+
+
 def create(name: str, options: EngineOptions) -> Engine:
     """The engine of this name, not yet started. Raises UsageError for options that it cannot
     honour.
     """
-    facts = facts_of(name)
-    told = replace(options, process_per_slot=facts.process_per_slot)
+    require(name, options)
+    told = replace(options, process_per_slot=facts_of(name).process_per_slot)
     with _loading(name):
         engine: Engine = _class_of(name)(told)
-    if options.task_timeout_s is not None and facts.no_time_limit:
-        raise UsageError(f"--task-timeout needs --engine processes: {facts.no_time_limit}")
     return engine
 
 
@@ -122,20 +144,32 @@ def default_workers(name: str, host: Host) -> tuple[int, int]:
 
 
 def _class_of(name: str) -> Any:
-    module, _, found = facts_of(name).place.partition(":")
-    return getattr(importlib.import_module(module), found)
+    module, _, word = facts_of(name).place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), word)
+    except ImportError:
+        raise  # perhaps a library that is missing, as `_loading` will say
+    except Exception as error:  # whatever a package raises when it is imported
+        if name in ENGINES:
+            raise
+        raise unloadable(name, error) from error
 
 
 @contextmanager
 def _loading(name: str) -> Iterator[None]:
-    """Raise MissingExtra for an engine whose libraries are not installed."""
+    """Raise MissingExtra for an engine whose libraries are not installed, UsageError for one of
+    another package that cannot be imported.
+    """
     try:
         yield
     except ImportError as error:
         requirement = facts_of(name).requirement
         missing = (error.name or "hyperslab").partition(".")[0]
-        if missing == "hyperslab" or not requirement:
-            raise  # a fault of the engine's own, not a missing extra
+        is_own_fault = missing == "hyperslab" or not requirement
+        if is_own_fault and name in ENGINES:
+            raise
+        if is_own_fault:
+            raise unloadable(name, error) from error
         raise MissingExtra(
             f"--engine {name} needs {error.name}: pip install '{requirement}'"
         ) from error

@@ -8,24 +8,26 @@ engine's and whose object is its Facts.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal
+from typing import Literal, get_args
 
 from hyperslab.errors import UsageError
 
 GROUP = "hyperslab.engines"
 DEFAULT = "processes"
 "Name of the engine that runs where the user names none."
+Spread = Literal["none", "workers", "threads"]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an engine says of itself."""
+    """What an engine says of itself. Raises ValueError for a place or a spread that is none."""
 
     place: str
     "Where its class is, as module:Class."
-    spread: Literal["none", "workers", "threads"] = "workers"
+    spread: Spread = "workers"
     "What the processors of a machine become by default; none: there is one slot, always."
     in_caller: bool = False
     "Whether tasks run in the caller's process, whose peak of memory may be older than the run."
@@ -49,6 +51,13 @@ class Facts:
     "Batch system that starts workers for it, as --connect takes it, in words."
     own_record: str = ""
     "Name of its own record of what it ran; empty: it keeps none."
+
+    def __post_init__(self) -> None:
+        module, _, word = self.place.partition(":")
+        if not module or not word:
+            raise ValueError(f"Facts.place is {self.place!r}: give module:Class")
+        if self.spread not in get_args(Spread):
+            raise ValueError(f"Facts.spread is {self.spread!r}: give one of {get_args(Spread)}")
 
     def recorded(self) -> dict[str, bool]:
         """What a reader of the run's trace needs to know."""
@@ -127,11 +136,27 @@ def facts_of(name: str) -> Facts:
     others = _of_others()
     if name not in others:
         raise UsageError(f"--engine {name}: choose one of {', '.join(engine_names())}")
+    return _loaded(others[name])
+
+
+def _loaded(entry: EntryPoint) -> Facts:
+    """The facts that a package brings. Raises UsageError for a package that has none."""
     try:
-        facts: Facts = others[name].load()
-    except ImportError as error:
-        raise UsageError(f"--engine {name}: its package cannot be loaded: {error}") from error
-    return facts
+        found = entry.load()
+    except Exception as error:  # whatever a package raises when it is imported
+        raise unloadable(entry.name, error) from error
+    if not isinstance(found, Facts):
+        raise UsageError(
+            f"--engine {entry.name}: {entry.value} is no hyperslab.engines.facts.Facts; mend or"
+            " remove its package"
+        )
+    return found
+
+
+def unloadable(name: str, error: Exception) -> UsageError:
+    """What is told where the package of an engine raises an error as it is loaded."""
+    why = str(error) or type(error).__name__
+    return UsageError(f"--engine {name}: its package cannot be loaded: {why}")
 
 
 def recorded(name: str) -> dict[str, bool]:
@@ -150,12 +175,21 @@ def engine_help() -> str:
 
 def connect_help() -> str:
     """What --connect takes, as a sentence."""
-    own = ENGINES.values()
-    running = dict.fromkeys(facts.connects_to for facts in own if facts.connects_to)
-    queues = dict.fromkeys(facts.queue for facts in own if facts.queue)
+    known = _loadable()
+    running = dict.fromkeys(facts.connects_to for facts in known if facts.connects_to)
+    queues = dict.fromkeys(facts.queue for facts in known if facts.queue)
     return f"A cluster that runs already: {', '.join(running)}; or {', '.join(queues)}."
 
 
 def connecting() -> str:
     """The software whose clusters an engine connects to, as a list in words."""
-    return " and ".join(dict.fromkeys(f.clusters for f in ENGINES.values() if f.clusters))
+    return " and ".join(dict.fromkeys(facts.clusters for facts in _loadable() if facts.clusters))
+
+
+def _loadable() -> list[Facts]:
+    """The facts of all engines, but for those whose packages are broken."""
+    found = []
+    for name in engine_names():
+        with suppress(UsageError):
+            found.append(facts_of(name))
+    return found

@@ -18,12 +18,16 @@ from hyperslab.trace import OwnTime, Slot
 class Serial(Managed):
     """Runs tasks in the thread that asks for them."""
 
-    def __init__(self, options: EngineOptions) -> None:
+    @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise UsageError for more than one slot."""
         if options.workers * options.threads != 1:
             raise UsageError(
                 "--engine serial has one slot: leave out --workers and --threads, or choose"
                 " --engine processes"
             )
+
+    def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._rounds = 0
 

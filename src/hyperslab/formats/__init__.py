@@ -30,6 +30,7 @@ from hyperslab.formats.table import (
     is_store_name,
     say_words,
     stem_of,
+    store_of,
     suffix_of,
     suffixes,
     written,
@@ -82,7 +83,8 @@ class Format(Protocol):
         """Read stored values through the format's own library: native byte order, the array's own
         axis order.
 
-        A library that can decodes with up to `threads` threads.
+        A library that can decodes with up to `threads` threads. An array that can be written to is
+        the caller's from then on; one that the module keeps is given back read-only, and copied.
         """
 
     def sink(
@@ -148,7 +150,7 @@ def split_url(url: str) -> tuple[str, str]:
 def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[str, str]:
     """Split 'PATH::DATASET' or 'URL::DATASET' into (path, or a Remote as it is now, dataset).
 
-    Of a Zarr store it is a RemoteFolder, which has not been looked at where its name says what it
+    Of a store it is a RemoteFolder, which has not been looked at where its name says what it
     is. `storage_options` are fsspec's, for URLs. Raises FormatError, UsageError, Unavailable for
     what cannot be looked at.
     """
@@ -156,7 +158,7 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
     if not is_remote(path):
         return path, name
     folder = RemoteFolder(path if "?" in path else path.rstrip("/"), storage_options)
-    if _is_in_store(path):
+    if store_of(path) is not None:
         return folder, name
     try:
         return describe(path, storage_options), name
@@ -166,14 +168,6 @@ def find(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[st
         if suffix_of(path.partition("?")[0]) is not None or not remote.is_node(folder):
             raise
     return folder, name
-
-
-def _is_in_store(url: str) -> bool:
-    """Whether a URL names a Zarr store, or something in one that is no file."""
-    *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
-    if is_store_name(last):
-        return True
-    return suffix_of(last) is None and any(map(is_store_name, above))
 
 
 def arrays(url: str, storage_options: Mapping[str, Any] | None = None) -> list[ArrayInfo]:

@@ -15,16 +15,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hyperslab.errors import FormatError, Missing
-from hyperslab.formats.facts import Facts, Magic
-from hyperslab.formats.table import facts_of_file_name, is_store_name, known, supported
+from hyperslab.formats.facts import HEAD_NBYTES, Facts, Magic
+from hyperslab.formats.table import (
+    facts_of_file_name,
+    is_store_name,
+    known,
+    store_of,
+    supported,
+)
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import open_binary
 
 _ANNEX_POINTER = b"/annex/objects/"
 _ZIP_MAGIC = b"PK\x03\x04"
 _GZIP_MAGIC = b"\x1f\x8b"
-_HEAD_NBYTES = 544
-"Bytes of a file, or of what it holds compressed, in which the magic of every format lies."
 _GZIP_HEAD_NBYTES = 2**16
 "Stored bytes in which the head of a compressed file has to begin."
 
@@ -44,7 +48,7 @@ def detect(path: str) -> str:
     Raises FormatError that says what is there instead.
     """
     if isinstance(path, RemoteFolder):
-        return "zarr"
+        return _kind_of_remote(path)
     if not isinstance(path, Remote):
         kind = _kind_of_directory(path)
         if kind is not None:
@@ -58,6 +62,16 @@ def detect(path: str) -> str:
         if error.errno == errno.EMFILE:
             remedy = "raise the limit of ulimit -n"
         raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
+
+
+def _kind_of_remote(path: RemoteFolder) -> str:
+    """The format of a store elsewhere, which is Zarr: only of that are names below a URL read."""
+    named = store_of(path)
+    if named is not None and named.name != "zarr":
+        raise FormatError(
+            f"{path}: {named.title} stores are not read from a URL; copy it to this machine first"
+        )
+    return "zarr"
 
 
 def _kind_of_directory(path: str) -> str | None:
@@ -105,7 +119,7 @@ def _dangling(file: Path) -> str:
 
 
 def _by_magic(path: str, file: BinaryIO) -> str:
-    head = file.read(_HEAD_NBYTES)
+    head = file.read(HEAD_NBYTES)
     if not head:
         raise FormatError(f"{path}: is empty (0 bytes); fetch or copy it again")
     if head.startswith(_ANNEX_POINTER):
@@ -171,7 +185,7 @@ def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
     stored = head + file.read(_GZIP_HEAD_NBYTES)
     early: EOFError | None = None
     try:
-        plain = gzip.GzipFile(fileobj=BytesIO(stored)).read(_HEAD_NBYTES)
+        plain = gzip.GzipFile(fileobj=BytesIO(stored)).read(HEAD_NBYTES)
     except (gzip.BadGzipFile, zlib.error) as error:
         raise FormatError(
             f"{path}: its gzip data are corrupt ({error}); fetch or copy it again"
@@ -185,7 +199,7 @@ def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
         return kind
     titles = " or ".join(facts.title for facts in streams)
     what = f"not {titles}"
-    if len(plain) < _HEAD_NBYTES and file.read(1):
+    if len(plain) < HEAD_NBYTES and file.read(1):
         what = f"its first {_GZIP_HEAD_NBYTES >> 10} KiB inflate to no {titles} header"
     elif early:
         raise FormatError(f"{path}: its gzip data end too early; fetch or copy it again") from early

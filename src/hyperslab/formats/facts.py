@@ -7,7 +7,31 @@ for a format of another package.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+HEAD_NBYTES = 544
+"Bytes of a file, or of what it holds compressed, in which the magic of every format lies."
+
+_TYPES: dict[str, type] = {"str": str, "bytes": bytes, "int": int, "bool": bool, "tuple": tuple}
+"Types of the fields of the records below, by the words in which they are annotated."
+
+
+def _require_types(record: Any) -> None:
+    """Raise TypeError for a field whose value is of another type than it is annotated with."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        word = str(field.type).partition("[")[0]
+        if not isinstance(value, _TYPES[word]):
+            owner = type(record).__name__
+            raise TypeError(f"{owner}.{field.name} is {value!r}, not of type {field.type}")
+
+
+def _require_each(name: str, values: tuple[Any, ...], kind: type) -> None:
+    """Raise TypeError for a field that holds something of another type."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"Facts.{name} holds {value!r}, not of type {kind.__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +49,11 @@ class Suffix:
     is_written_in_place: bool = False
     "A block goes into the file from where it lies in memory, without a second one of its size."
 
+    def __post_init__(self) -> None:
+        _require_types(self)
+        if not self.text.startswith(".") or self.text != self.text.lower():
+            raise ValueError(f"Suffix.text is {self.text!r}: begin with a dot, in small letters")
+
 
 @dataclass(frozen=True, slots=True)
 class Magic:
@@ -32,16 +61,28 @@ class Magic:
 
     text: bytes
     offset: int = 0
-    "Position of these bytes in the file, within the first 544."
+    "Position of these bytes in the file, all of them within the first HEAD_NBYTES."
     doubling: int = 0
     "Another position, as is each of its doubles up to the end of the file; 0 for none."
     refusal: str = ""
     "Reason why such files are not read, and what to do about it; '' where they are read."
 
+    def __post_init__(self) -> None:
+        _require_types(self)
+        if not self.text:
+            raise ValueError("Magic.text is empty: every file would be of this format")
+        if not 0 <= self.offset <= HEAD_NBYTES - len(self.text):
+            raise ValueError(f"Magic.offset is {self.offset}: only {HEAD_NBYTES} bytes are read")
+        if self.doubling < 0:
+            raise ValueError(f"Magic.doubling is {self.doubling}: give 0 or more")
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts that a format says of itself."""
+    """Facts that a format says of itself.
+
+    Raises TypeError or ValueError for a field that nothing could be done with.
+    """
 
     name: str
     "Name of the format, as `ArraySource.format` has it."
@@ -83,3 +124,16 @@ class Facts:
     "Engine by which xarray opens such files itself; '' where they are opened by this package's."
     libraries: tuple[tuple[str, str], ...] = ()
     "Names of libraries that its module imports, each with what pip is told to install."
+
+    def __post_init__(self) -> None:
+        _require_types(self)
+        if not self.name or not self.module:
+            raise ValueError("Facts.name or Facts.module is empty")
+        _require_each("suffixes", self.suffixes, Suffix)
+        _require_each("magic", self.magic, Magic)
+        _require_each("documents", self.documents, str)
+        _require_each("libraries", self.libraries, tuple)
+        for pair in self.libraries:
+            if len(pair) != 2:
+                raise ValueError(f"Facts.libraries holds {pair!r}: give (module, requirement)")
+            _require_each("libraries", pair, str)

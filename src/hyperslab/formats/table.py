@@ -108,8 +108,12 @@ _OWN = {one.name: one for one in (*BUILT_IN, MEMORY)}
 def known() -> dict[str, Facts]:
     """All formats of files by their names, those of this package first."""
     found = {one.name: one for one in BUILT_IN}
-    for one in _installed():
-        found.setdefault(one.name, one)
+    for label, one in _installed():
+        taken = found.get(one.name, _OWN.get(one.name))
+        if taken is None:
+            found[one.name] = one
+        elif taken != one:
+            _warn(label, f"there is a format of the name '{one.name}' already")
     return found
 
 
@@ -187,6 +191,18 @@ def is_store_name(path: str) -> bool:
     return found is not None and bool(found.documents)
 
 
+def store_of(url: str) -> Facts | None:
+    """The format of the directory of arrays that a URL names, or is in; None for none."""
+    *above, last = url.lower().partition("?")[0].rstrip("/").split("/")
+    parts = [last]
+    if suffix_of(last) is None:
+        parts += reversed(above)
+    for part in parts:
+        if is_store_name(part):
+            return facts_of_file_name(part)
+    return None
+
+
 def stem_of(name: str) -> str:
     """The name of a file without what says its format."""
     for suffix in (".gz", *suffixes(), ".hdf"):
@@ -200,8 +216,10 @@ def supported() -> str:
     return f"{', '.join(more)} and {last}"
 
 
-def _installed() -> Iterator[Facts]:
-    """The formats that other packages bring; one that does not load is left out with a warning."""
+def _installed() -> Iterator[tuple[str, Facts]]:
+    """The formats that other packages bring, each with the name of its entry point; one that does
+    not load, or whose facts are refused, is left out with a warning.
+    """
     from importlib import metadata  # takes longer than all else here
 
     for entry in metadata.entry_points(group=ENTRY_POINTS):
@@ -211,7 +229,7 @@ def _installed() -> Iterator[Facts]:
             _warn(entry.name, f"{entry.value} cannot be loaded ({error})")
             continue
         if isinstance(found, Facts):
-            yield found
+            yield entry.name, found
         else:
             _warn(entry.name, f"{entry.value} is no hyperslab.formats.facts.Facts")
 

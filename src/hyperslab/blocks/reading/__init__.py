@@ -61,31 +61,40 @@ def read(
     with way.opened(source, reader) as file, span("read") as mark:
         try:
             stored = way.read(file, source, slab, room, threads or native.threads(), reader)
-            return _delivered(source, slab, stored, out, values)
+            return _delivered(source, slab, stored, out, values, way.fills)
         finally:
             mark.nbytes = file.nbytes
             mark.helped_ns = native.helped_ns()
 
 
 def _delivered(
-    source: ArraySource, slab: Hyperslab, stored: Array, out: Array | None, values: Values
+    source: ArraySource,
+    slab: Hyperslab,
+    stored: Array,
+    out: Array | None,
+    values: Values,
+    is_ours: bool,
 ) -> Array:
-    """Stored values as they were asked for, in `out` if given: in place where that can be."""
+    """Stored values as they were asked for, in `out` if given: in place where that can be.
+
+    Real values are never computed in place in the array of a library, which may keep it.
+    """
+    is_scaled = _is_scaled(source, values)
     block = out
     if block is None:
-        block = _block_for(stored, source.dtype(values))
-    if _is_scaled(source, values):
+        block = _block_for(stored, source.dtype(values), is_ours or not is_scaled)
+    if is_scaled:
         scaling.apply(source, slab, stored, block)
     elif block is not stored:
         block[...] = stored
     return block
 
 
-def _block_for(stored: Array, dtype: DType) -> Array:
-    """A block of this dtype laid out as the stored values: themselves, where that can be."""
-    if stored.dtype == dtype and stored.flags.writeable:
+def _block_for(stored: Array, dtype: DType, may_be_stored: bool) -> Array:
+    """A block of this dtype laid out as the stored values: themselves, where that may be."""
+    if may_be_stored and stored.dtype == dtype and stored.flags.writeable:
         return stored
-    return np.empty_like(stored, dtype=dtype)
+    return np.empty_like(stored, dtype=dtype, subok=False)
 
 
 def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:

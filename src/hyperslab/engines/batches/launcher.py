@@ -14,6 +14,7 @@ from typing import Protocol
 
 from hyperslab.engines.batches import batch
 from hyperslab.engines.batches.engine import BatchEngine, Ending, Work
+from hyperslab.engines.batches.orders import write_secret
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.environment import program
 
@@ -57,7 +58,7 @@ class CommandEngine(BatchEngine):
         commands = []
         for number, packed in enumerate(batches):
             path = Path(f"{place}.{number}")
-            path.write_bytes(packed)
+            write_secret(path, packed)
             commands.append(program(__name__, [place, str(path)]))
         return Launched(self.launch(commands))
 

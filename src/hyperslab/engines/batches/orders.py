@@ -69,6 +69,12 @@ def clear(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def write_secret(path: Path, data: bytes) -> None:
+    """Make a file that nobody else may read, as the parameters of functions may be secret."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
 def write_orders(
     folder: Path,
     name: str,
@@ -82,10 +88,7 @@ def write_orders(
     """Put the orders of a round where workers find them; returns the path."""
     path = folder / f"orders.{name}.pickle"
     orders = Orders(folder, name, tuple(steps), merge, clock, limit_nbytes, of_processes)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-    ) as file:  # parameters may be secret
-        file.write(pickle.dumps((shipment, cloudpickle.dumps(orders))))
+    write_secret(path, pickle.dumps((shipment, cloudpickle.dumps(orders))))
     _loaded.clear()
     _loaded[str(path)] = replace(orders, on_driver=True)  # Spark's trees end here
     orders.marks.mkdir(parents=True)

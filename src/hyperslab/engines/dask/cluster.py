@@ -72,9 +72,12 @@ class DaskEngine(BatchEngine):
     limit_nbytes = 64 * 2**20  # a scheduler is no place for larger values
     single_steps = True
 
-    def __init__(self, options: EngineOptions) -> None:
-        import distributed  # noqa: F401  # missing: said before anything starts
+    @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise ImportError where Dask is missing: said before anything starts."""
+        import distributed  # noqa: F401
 
+    def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self._keeper: KeeperProcess | None = None
         self._watch: Watch | None = None

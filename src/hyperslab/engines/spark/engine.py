@@ -79,10 +79,16 @@ class Job:
 class Spark(BatchEngine):
     """Runs tasks on Spark RDDs, in this process's own Spark or on a cluster."""
 
-    def __init__(self, options: EngineOptions) -> None:
-        import pyspark  # noqa: F401  # missing: said before anything starts
+    @staticmethod
+    def require(options: EngineOptions) -> None:
+        """Raise ImportError where Spark, UsageError where Java is missing: said before anything
+        starts.
+        """
+        import pyspark  # noqa: F401
 
         require_java("--engine spark")
+
+    def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self._events = options.folder / "spark-events"
         self._context: Any = None
@@ -125,13 +131,14 @@ class Spark(BatchEngine):
         return list(found)
 
     def leave(self) -> None:
-        if self._context is not None:
-            if self._is_ours:
-                quietly(stop_context)
-            self._own_times = list(task_ends(self._events))
+        had_context = self._context is not None
+        if had_context and self._is_ours:
+            quietly(stop_context)
+        self._context = None
         if self._log_start is not None:
             copy_log(self._log_start, self.options.folder / "worker.log")
-        self._context = None
+        if had_context:
+            self._own_times = list(task_ends(self._events))
 
     def value_limit(self, batches: int) -> int:
         collected = 2 * math.isqrt(batches) + 2

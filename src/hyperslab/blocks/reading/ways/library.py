@@ -1,4 +1,5 @@
-"""What only the library of a format can read: it says no places, or its filters need the core.
+"""What only the library of a format can read: it says no places, or its filters need the core, or
+cannot be undone by it.
 
 Of a gzip stream that is not entered in the middle, every read inflates all.
 """
@@ -42,7 +43,9 @@ class Library(Way):
     def fits(self, source: ArraySource) -> bool:
         if source.chunks is None:
             return True
-        return bool(source.codecs) and native.core is None
+        if native.core is None:
+            return bool(source.codecs)
+        return any(not codec.undoing[0] for codec in source.codecs)
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
         """About: a proportion of what the array takes in the file."""
