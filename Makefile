@@ -77,10 +77,10 @@ SEED ?= 1
 campaign: $(VENV)/.installed-test system-packages ## random faults against the real command, ROUNDS=200 SEED=1
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.campaign --rounds $(ROUNDS) --seed $(SEED) $(CAMPAIGN)
 
-# ONLY=TEXT: those whose file or description holds a text.
+# A regular expression: those in whose file or description it is found.
 ONLY ?=
 
-mutants: $(VENV)/.installed-test ## break lines one at a time; a test must notice each, ONLY=TEXT
+mutants: $(VENV)/.installed-test ## break lines one at a time; a test must notice each, ONLY=PATTERN
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants --only "$(ONLY)"
 
 docs: $(VENV)/.installed-docs ## build the pages into site/
