@@ -134,7 +134,7 @@ class House:
         code, said = self._run([*command, "--no-run"])
         if code != 0:
             return Verdict(False, False, said)
-        code, said = self._run([*command, "--quiet", name])
+        code, said = self._run([*command, name])
         return Verdict(code != 0, code == 0 and "1 passed" in said, said)
 
     def _run(self, command: Sequence[str]) -> tuple[int, str]:

@@ -22,7 +22,8 @@ class Mutant(NamedTuple):
     "The fastest that notices: an id of pytest, or `cargo: NAME`."
 
 
-_ARRAYS = [
+MUTANTS = [
+    # arrays
     Mutant(
         "a region of a region of every second element begins elsewhere",
         "src/hyperslab/arrays/slab.py",
@@ -58,9 +59,7 @@ _ARRAYS = [
         "steps * self.step_nbytes[self.level] + self.inner_nbytes",
         "tests/unit/test_blockio.py::test_spans_hold_every_element_once_whatever_the_costs",
     ),
-]
-
-_BLOCKS = [
+    # blocks
     Mutant(
         "a read that was short goes on where it began",
         "src/hyperslab/blocks/positioned.py",
@@ -124,9 +123,7 @@ _BLOCKS = [
         "st_size >= 0",
         "tests/unit/test_ways_and_forms.py::test_a_region_that_was_changed_differs",
     ),
-]
-
-_FORMATS = [
+    # formats
     Mutant(
         "the intercept of an image is forgotten",
         "src/hyperslab/formats/nifti/header.py",
@@ -162,9 +159,14 @@ _FORMATS = [
         "except OSError:\n        return None",
         "tests/formats/test_zarr_damage.py::test_a_chunk_that_cannot_be_opened_is_an_error",
     ),
-]
-
-_STORAGE = [
+    Mutant(
+        "xarray is not told the offset of an image",
+        "src/hyperslab/formats/netcdf/image.py",
+        "np.float64(scaling.inter)",
+        "np.float64(0)",
+        "tests/connectors/test_xarray_images.py::test_images_are_packed_only_where_that_is_exact",
+    ),
+    # storage
     Mutant(
         "a name that is taken is taken over unasked",
         "src/hyperslab/storage/renaming.py",
@@ -221,9 +223,7 @@ _STORAGE = [
         "first = 0",
         "tests/remote/test_requests.py::test_a_region_of_many_chunks_takes_few_requests",
     ),
-]
-
-_PLAN = [
+    # plan
     Mutant(
         "a halo before the end of an array is one voxel too narrow",
         "src/hyperslab/plan/compile.py",
@@ -274,9 +274,7 @@ _PLAN = [
         "n // s for n, s in zip(count",
         "tests/unit/test_becoming.py::test_merged_voxels_are_counted_and_placed",
     ),
-]
-
-_DRIVER = [
+    # driver
     Mutant(
         "a task that failed is not tried again",
         "src/hyperslab/driver/run.py",
@@ -320,9 +318,7 @@ _DRIVER = [
         "z * n",
         "tests/unit/test_pages.py::test_blocks_that_meet_between_pages_are_allowed",
     ),
-]
-
-_ENGINES = [
+    # engines
     Mutant(
         "a task that its worker died of is not reported",
         "src/hyperslab/engines/pool/processes.py",
@@ -358,9 +354,7 @@ _ENGINES = [
         "if is_anybody_there is None:",
         "tests/engines/test_rounds.py::test_solitude_begins_when_somebody_was_last_seen",
     ),
-]
-
-_PEOPLE = [
+    # report
     Mutant(
         "idle time is counted from the beginning",
         "src/hyperslab/report/summary.py",
@@ -375,6 +369,7 @@ _PEOPLE = [
         "<h1>{title}</h1>",
         "tests/unit/test_report.py::test_text_from_outside_stays_text",
     ),
+    # connectors
     Mutant(
         "chunks of Dask end before stored ones do",
         "src/hyperslab/connectors/dask.py",
@@ -391,19 +386,13 @@ _PEOPLE = [
         "::test_columns_are_promoted_only_to_what_holds_their_values",
     ),
     Mutant(
-        "xarray is not told the offset of an image",
-        "src/hyperslab/formats/netcdf/image.py",
-        "np.float64(scaling.inter)",
-        "np.float64(0)",
-        "tests/connectors/test_xarray_images.py::test_images_are_packed_only_where_that_is_exact",
-    ),
-    Mutant(
         "a variable of a file that was written to since is read",
         "src/hyperslab/connectors/xarray.py",
         "state == (listing.file_size, listing.mtime_ns)",
         "state",
         "tests/connectors/test_xarray.py::test_a_file_that_changes_is_noticed",
     ),
+    # workloads
     Mutant(
         "the largest integer has no bin",
         "src/hyperslab/workloads/histogram.py",
@@ -418,6 +407,7 @@ _PEOPLE = [
         "max(1, n - 1) << (found.unit_bits + _GUARD_BITS // 2)",
         "tests/unit/test_stats.py::test_stats_agree_with_numpy_and_statistics",
     ),
+    # apps
     Mutant(
         "NaN differs from NaN",
         "src/hyperslab/apps/difference/values.py",
@@ -433,6 +423,7 @@ _PEOPLE = [
         "tests/end_to_end/test_convert.py"
         "::test_dtype_is_changed_on_request_and_only_if_every_value_fits",
     ),
+    # cli
     Mutant(
         "a KiB has 1,000 bytes",
         "src/hyperslab/cli/parse.py",
@@ -440,6 +431,7 @@ _PEOPLE = [
         "(1000 if i else 1000)",
         "tests/unit/test_cli_parse.py::test_sizes",
     ),
+    # leaves
     Mutant(
         "values of storage options are shown",
         "src/hyperslab/redaction.py",
@@ -447,6 +439,7 @@ _PEOPLE = [
         "return option",
         "tests/remote/test_secrets.py::test_the_command_line_without_secrets",
     ),
+    # machine
     Mutant(
         "memory that others of the group have taken is taken again",
         "src/hyperslab/machine/host.py",
@@ -454,9 +447,7 @@ _PEOPLE = [
         "int(bound[0])",
         "tests/unit/test_machine.py::test_a_cgroup_limits_the_memory_that_is_left_in_it",
     ),
-]
-
-_RUST = [
+    # the native core
     Mutant(
         "the checksum at the end of a gzip member is not compared",
         "rust/core/src/gzip/build.rs",
@@ -478,16 +469,4 @@ _RUST = [
         "_ if value < self.last",
         CARGO + "bins_hold_their_lower_edges_and_the_last_one_both",
     ),
-]
-
-MUTANTS = [
-    *_ARRAYS,
-    *_BLOCKS,
-    *_FORMATS,
-    *_STORAGE,
-    *_PLAN,
-    *_DRIVER,
-    *_ENGINES,
-    *_PEOPLE,
-    *_RUST,
 ]
