@@ -29,7 +29,7 @@ test: $(VENV)/.installed-test system-packages ## run every check and every test
 	@status=0; $(MAKE) --no-print-directory lint || status=1; \
 	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
 	$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml || status=1; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist worksteal $(PYTEST) || status=1; \
 	exit $$status
 
 lint: $(VENV)/.installed-test ## run the checks alone: style, types, layers, Rust

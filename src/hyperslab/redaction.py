@@ -3,7 +3,7 @@ options named for secrets.
 
 `redact` is applied where records are written and where errors are shown; `hide` knows the very
 values of the storage options that a request was made with, and is applied to what libraries say of
-it (`tests/remote/test_secrets.py`).
+it (`tests/storage/remote/test_secrets.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.campaign.rounds import Round
-from tests.clusters.processes import line, signal_all
+from tests.system.clusters.processes import line, signal_all
 
 PATIENCE_S = 100.0
 "After so long, something hangs; nothing is measured by it."

@@ -12,7 +12,7 @@ from tests.campaign.commands import await_end, await_moment, begin
 from tests.campaign.deaths import slower
 from tests.campaign.judgement import expect_nothing_torn, expect_the_result, resume_to_the_end
 from tests.campaign.rounds import Round
-from tests.faults.disk import Disk, small_disk
+from tests.system.faults.disk import Disk, small_disk
 
 MIB = 2**20
 LEAST_NBYTES, MOST_NBYTES = 6 * MIB, 14 * MIB

@@ -7,7 +7,7 @@ import signal
 from tests.campaign.commands import await_end, await_that, begin, recorded
 from tests.campaign.deaths import slower
 from tests.campaign.rounds import Round
-from tests.clusters.processes import signal_all
+from tests.system.clusters.processes import signal_all
 
 MOST_TASKS = 10
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from tests.campaign import functions
-from tests.faults.command import FUNCTIONS
+from tests.system.faults.command import FUNCTIONS
 
 AFFINE = np.diag([2.0, 2, 2, 1])
 SMALL, LARGE = (16, 16, 32), (64, 64, 256)

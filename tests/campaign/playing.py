@@ -21,7 +21,7 @@ from tests.campaign import scenarios, shim
 from tests.campaign.commands import await_end, begin
 from tests.campaign.jobs import Job
 from tests.campaign.rounds import Finding, Reference, References, Round
-from tests.clusters.processes import Household, household
+from tests.system.clusters.processes import Household, household
 
 NOTHING_HIT = "nothing was hit"
 

@@ -12,7 +12,7 @@ from tests.campaign import shim
 from tests.campaign.commands import await_end, await_moment, begin
 from tests.campaign.judgement import expect_nothing_torn, expect_the_result, resume_to_the_end
 from tests.campaign.rounds import Round
-from tests.clusters.processes import signal_all
+from tests.system.clusters.processes import signal_all
 
 
 def play(this: Round) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.campaign import jobs, shim
 from tests.campaign.jobs import Job
-from tests.clusters.processes import Household
+from tests.system.clusters.processes import Household
 
 OLD = 1
 "Edition of what is there before, where a job replaces something."

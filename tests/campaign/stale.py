@@ -20,7 +20,7 @@ from tests.campaign.commands import (
 )
 from tests.campaign.judgement import expect_the_data, resume_to_the_end
 from tests.campaign.rounds import Round
-from tests.clusters.processes import signal_all
+from tests.system.clusters.processes import signal_all
 
 
 def play(this: Round) -> None:

@@ -17,8 +17,8 @@ from tests.campaign.jobs import Job
 from tests.campaign.playing import NOTHING_HIT, Verdict, home_of, undisturbed
 from tests.campaign.rounds import Finding, References, Round
 from tests.campaign.shim import Rule
-from tests.clusters.processes import signal_all
-from tests.clusters.required import required
+from tests.system.clusters.processes import signal_all
+from tests.system.clusters.required import required
 
 SEED = 1
 ATTEMPTS = 4

@@ -14,7 +14,7 @@ DIFFERING = (
     "test_a_bad_block_fails_alone",
     "test_a_resumed_run_repeats_only_what_is_missing",
 )
-"""What shows how the engines of Dask differ: in the graph of a map, of a reduction, and of single
+"""What shows how engines of batches differ: in the graph of a map, of a reduction, and of single
 steps, and in how it is given up. `dask-bag` plays the whole suite.
 """
 

@@ -25,12 +25,19 @@ from hyperslab.plan import function
 from hyperslab.plan.journal import load_partials
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.trace import NO_TASK
-from tests.clusters import dask, slurm, spark
-from tests.clusters.dask import ANOTHER_HOST, dask_cluster
-from tests.clusters.required import required
-from tests.clusters.slurm import slurm as slurm_cluster
-from tests.clusters.spark import spark_cluster
-from tests.faults.command import Running, await_recorded, hyperslab, load, make_volume, running
+from tests.system.clusters import dask, slurm, spark
+from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
+from tests.system.clusters.required import required
+from tests.system.clusters.slurm import slurm as slurm_cluster
+from tests.system.clusters.spark import spark_cluster
+from tests.system.faults.command import (
+    Running,
+    await_recorded,
+    hyperslab,
+    load,
+    make_volume,
+    running,
+)
 
 CODE = """
 import numpy as np

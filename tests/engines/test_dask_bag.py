@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.clusters import dask
-from tests.clusters.required import required
 from tests.engines.images import IMAGES
+from tests.system.clusters import dask
+from tests.system.clusters.required import required
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from hyperslab.testing import EngineTests
-from tests.clusters import dask
-from tests.clusters.required import required
 from tests.engines.chosen import DIFFERING, only
+from tests.system.clusters import dask
+from tests.system.clusters.required import required
 
 
 @pytest.fixture(scope="module")

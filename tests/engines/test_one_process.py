@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import dask, spark
-from tests.clusters.required import required
-from tests.faults.command import make_volume
+from tests.system.clusters import dask, spark
+from tests.system.clusters.required import required
+from tests.system.faults.command import make_volume
 
 NOTEBOOK = """
 import json, sys, tempfile, threading, time

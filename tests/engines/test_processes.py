@@ -9,6 +9,7 @@ import numpy as np
 import hyperslab
 from hyperslab.engines.environment import OOM_SCORE
 from hyperslab.testing import EngineTests
+from tests.engines.chosen import DIFFERING, only
 from tests.engines.images import IMAGES
 
 SCORE = Path("/proc/self/oom_score_adj")
@@ -19,6 +20,7 @@ class TestProcesses(EngineTests):
     every = frozenset({"end"})
 
 
+@only(DIFFERING)
 class TestProcessesWithThreads(EngineTests):
     engine, slots, stops_late_tasks = "processes", (2, 2), True
 

@@ -26,9 +26,9 @@ from hyperslab.engines.spark.session import has_executors, task_ends, why_failed
 from hyperslab.errors import RunStopped
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests
-from tests.clusters import spark
-from tests.clusters.required import required
 from tests.engines.images import IMAGES
+from tests.system.clusters import spark
+from tests.system.clusters.required import required
 
 OF_ITS_OWN = ("whatever_the_workers", "a_second_run", "idle_slots")
 """Tests in which hyperslab starts the context; the others run in one that is there, which saves

@@ -18,10 +18,11 @@ from hyperslab.engines import capacity
 from hyperslab.engines.facts import SERIAL, Facts, engine_names, facts_of
 from hyperslab.errors import UsageError
 from hyperslab.testing import EngineTests, functions
-from tests.end_to_end.command import AS_INSTALLED
 from tests.engines import toy
-from tests.faults.command import make_volume
-from tests.unit.made_traces import RUN, found, rules, span, trace
+from tests.engines.chosen import DIFFERING, only
+from tests.report.made_traces import RUN, found, rules, span, trace
+from tests.system.end_to_end.command import AS_INSTALLED
+from tests.system.faults.command import make_volume
 
 ROOT = Path(__file__).parents[2]
 LINE = "toy = tests.engines.toy:FACTS"
@@ -48,8 +49,9 @@ def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(site)
 
 
+@only(DIFFERING)
 class TestToy(EngineTests):
-    """Few ways of each test, as the contract is the same for all engines of batches."""
+    """What shows that batches go out, come back, die and are gone on with; the suite has more."""
 
     engine = "toy"
 

@@ -25,7 +25,7 @@ from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.shipment import Shipment
 from hyperslab.plan.steps import merge_of, steps_of
 from hyperslab.storage import fence
-from tests.faults.command import make_volume
+from tests.system.faults.command import make_volume
 
 TASKS = 32
 LIMITS = {"in memory": 2**40, "in files": 0}

@@ -35,8 +35,8 @@ from hyperslab.formats import hooks, table
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import GroupReader, read_groups
 from hyperslab.testing import FormatTests
-from tests.end_to_end.command import AS_INSTALLED, call
 from tests.formats.files import ROOT
+from tests.system.end_to_end.command import AS_INSTALLED, call
 
 SOURCE = Path(__file__).with_name("nrrd_format.py")
 ATTACHED = {

@@ -34,10 +34,10 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, count_calls, slabs
-from tests.clusters.required import required
 from tests.formats.files import real_files
 from tests.formats.nifti_made import member, random_values, save, smooth_values
 from tests.formats.test_nifti import DTYPES, whole
+from tests.system.clusters.required import required
 
 nib: Any = nibabel
 "Its functions carry no types."

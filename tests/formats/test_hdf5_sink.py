@@ -52,7 +52,7 @@ SHAPES = ((1,), (17,), (1, 9), (9, 1), (5, 6), (7, 5, 9), (1, 1, 1), (3, 1, 4, 5
 
 @pytest.fixture(autouse=True)
 def _does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tests/unit/test_sinkio.py` sees that files are synchronised."""
+    """`tests/blocks/test_writing.py` sees that files are synchronised."""
     monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 

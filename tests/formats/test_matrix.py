@@ -104,7 +104,7 @@ def values_are_read_into_memory_of_any_layout(matrix: Matrix, row: Row, url: str
     source = source_of(url)
     values: Values = "stored" if source.unscalable else "real"
     expected = whole(row.expected or matrix.expected, url, values)
-    for index in selections(expected.shape):
+    for index in selections(expected.shape)[:2]:
         slab, _ = from_index(index, expected.shape)
         for out in outputs(slab.count, source.dtype(values)):
             assert reading.read(source, slab, out, values) is out

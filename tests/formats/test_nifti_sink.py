@@ -61,7 +61,7 @@ AFFINE = np.array([[0, -2.0, 0, 5], [1.5, 0, 0, -7], [0, 0, 3.25, 11], [0, 0, 0,
 
 @pytest.fixture(autouse=True)
 def _does_not_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tests/unit/test_sinkio.py` sees that files are synchronised."""
+    """`tests/blocks/test_writing.py` sees that files are synchronised."""
     monkeypatch.setattr(renaming, "synchronise", lambda *_, **__: None)
 
 

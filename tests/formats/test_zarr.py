@@ -33,9 +33,9 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.zarr import store as zarr_store
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, traced_memory
-from tests.end_to_end.command import call, succeed
 from tests.formats.zarr_made import edit, make, named, values
 from tests.formats.zarr_rows import by_xarray, by_zarr
+from tests.system.end_to_end.command import call, succeed
 
 LARGE = (70, 60, 50)
 STORES: dict[str, Callable[[Path], Any]] = {

@@ -27,7 +27,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.testing.formats import assert_same
-from tests.clusters.required import required
+from tests.system.clusters.required import required
 
 RGB = np.dtype([("R", "u1"), ("G", "u1"), ("B", "u1")])
 NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")

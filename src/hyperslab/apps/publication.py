@@ -2,7 +2,8 @@
 store.
 
 - nothing is removed or written over but what an earlier conversion has put there, and only if that
-  was allowed: a directory of files has an object that names them (`tests/remote/test_convert.py`)
+  was allowed: a directory of files has an object that names them
+  (`tests/storage/remote/test_convert.py`)
 - an upload that fails is gone on with: what has arrived is not sent again
 """
 

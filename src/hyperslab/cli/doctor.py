@@ -74,7 +74,9 @@ def _works(engine: str) -> bool:
             workers = 1
         with tempfile.TemporaryDirectory(prefix="hyperslab-doctor-") as folder:
             pipeline = workloads.build("stats", Pipeline(values), {})
-            result = run.run(pipeline, engine=engine, workers=workers, out=Path(folder) / "out")
+            result = run.run(
+                pipeline, engine=engine, workers=workers, out=Path(folder) / "out", report=False
+            )
     except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
         typer.echo(f"engine     {engine}: not here: {error}")
         return True

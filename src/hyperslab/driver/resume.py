@@ -3,8 +3,8 @@
 Tasks are matched by what they are: the same region of the same whole, cut in the same way, with no
 source written to in between. So a corrupt file may be replaced, a source edited, or files added,
 and only what that touches is done again. What a machine may have lost that was started anew since
-is compared with its checksums (`products.damaged`). Held by tests/faults/test_resume.py and
-tests/faults/test_lost_pages.py.
+is compared with its checksums (`products.damaged`). Held by tests/system/faults/test_resume.py and
+tests/system/faults/test_lost_pages.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Records: what a submission leaves beside its outputs: result, manifest, trace, summary and
-report.
-"""
+"""Records: what a submission leaves beside its outputs: result, trace, summary and report."""
 
 from __future__ import annotations
 

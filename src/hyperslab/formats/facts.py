@@ -1,8 +1,8 @@
 """Facts of a format: what is to be known of one beside its code, said once and asked everywhere.
 
 Nothing outside of `hyperslab.formats` knows a format by its name or by the ends of its files'
-names (`tests/unit/test_format_names.py`): it asks here instead, and so does what is said here for
-a format of another package.
+names (`tests/formats/test_format_names.py`): it asks here instead, and so does what is said here
+for a format of another package.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ VERSION is raised when results change, so that a run is not resumed with others;
 moved and rewritten, and an interrupted run goes on. Earlier versions of the package knew a built-in
 by the checksum of its file, by which their runs are still known.
 
-Held by tests/faults/test_earlier.py and, that results do not change with the same VERSION,
-tests/unit/test_workloads.py.
+Held by tests/system/faults/test_earlier.py and, that results do not change with the same VERSION,
+tests/workloads/test_table.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ keeps a running partial: the merged value of its tasks with their ids, saved by 
 outcomes that rest on it are appended. What is not in the journal, or not in a saved partial, did
 not happen and is done again.
 
-Held by tests/properties/test_journal.py: whatever the moment of death, reading back gives every
+Held by tests/plan/test_journal.py: whatever the moment of death, reading back gives every
 task's result once.
 """
 

@@ -4,7 +4,7 @@ a full disk.
 - writing to it neither waits nor raises: a thread of its own does both
 - what finds no listener is dropped, and nobody is told: it was for the listener alone
 
-Held by tests/end_to_end/test_listeners.py.
+Held by tests/system/end_to_end/test_listeners.py.
 """
 
 from __future__ import annotations

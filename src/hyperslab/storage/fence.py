@@ -6,7 +6,7 @@ end of a submission, or whoever finds it unended, gives the file another name, a
 nobody holds the lock. A worker that was stopped in the middle of a task, or that its driver cannot
 reach, finds the name gone before it lets a write appear.
 
-Held by tests/unit/test_fence.py, tests/faults/test_stale_workers.py.
+Held by tests/storage/test_fence.py, tests/system/faults/test_stale_workers.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Frame: what a file or store holds beside its values - head, index, documents - and the checksum
 of that.
 
-Held by tests/faults/test_frames.py.
+Held by tests/system/faults/test_frames.py.
 """
 
 from __future__ import annotations

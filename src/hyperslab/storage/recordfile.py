@@ -5,7 +5,7 @@ it was written.
   changed since
 - every message names the file, and says what to do
 
-Held by tests/faults/test_damaged_records.py.
+Held by tests/system/faults/test_damaged_records.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ refuse it, as some of FUSE and of networks do, get the nearest that they have:
 - a directory that is replaced is put aside under a hidden name first; ended in between, `put_back`
   restores it
 
-Held by tests/unit/test_renaming.py.
+Held by tests/storage/test_renaming.py.
 """
 
 from __future__ import annotations

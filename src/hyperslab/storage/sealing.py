@@ -4,7 +4,7 @@ A sealed line is the xxh3_64 of its text in hexadecimal, a space, and the text. 
 versions have no seal, and are taken as they are. Records of one JSON object have theirs in
 `recordfile`.
 
-Held by tests/unit/test_sealing.py.
+Held by tests/storage/test_sealing.py.
 """
 
 from __future__ import annotations

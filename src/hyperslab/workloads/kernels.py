@@ -2,7 +2,7 @@
 
 Nothing here copies a block: its memory is walked in storage order, whatever its strides, and
 temporaries have the size of a piece. Results do not depend on how an array is cut into blocks
-(`tests/unit/test_value_counts.py`).
+(`tests/workloads/test_value_counts.py`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 block.
 
 - the result does not depend on blocks, threads and memory, unless the comparison stops at the first
-  difference (`tests/unit/test_difference.py`)
-- what is held at once is no more than `memory_bytes` (`tests/unit/test_difference_memory.py`)
+  difference (`tests/apps/test_difference.py`)
+- what is held at once is no more than `memory_bytes` (`tests/apps/test_difference_memory.py`)
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 - two numbers are equal if they are the same number: 1, 1.0 and True are, and so are 0.0 and -0.0,
   and NaN and NaN; the parts of complex numbers are compared one by one, records field by field,
   text as text
-- no integer is rounded to be compared with a floating-point number (`tests/unit/test_elements.py`)
+- no integer is rounded to be compared with a floating-point number
+  (`tests/apps/test_difference_values.py`)
 - a tolerance is that of numpy.isclose with equal_nan: |a - b| <= atol + rtol * |b| where b is
   finite
 """

@@ -1,7 +1,7 @@
 """Blocks from files: each source is read in the first of the `ways` that fits it.
 
 - reading by chunk table is one open, one fstat and its positioned reads
-  (`tests/unit/test_blockio.py`)
+  (`tests/blocks/test_reading.py`)
 - `read_nbytes` is what those reads count, `read_peak` no less than what they allocate
   (`testing.FormatTests`)
 - a file that was written to after planning is SourceChanged, a short or corrupt one FormatError
@@ -23,6 +23,9 @@ from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.trace import span
+
+_OBJECTS_NBYTES = 4096
+"Bytes of the objects that a block is beside its values."
 
 
 def read(
@@ -107,9 +110,9 @@ def read_peak(
     source: ArraySource, slab: Hyperslab, values: Values = "real", threads: int | None = None
 ) -> int:
     """Upper bound of the bytes that `read` holds at once, its result included."""
-    nbytes = slab.size * source.dtype(values).itemsize
     if slab.size == 0:
-        return nbytes
+        return _OBJECTS_NBYTES
+    nbytes = slab.size * source.dtype(values).itemsize
     way = way_of(source)
     if not (way.fills and _fits_raw(source, values)):
         nbytes += slab.size * source.stored.itemsize

@@ -1,7 +1,8 @@
 """Stored chunks of an open file into a block, a batch at a time, through the native core.
 
 - one read per stored chunk that holds elements of the region, of all of it where it is filtered,
-  else of the bytes from its first to its last element of the region (`tests/unit/test_chunkio.py`)
+  else of the bytes from its first to its last element of the region
+  (`tests/blocks/test_decoding.py`)
 - a chunk that is corrupt, or does not match its checksum, is named by its place in the file
 """
 

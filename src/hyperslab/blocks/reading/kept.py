@@ -4,7 +4,7 @@ parts of them.
 - a region of unfiltered data that is better read in several parts is not read here: `fill` says so
   and does nothing
 - only the readers that were used last keep anything, so that thousands of views neither use up the
-  process's files nor its memory (`tests/unit/test_reader.py`)
+  process's files nor its memory (`tests/blocks/test_kept.py`)
 """
 
 from __future__ import annotations

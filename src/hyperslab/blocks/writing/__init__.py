@@ -3,10 +3,11 @@
 How regions are written depends on the sink's form (`forms`); in every form a task may be done
 twice, and writers of different regions need not know of each other.
 
-- a failed or killed write leaves no file behind that looks finished (`tests/unit/test_sinkio.py`)
+- a failed or killed write leaves no file behind that looks finished
+  (`tests/blocks/test_writing.py`)
 - what `commit` has returned from is on storage; on network file systems so is what a task has
   written when it is done, since the pages of its machine are no other's to flush
-  (`tests/faults/test_lost_pages.py`)
+  (`tests/system/faults/test_lost_pages.py`)
 """
 
 from __future__ import annotations

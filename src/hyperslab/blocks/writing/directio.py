@@ -6,7 +6,7 @@ again at once, and push out what others have there. So bytes are gathered in win
 storage directly (open(2), O_DIRECT).
 
 - a file is the same however it was written, and a failed write is raised with its name
-  (`tests/unit/test_directio.py`)
+  (`tests/blocks/test_directio.py`)
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ reserve bytes by making it longer. Pieces are written as they come, a few at a t
 with many small ones holds only its table. The outcome of a task says in which part and where a
 segment ends; so one of a task that was killed or done twice is never looked at.
 
-- a damaged or cut-off segment is refused (`tests/unit/test_segments.py`)
+- a damaged or cut-off segment is refused (`tests/blocks/test_segments.py`)
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 pipeline asks for them.
 
 - a chunk that the store says is not there (404) has the fill value; whatever else comes in its
-  place is an error (`tests/remote/test_zarr_faults.py`)
+  place is an error (`tests/storage/remote/test_zarr_faults.py`)
 - up to DEPTH requests of a read are under way, also of the parts of one large chunk
-  (`tests/remote/test_zarr_requests.py`)
+  (`tests/storage/remote/test_zarr_requests.py`)
 - parts of one object are of one state of it: a shard that is written to while it is read is
   SourceChanged
 """

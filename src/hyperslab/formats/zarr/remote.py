@@ -5,7 +5,7 @@
 - what a store holds is said by its consolidated metadata, which are a copy; where there are none,
   groups are listed
 - a document that is denied counts as missing only where another says what the place is
-  (`tests/remote/test_zarr_faults.py`)
+  (`tests/storage/remote/test_zarr_faults.py`)
 """
 
 from __future__ import annotations

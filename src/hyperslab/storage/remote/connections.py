@@ -2,7 +2,7 @@
 storage options.
 
 They are used from fsspec's own thread. A forked child has neither that thread nor a right to its
-parent's connections: it begins with none (`tests/remote/test_processes.py`).
+parent's connections: it begins with none (`tests/storage/remote/test_processes.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 libraries of formats.
 
 - ranges that lie near each other are asked for together, several requests are under way at a time,
-  and what is asked for can be known before: `join` (`tests/remote/test_requests.py`)
+  and what is asked for can be known before: `join` (`tests/storage/remote/test_requests.py`)
 - the file-like object keeps blocks that it has read, for this process and this state of the object,
   so that opening a file takes few requests; it reads ahead while it is read from front to back
 

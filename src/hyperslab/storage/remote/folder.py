@@ -2,7 +2,7 @@
 it was.
 
 - an object that the store says is not there is None; any other answer than the object is an
-  exception, and never taken for that (`tests/remote/test_zarr_faults.py`)
+  exception, and never taken for that (`tests/storage/remote/test_zarr_faults.py`)
 - the state of an object is its ETag and the time of its change: a document that is written again
   with the same text tells that what it is about is another
 """

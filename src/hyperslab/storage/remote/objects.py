@@ -1,9 +1,9 @@
 """One object of a remote store: what it is now, and byte ranges of it.
 
 - an answer is believed only if it says that it holds the bytes asked for, of an object of the size
-  and state that were looked at; another state is SourceChanged (`tests/remote/test_faults.py`). The
-  answers of S3 and HTTP say so themselves; objects of other stores are looked at once more after a
-  region was read (`look_again`)
+  and state that were looked at; another state is SourceChanged
+  (`tests/storage/remote/test_faults.py`). The answers of S3 and HTTP say so themselves; objects
+  of other stores are looked at once more after a region was read (`look_again`)
 - a request that fails in passing is made again after a pause whose bound doubles, with jitter, or
   as long as the server asks to wait; this, and having no answer at all, comes to an end
 - no message holds a secret, and no exception of a library, which might, is kept as a cause

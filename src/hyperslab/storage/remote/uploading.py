@@ -2,7 +2,7 @@
 complete, or not at all.
 
 - an object of S3 and its like appears when its last byte has arrived; elsewhere it is written under
-  another name and renamed (`tests/remote/test_upload.py`)
+  another name and renamed (`tests/storage/remote/test_upload.py`)
 - of a directory, the documents that say what is in it come last, that of the directory itself at
   the very end: what has no such document is nothing that a reader opens. Over an older one, they go
   first

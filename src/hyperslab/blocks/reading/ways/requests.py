@@ -2,7 +2,7 @@
 a block.
 
 - what is fetched is what `read_nbytes` says, gaps between joined ranges included
-  (`tests/remote/test_requests.py`)
+  (`tests/storage/remote/test_requests.py`)
 - a chunk that is filtered is fetched whole and decoded by the native core; of others the spans that
   hold elements are
 """

@@ -1,0 +1,217 @@
+"""The report in a real browser: drawn, alone, and answering to the mouse."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from hyperslab.report.gantt import COLOURS, LOST_COLOUR
+from hyperslab.report.html import write_page
+from hyperslab.report.summary import summarise
+from hyperslab.trace import Span, Trace
+from tests.system.browser.conftest import Open
+from tests.system.browser.visit import coloured, count
+from tests.system.end_to_end.command import BRAIN, succeed
+
+MS = 10**6
+KINDS = ("read", "compute", "write")
+HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
+PLAN = {
+    "summary": {
+        "sources": {
+            "source": {"kind": "independent", "files": 1, "first": "/data/brain.nii", "shape": [9]}
+        },
+        "steps": [{"function": "module:smooth", "params": {}}],
+        "end": {"format": "nii", "keep": "blocks"},
+    }
+}
+
+
+def _trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
+    """Tasks that read, compute and write, back to back on every slot; the last slot is never
+    used.
+    """
+    draw = random.Random(tasks)
+    names = [f"node{i // 16:02d}/w{i % 16}/t0" for i in range(slots)]
+    now = dict.fromkeys(names[:-1], 0)
+    spans = []
+    for task in range(tasks):
+        slot = names[task % (slots - 1)]
+        for kind in KINDS:
+            end = now[slot] + draw.randrange(longest_ms * MS // 4, longest_ms * MS)
+            nbytes = 0 if kind == "compute" else draw.randrange(10**8)
+            spans.append(Span(task, 0, slot, kind, now[slot], end, nbytes, MS, 0))
+            now[slot] = end
+    labels = [f"brain.nii[{i}:{i + 1}]" for i in range(tasks)]
+    meta = {
+        "start_ns": -500 * MS,
+        "ready_ns": 0,
+        "end_ns": max(now.values()) + 100 * MS,
+        "labels": labels,
+    }
+    run = {
+        "engine": "processes",
+        "workers": slots,
+        "threads": 1,
+        "memory_nbytes": slots * 2 * 10**8,
+    }
+    return Trace(spans, names, meta=meta | {"max_rss": dict.fromkeys(names, 10**8), "run": run})
+
+
+def _write(path: Path, trace: Trace) -> Path:
+    plan = PLAN | {"tasks": len(trace.meta["labels"])}
+    facts = {"engine": "processes", "plan fingerprint": "0123456789abcdef" * 4}
+    failures = [(f"/data/{'long_name' * 9}.nii[0:64, 0:64]", "the file is truncated")]
+    write_page(path, trace, summarise(trace), "smooth over brain.nii", facts, failures, plan)
+    return path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return _write(tmp_path / "report.html", _trace(30, 4))
+
+
+def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
+    open_page = visit(small)
+    gantt, running, rates = (
+        open_page.pixels(element) for element in ("#gantt", "#running", "#throughput")
+    )
+    for kind in KINDS:
+        assert count(gantt, COLOURS[kind]) > 2000, kind
+        assert count(running, COLOURS[kind]) > 2000, kind
+    assert count(rates, COLOURS["read"]) > 200
+    assert count(rates, COLOURS["write"]) > 200
+    assert count(open_page.pixels("svg"), COLOURS["compute"]) > 100
+
+
+def test_a_click_highlights_every_phase_of_one_block_and_another_click_ends_it(
+    visit: Open, small: Path
+) -> None:
+    open_page = visit(small)
+    before = open_page.pixels("#gantt")
+    open_page.click(*open_page.bar("compute", 7))
+    assert open_page.picked() == {"read": [7], "compute": [7], "write": [7]}
+    picked = open_page.pixels("#gantt")
+    for kind in KINDS:
+        assert 50 < count(picked, COLOURS[kind]) < count(before, COLOURS[kind]) / 5, (
+            "the other 29 have faded"
+        )
+    said = open_page.page.inner_text("#picked")
+    assert said.startswith("brain.nii[7:8]: read ")
+    x, y = open_page.bar("read", 0)
+    box = open_page.box("#gantt")
+    lanes_below = open_page.bar("read", 2)[1] + (
+        open_page.bar("read", 2)[1] - open_page.bar("read", 1)[1]
+    )
+    open_page.click(x, lanes_below)
+    assert box["y"] < lanes_below < box["y"] + box["height"], (
+        "the lane of the slot that was never used"
+    )
+    assert open_page.picked() == {kind: [] for kind in KINDS}
+    assert open_page.page.inner_text("#picked") == ""
+    for kind in KINDS:
+        assert count(open_page.pixels("#gantt"), COLOURS[kind]) > count(picked, COLOURS[kind]) * 5
+    open_page.click(x, y)
+    assert open_page.picked() == {kind: [0] for kind in KINDS}
+
+
+def test_lost_attempts_are_in_sight_and_part_of_their_block(visit: Open, tmp_path: Path) -> None:
+    trace = _trace(6, 3)
+    trace.spans.append(Span(1, 1, trace.slots[2], "read", 0, 400 * MS, 0, 0, 0, lost=True))
+    open_page = visit(_write(tmp_path / "report.html", trace))
+    before = count(open_page.pixels("#gantt"), LOST_COLOUR)
+    assert before > 500
+    open_page.click(*open_page.bar("read (lost attempt)", 1))
+    assert open_page.picked() == {kind: [1] for kind in (*KINDS, "read (lost attempt)")}
+    open_page.click(*open_page.bar("read", 0))
+    assert open_page.picked()["read (lost attempt)"] == []
+    assert count(open_page.pixels("#gantt"), LOST_COLOUR) < before / 5, (
+        "what holds nothing of the block fades, too"
+    )
+
+
+def test_hovering_names_the_block_and_its_bytes(visit: Open, small: Path) -> None:
+    open_page = visit(small)
+    open_page.point_at(*open_page.bar("read", 4))
+    open_page.page.get_by_text("4: brain.nii[4:5]").wait_for()
+    open_page.page.locator("span[data-value]", has_text=re.compile(r"^[\d.]+ MB$")).wait_for()
+
+
+def test_names_from_outside_stay_text(visit: Open, tmp_path: Path) -> None:
+    trace = _trace(3, 2)
+    trace.meta["labels"] = [HOSTILE] * 3
+    open_page = visit(_write(tmp_path / "report.html", trace))
+    place = open_page.bar("read", 1)
+    open_page.point_at(*place)
+    open_page.page.get_by_text(f"1: {HOSTILE}").wait_for()
+    open_page.click(*place)
+    assert open_page.page.inner_text("#picked").startswith(HOSTILE)
+    assert open_page.page.locator("img").count() == 0
+
+
+def test_zooming_into_one_chart_zooms_all(visit: Open, small: Path) -> None:
+    open_page = visit(small)
+    before = open_page.range()
+    box = open_page.box("#running")
+    middle = box["x"] + box["width"] / 2
+    open_page.page.mouse.move(middle, box["y"] + 60)
+    open_page.page.mouse.down()
+    open_page.page.mouse.move(middle + 120, box["y"] + 90, steps=5)
+    open_page.page.mouse.up()
+    open_page.settle()
+    shown = open_page.range()
+    assert shown[1] - shown[0] < (before[1] - before[0]) / 3
+    assert open_page.range(1) == open_page.range(2) == shown
+
+
+def test_it_fits_a_phone_and_leaves_the_finger_its_way(visit: Open, small: Path) -> None:
+    open_page = visit(small, width=390, touch=True)
+    assert open_page.page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = open_page.box("#gantt")
+    open_page.page.wait_for_function(
+        """() => Bokeh.documents[0].roots().every((chart) => chart.toolbar.tools.every(
+            (tool) => !("dimensions" in tool.properties) || !tool.active))"""
+    )
+    assert box["width"] <= 390
+    x, y = open_page.bar("read", 0)
+    open_page.page.touchscreen.tap(x, y)
+    open_page.settle()
+    assert open_page.picked()["write"] == [0]
+
+
+def test_a_page_of_100_000_spans_loads_and_answers(visit: Open, tmp_path: Path) -> None:
+    trace = _trace(33_333, 65)
+    trace.spans.append(Span(7, 1, trace.slots[64], "read", 0, MS, 0, 0, 0, lost=True))
+    assert len(trace.spans) == 100_000
+    path = _write(tmp_path / "report.html", trace)
+    assert path.stat().st_size < 10_000_000
+    open_page = visit(path)
+    assert coloured(open_page.pixels("#gantt")) > 0.3, "bars thinner than a pixel mix their colours"
+    open_page.click(*open_page.bar("compute", 20_000))
+    tasks = {task for picked in open_page.picked().values() for task in picked}
+    assert len(tasks) == 1
+    assert sorted(kind for kind, picked in open_page.picked().items() if picked) == sorted(KINDS)
+    assert coloured(open_page.pixels("#gantt")) < 0.05
+
+
+def test_the_report_of_a_real_run_opens(visit: Open, tmp_path: Path) -> None:
+    succeed(
+        "run",
+        "increment",
+        BRAIN,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "2x2x2",
+        "--engine",
+        "threads",
+        "-q",
+    )
+    (page,) = (tmp_path / "out").rglob("report.html")
+    open_page = visit(page)
+    assert count(open_page.pixels("#gantt"), COLOURS["read"]) > 1000
+    assert "increment: map" in open_page.page.locator("svg title").all_text_contents()
+    assert open_page.page.inner_text(".answer")

@@ -1,0 +1,178 @@
+"""Slurm on this one host: its three daemons with settings, keys, sockets and ports of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tests.system.clusters.processes import MARK, ClusterFailed, Household, household
+
+PACKAGES = {
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "srun": "slurm-client",
+    "sinfo": "slurm-client",
+}
+"Debian's package of each command."
+DAEMONS = "/usr/sbin"
+"Debian keeps them where only root's login looks."
+SETTINGS = """\
+ClusterName=loopback
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthType=auth/munge
+AuthInfo=socket={munge}
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+MpiDefault=none
+ReturnToService=2
+KillWait=2
+DefMemPerCPU=100
+SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+
+INIT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+child = os.spawnvp(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+while (ended := os.wait())[0] != child:
+    pass
+sys.exit(os.waitstatus_to_exitcode(ended[1]))
+"""
+ADOPTING = (sys.executable, "-S", "-c", INIT)
+"Starts a program and adopts its orphans, as the steps of jobs are: so they can be found."
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running Slurm; its commands reach it by the variable SLURM_CONF in `environment`."""
+
+    environment: dict[str, str]
+    "What the commands need. A job that is submitted with it does not outlive the cluster."
+    household: Household
+
+    def command(self, *line: str) -> str:
+        """Run one of Slurm's commands to its end; returns what it printed."""
+        environment = {**os.environ, **self.environment}
+        done = subprocess.run(
+            line, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise ClusterFailed(f"{line}: {done.stderr}\n{self.household.last_words()}")
+        return done.stdout
+
+
+def missing() -> str:
+    """Why no Slurm can be started here, with what to do about it; empty if it can."""
+    path = _path()
+    absent = sorted(
+        {package for command, package in PACKAGES.items() if not shutil.which(command, path=path)}
+    )
+    if absent:
+        return f"Slurm is not complete here: install the Debian packages {' '.join(absent)}"
+    return "" if os.geteuid() == 0 else "Slurm's daemons need root"
+
+
+@contextmanager
+def slurm(folder: Path) -> Iterator[Slurm]:
+    """Start Slurm with this host as its only node, and wait until that is idle; all ends with the
+    block.
+    """
+    if reason := missing():
+        raise ClusterFailed(reason)
+    with ExitStack() as stack:
+        # Its path has to be shorter than 108 characters.
+        munge = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="munge-")), "socket")
+        settings = folder / "slurm.conf"
+        home = stack.enter_context(household(folder, PATH=_path(), SLURM_CONF=str(settings)))
+        settings.write_text(_settings(folder, munge))
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        cluster = Slurm({"SLURM_CONF": str(settings), MARK: home.environment[MARK]}, home)
+        _start_munge(home, munge)
+        home.start("slurmctld", ["slurmctld", "-D"])
+        home.start("slurmd", [*ADOPTING, "slurmd", "-D"])
+        home.wait_until("an idle node of Slurm", lambda: _state(home) == "idle")
+        yield cluster
+
+
+def _path() -> str:
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), DAEMONS])
+
+
+def _settings(folder: Path, munge: Path) -> str:
+    memory_mb = (
+        int(psutil.virtual_memory().total * 0.9) >> 20
+    )  # a node with less than it says is put aside
+    host = socket.gethostname().split(".")[0]
+    return SETTINGS.format(
+        host=host,
+        ports=_free_ports(2),
+        munge=munge,
+        folder=folder,
+        cpus=os.cpu_count(),
+        memory_mb=memory_mb,
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _start_munge(home: Household, munge: Path) -> None:
+    key = home.folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    files = {"key-file": key, "socket": munge}
+    files |= {f"{name}-file": home.folder / f"munge.{name}" for name in ("pid", "log", "seed")}
+    home.start(
+        "munged",
+        [
+            "munged",
+            "--foreground",
+            "--force",
+            *(f"--{name}={path}" for name, path in files.items()),
+        ],
+    )
+    home.wait_until("munge's socket", munge.exists)
+
+
+def _state(home: Household) -> str:
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--format=%T"],
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip()

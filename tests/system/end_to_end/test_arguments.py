@@ -1,0 +1,358 @@
+"""Wrong arguments get one sentence that names the flag, and exit status 2; help, version and
+--debug.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from hyperslab.cli import app
+from hyperslab.workloads import BUILTINS
+from tests.system.end_to_end.command import (
+    ANATOMICAL,
+    DATA,
+    FUNCTIONAL,
+    LAYOUT,
+    ROOT,
+    call,
+    call_program,
+    tree,
+)
+
+EXAMPLE = f"{ROOT}/examples/brighten.py"
+VERBS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+
+WRONG_FLAGS = [
+    ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
+    ("--out", ["-o", f"{ANATOMICAL}"], "-o "),
+    ("--out", ["-o", f"{ANATOMICAL}/out"], "is a file: give a directory"),
+    ("--out", ["-o", f"{DATA}"], "-o "),
+    ("--param", ["-p", "iterations"], "--param iterations: write it as name=value"),
+    ("--param", ["-p", "iterations=many"], "--param iterations=many: give an integer"),
+    ("--param", ["-p", "iteration=2"], "did you mean 'iterations'?"),
+    ("--param", ["-p", "delay=1", "-p", "delay=2"], "--param delay is given twice"),
+    (
+        "--connect",
+        ["--connect", "tcp://localhost:1"],
+        "--connect tcp://localhost:1: is for Dask and Spark",
+    ),
+    ("--storage-option", ["--storage-option", "anon"], "--storage-option: give NAME=VALUE"),
+    ("--with", ["--with", "mask"], "--with mask: give NAME=SOURCE"),
+    ("--with", ["--with", "mask=/missing.nii"], "there is no such file"),
+    ("--with", ["--with", f"mask={DATA}/README.md"], "its format is unknown"),
+    ("--with", ["--with", "1=a.nii"], "--with 1=a.nii: give NAME=SOURCE"),
+    ("--sources", ["--sources", "stacked"], "choose one of independent, concatenated, mosaic"),
+    ("--axis", ["--axis", "z"], "integer"),
+    ("--axis", ["--axis", "1"], "is for --sources concatenated"),
+    ("--axis", ["--sources", "concatenated", "--axis", "3"], "the sources have axes 0 to 2"),
+    ("--engine", ["--engine", "spork"], "choose one of serial, threads, processes"),
+    ("--engine", ["--engine", "serial", "--workers", "2"], "leave out --workers"),
+    ("--workers", ["--workers", "0"], "give 1 or more"),
+    ("--workers", ["--workers", "two"], "integer"),
+    ("--threads", ["--threads", "-1"], "give 1 or more"),
+    (
+        "--block-shape",
+        ["--block-shape", "4,4"],
+        "give one positive extent for each of shape (33, 41, 25)",
+    ),
+    ("--block-shape", ["--block-shape", "4,4,0"], "give one positive extent"),
+    ("--block-shape", ["--block-shape", "4;4"], "give whole numbers such as 64,64,64"),
+    ("--blocks", ["--blocks", "0"], "give one number, or 3 joined by x"),
+    ("--blocks", ["--blocks", "2x2"], "give one number, or 3 joined by x"),
+    ("--blocks", ["--blocks", "5x"], "give whole numbers"),
+    ("--partition", ["--partition", "thirds"], "choose auto, chunks, slabs or bytes=SIZE"),
+    ("--partition", ["--partition", "bytes=few"], "give a positive size"),
+    ("--partition", ["--partition", "slabs", "--blocks", "2"], "are different ways to cut"),
+    ("--axes-whole", ["--axes-whole", "3"], "the array has axes 0 to 2"),
+    ("--axes-whole", ["--axes-whole", "x"], "give whole numbers"),
+    ("--halo", ["--halo", "1"], "the built-in 'increment' sets its own"),
+    ("--halo", ["--halo", "one"], "give whole numbers"),
+    ("--boundary", ["--boundary", "wrap"], "choose one of reflect, nearest, constant"),
+    ("--memory", ["--memory", "lots"], "give a positive size such as 512MiB or 8GB"),
+    ("--memory", ["--memory", "0"], "give a positive size"),
+    ("--memory", ["--memory", "1MB"], "a task needs"),
+    ("--values", ["--values", "raw"], "choose one of real, stored"),
+    ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
+    ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
+    (
+        "--chunks",
+        ["--format", "h5", "--chunks", "8"],
+        "give one extent of at least 1 for each axis",
+    ),
+    ("--compression", ["--format", "h5", "--compression", "gzip:0"], "gzip:1 to gzip:9, or none"),
+    ("--compression", ["--compression", "gzip:fast"], "a name with a level such as gzip:4"),
+    ("--keep", ["--keep", "all"], "choose one of blocks, volume"),
+    ("--granularity", ["--granularity", "coarse"], "choose one of fused, stepwise"),
+    ("--retries", ["--retries", "-1"], "give 0 or more"),
+    ("--retries", ["--retries", "some"], "integer"),
+    ("--task-timeout", ["--task-timeout", "0"], "give a positive number of seconds"),
+    ("--task-timeout", ["--task-timeout", "1m"], "number"),
+    (
+        "--task-timeout",
+        ["--task-timeout", "5", "--engine", "threads"],
+        "a thread cannot be stopped from outside",
+    ),
+    ("--resume", ["--resume=yes"], "does not take a value"),
+    ("--dry-run", ["--dry-run=yes"], "does not take a value"),
+    ("--report", ["--report=yes"], "does not take a value"),
+    ("--quiet", ["--quiet=yes"], "does not take a value"),
+    ("--wrokers", ["--wrokers", "2"], "--workers"),
+]
+"Flag, what to add to a sound `run increment`, and part of what is said."
+
+
+def refuse(*arguments: object, program: bool = False) -> str:
+    """Run a command that must be refused; returns the one sentence that it says."""
+    done = (call_program if program else call)(*arguments)
+    assert done.code == 2, done
+    assert done.out == ""
+    assert done.err.startswith("hyperslab: ")
+    assert done.err.count("\n") == 1, done.err
+    assert "Traceback" not in done.err
+    return done.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "more", "said"), WRONG_FLAGS, ids=lambda value: value if "-" in value else None
+)
+def test_a_wrong_flag_of_run(tmp_path: Path, flag: str, more: list[str], said: str) -> None:
+    out = [] if flag == "--out" else ["-o", tmp_path / "out"]
+    sentence = refuse("run", "increment", ANATOMICAL, *out, *more)
+    assert (flag if flag != "--out" else "-o ") in sentence
+    assert said in sentence
+    assert tree(tmp_path) == []
+
+
+def test_every_flag_of_run_has_a_wrong_value_above() -> None:
+    flags = {
+        option for param in VERBS["run"].params for option in param.opts if option.startswith("--")
+    }
+    assert {flag for flag, _, _ in WRONG_FLAGS} == (flags | {"--wrokers"}) - {"--help"}
+
+
+@pytest.mark.parametrize(
+    ("function", "more", "said"),
+    [
+        (
+            "incremnt",
+            [],
+            "FUNCTION 'incremnt': there is no such built-in (did you mean 'increment'?)",
+        ),
+        (
+            "nothing",
+            [],
+            f"{', '.join(BUILTINS)}; one of your own is named as module:function or ",
+        ),
+        (
+            "nomodule:f",
+            [],
+            "FUNCTION 'nomodule:f': there is no module 'nomodule' on the Python path",
+        ),
+        ("no.such:f", [], "FUNCTION 'no.such:f'"),
+        ("missing.py:f", [], "there is no file"),
+        (f"{EXAMPLE}:brihgten", [], f"{EXAMPLE} has no 'brihgten'"),
+        (f"{EXAMPLE}:np", [], "is of type module, neither a function nor a Fold"),
+        (f"{EXAMPLE}:", [], "file.py:function"),
+        (
+            f"{EXAMPLE}:brighten",
+            ["-p", "gian=2"],
+            "--param gian: 'brighten' has no such parameter (did you mean",
+        ),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--with", f"mask={ANATOMICAL}"],
+            "--with mask: 'brighten' has no such parameter",
+        ),
+        (f"{EXAMPLE}:brighten", ["--dtype", "flaot"], "--dtype flaot: not a NumPy dtype"),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--halo", "1,2"],
+            "give one number of at least 0, or one for each of the 3 axes",
+        ),
+        (f"{EXAMPLE}:brighten", ["--halo", "-1"], "--halo"),
+        (
+            f"{EXAMPLE}:inside",
+            [],
+            "FUNCTION 'inside' needs 'mask': give --param mask=VALUE, or --with mask=SOURCE",
+        ),
+        (
+            f"{EXAMPLE}:inside",
+            ["--with", f"mask={FUNCTIONAL}"],
+            "the input 'mask' has shape (17, 21, 3, 20)",
+        ),
+        (f"{EXAMPLE}:head_volume", ["-p", "treshold=3"], "(did you mean 'threshold'?)"),
+        (f"{EXAMPLE}:head_volume", ["--halo", "1"], "--halo: 'head_volume' is a fold"),
+        (
+            f"{EXAMPLE}:head_volume",
+            ["--keep", "volume"],
+            "--keep volume: the function reduces all blocks to one value",
+        ),
+        ("stats", ["--format", "h5"], "--format h5: the function reduces all blocks to one value"),
+        (
+            "stats",
+            ["--with", f"mask={ANATOMICAL}"],
+            "the built-in 'stats' takes one input; leave out mask",
+        ),
+    ],
+)
+def test_a_wrong_function(tmp_path: Path, function: str, more: list[str], said: str) -> None:
+    assert said in refuse("run", function, ANATOMICAL, "-o", tmp_path / "out", *more)
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(): pass", "takes no block; its first parameter gets the block"),
+        ("def f(block, slab): pass\nimport missing_module", "No module named 'missing_module'"),
+        ("def f(:", "SyntaxError"),
+        ("f = 3", "is of type int, neither a function nor a Fold"),
+    ],
+)
+def test_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    assert said in refuse("run", f"{tmp_path}/mine.py:f", ANATOMICAL, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("missing.nii", "SOURCE 'missing.nii': there is no such file"),
+        ("missing*.nii", "SOURCE 'missing*.nii': no file matches this pattern"),
+        ("missing.txt", "SOURCE 'missing.txt': there is no such file"),
+        (f"{DATA}/hdf5", "the directory holds no array file (.nii .nii.gz .h5"),
+        (f"{LAYOUT}/tfilters.h5", "holds 15 arrays; choose one as '"),
+        (f"{LAYOUT}/tfilters.h5::nope", "holds no 'nope'"),
+        (f"{ANATOMICAL}::x", "leave out '::x'"),
+        (f"{FUNCTIONAL}", "has 4 dimensions"),
+    ],
+)
+def test_a_wrong_source(tmp_path: Path, source: str, said: str) -> None:
+    assert said in refuse("run", "increment", ANATOMICAL, source, "-o", tmp_path / "out")
+    assert tree(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a.nii\nmissing.nii\n", "list.txt', line 2: there is no file"),
+        (b"\n# nothing\n", "the list names no file"),
+        (b"\xff\xfe\x00", "is not a text file of one 'path' or 'path,dataset' a line"),
+    ],
+)
+def test_a_wrong_list(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "a.nii").write_bytes(ANATOMICAL.read_bytes())
+    (tmp_path / "list.txt").write_bytes(content)
+    assert said in refuse("run", "increment", tmp_path / "list.txt", "-o", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "Missing argument"),
+        (["run", "increment"], "Missing argument 'source'"),
+        (["run", "increment", f"{ANATOMICAL}"], "Missing option '--out'"),
+        (["rnu"], "Did you mean 'run'?"),
+        (["info"], "Missing argument 'path'"),
+        (["info", "--all", "x"], "--all"),
+        (["status", "/missing"], "/missing holds no run"),
+        (["cancel", "/missing"], "/missing holds no run"),
+        (["verify", "/missing"], "/missing holds no run"),
+        (["clean", "/missing", "--all"], "/missing holds no run"),
+        (["clean", "/missing", "--all=yes"], "does not take a value"),
+        (["doctor", "me"], "me"),
+        (["synth", "mouse", "-o", "/missing"], "KIND 'mouse': choose one of bigbrain, climate"),
+        (["synth", "bigbrain"], "Missing option '--out'"),
+        (["synth", "bigbrain", "-o", f"{ANATOMICAL}"], "is a file"),
+        (
+            ["synth", "bigbrain", "-o", "/missing", "--size", "big"],
+            "--size big: give a positive size",
+        ),
+        (["synth", "bigbrain", "-o", "/missing", "--blocks", "0"], "--blocks 0: give 1 or more"),
+        (["synth", "bigbrain", "-o", "/missing", "--blocks", "x"], "--blocks"),
+        (
+            ["synth", "bigbrain", "-o", "/missing", "--format", "png"],
+            "--format png: choose one of nii, h5",
+        ),
+        (["synth", "bigbrain", "-o", "/missing", "--workers", "0"], "--workers 0: give 1 or more"),
+        (["synth", "bigbrain", "-o", "/missing", "--seed", "x"], "--seed"),
+    ],
+)
+def test_wrong_arguments_of_the_verbs(arguments: list[str], said: str) -> None:
+    assert said in refuse(*arguments)
+    assert not Path("/missing").exists()
+
+
+def test_a_refusal_by_the_program_itself(tmp_path: Path) -> None:
+    assert "--blocks 0" in refuse(
+        "run", "increment", ANATOMICAL, "-o", tmp_path, "--blocks", "0", program=True
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "run", "incremnt"], ["run", "incremnt", "--debug"]]
+)
+def test_debug_shows_the_traceback_and_the_sentence(tmp_path: Path, arguments: list[str]) -> None:
+    done = call(*arguments, ANATOMICAL, "-o", tmp_path / "out")
+    assert done.code == 2
+    assert done.err.startswith("Traceback (most recent call last):\n")
+    assert done.err.splitlines()[-1].startswith("hyperslab: FUNCTION 'incremnt': ")
+
+
+def test_debug_of_a_corrupt_file_and_of_typer(tmp_path: Path) -> None:
+    done = call("info", DATA / "README.md", "--debug")
+    assert done.code == 1
+    assert "hyperslab.errors.FormatError: " in done.err
+    done = call("run", "increment", ANATOMICAL, "-o", tmp_path, "--workers", "x", "--debug")
+    assert done.code == 2
+    assert done.err.startswith("Traceback")
+
+
+def test_an_unforeseen_error_is_a_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_path: str) -> list[str]:
+        raise KeyError("a defect\nof ours")
+
+    monkeypatch.setattr(sys.modules["hyperslab.cli.info"], "expand", broken)
+    done = call("info", ANATOMICAL)
+    assert done.code == 1
+    assert re.fullmatch(
+        r"hyperslab: KeyError: .*run again with --debug and report the traceback\n", done.err
+    )
+    assert "Traceback" in call("info", ANATOMICAL, "--debug").err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_of_every_verb(verb: str, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    done = call(verb, flag)
+    assert done.code == 0
+    assert done.err == ""
+    for param in VERBS[verb].params:
+        assert max(param.opts, key=len) in done.out or param.metavar in done.out
+        assert param.help, f"{verb} {param.name} has no help"
+    assert "--debug" in done.out
+
+
+def test_without_arguments_the_help_lists_every_verb() -> None:
+    done = call_program()
+    assert done.code == 0
+    assert done.err == ""
+    verbs = "info run convert diff status report cancel verify clean synth doctor"
+    assert list(VERBS) == verbs.split()
+    assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
+    assert "--debug" in done.out
+    assert call("--help").out == call().out
+
+
+def test_version() -> None:
+    done = call("--version")
+    assert done.code == 0
+    assert re.fullmatch(r"hyperslab \d+\.\d+\.\d+\S*\n", done.out)

@@ -1,0 +1,226 @@
+"""`hyperslab run --dry-run`: the numbers it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.system.end_to_end.command import ANATOMICAL, PROGRAM, Finished, call, save, succeed, tree
+
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+MIB = 2**20
+
+
+def dry_run(*arguments: object) -> dict[str, str]:
+    """The rows that it prints."""
+    printed = succeed("run", *arguments, "--dry-run")
+    return {line[:10].strip(): line[11:] for line in printed.splitlines()}
+
+
+def sizes(text: str) -> list[float]:
+    """All sizes in a text, in bytes."""
+    return [
+        float(n) * UNITS[unit]
+        for n, unit in re.findall(r"(\d+(?:\.\d+)?(?:e\+\d+)?) ([kMGT]?B)\b", text)
+    ]
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """8 MB of uint16."""
+    return save(tmp_path / "in" / "image.nii", np.zeros((200, 200, 100), np.uint16))
+
+
+def test_every_number(image: Path, tmp_path: Path) -> None:
+    before = tree(tmp_path)
+    rows = dry_run(
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x20",
+        "--workers",
+        "2",
+        "--memory",
+        "1GB",
+    )
+    assert tree(tmp_path) == before
+    assert list(rows) == [
+        "plan",
+        "partition",
+        "tasks",
+        "reads",
+        "writes",
+        "memory",
+        "runs on",
+        "fits",
+    ]
+    assert rows["plan"] == "increment over image.nii"
+    assert rows["partition"] == "blocks=1x1x20: 20 blocks, the largest 200x200x5"
+    assert rows["tasks"] == "20 to do"
+    assert sizes(rows["reads"]) == [8e6]
+    written, free = sizes(rows["writes"])
+    assert 8e6 <= written <= 8.2e6
+    disk = os.statvfs(tmp_path)
+    assert free == pytest.approx(disk.f_bavail * disk.f_frsize, rel=0.1)
+    assert " in 20 operations to 20 files, " in rows["writes"]
+    assert rows["writes"].endswith(f"free at {tmp_path}/out")
+    task, worker, everything, allowed = sizes(rows["memory"])
+    assert 2 * 400_000 <= task <= 16 * MIB  # the block, its file, and buffers
+    assert worker > task
+    assert everything == pytest.approx(2 * worker, rel=0.01)
+    assert allowed == 1e9
+    assert rows["runs on"].startswith("2 workers x 1 thread (")
+    assert rows["fits"] == "yes"
+
+
+def test_a_reduction_and_threads(image: Path, tmp_path: Path) -> None:
+    rows = dry_run(
+        "stats",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "4",
+        "--engine",
+        "threads",
+        "--threads",
+        "3",
+    )
+    assert rows["tasks"] == "4 to do"
+    assert " in 0 operations to 0 files, " in rows["writes"]
+    assert rows["runs on"].startswith("1 worker x 3 threads (")
+    assert dry_run("smooth", image, "-o", tmp_path / "out", "--keep", "volume")[
+        "partition"
+    ].startswith("auto: ")
+
+
+def test_a_histogram_that_needs_the_range_reads_twice(tmp_path: Path) -> None:
+    source = save(tmp_path / "in" / "floats.nii", np.zeros((100, 100, 100), np.float32))
+    rows = dry_run("histogram", source, "-o", tmp_path / "out", "--blocks", "5")
+    assert rows["tasks"] == "10 to do"
+    assert sizes(rows["reads"]) == [8e6]
+
+
+def test_a_resumed_run(tmp_path: Path) -> None:
+    failing = (
+        "hyperslab.testing.functions:misbehave",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "5",
+        "-p",
+        "deed=raise",
+        "-p",
+        "at=0,0,10",
+        "--retries",
+        "0",
+    )
+    assert call("run", *failing).code == 1
+    before = tree(tmp_path)
+    assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 done already"
+    done = call("run", *failing, "--dry-run")
+    assert done.code == 2
+    assert "holds an earlier run: add --resume" in done.err
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("flags", [["--dry-run"], []])
+def test_too_little_memory_is_refused_with_the_remedy(
+    image: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    done = call(
+        "run",
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--memory",
+        "1MB",
+        "--blocks",
+        "1",
+        *flags,
+    )
+    assert done.code == 2
+    assert re.fullmatch(
+        r"hyperslab: a task needs \S+ MB of memory "
+        r"but its slot has \S+ [kM]?B \(1\.00 MB for \d+ slots?\): "
+        r"use smaller blocks \(.*\), fewer --workers, or more --memory\n",
+        done.err,
+    )
+    assert "fits" not in done.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
+    command = (
+        "run",
+        "increment",
+        image,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1",
+        "--dry-run",
+        "--workers",
+        "1",
+    )
+    refused = call(*command, "--memory", "1MB")
+    needed = sizes(refused.err)[0]
+    assert call(*command, "--memory", f"{needed * 1.01:.0f}").code == 0
+    assert call(*command, "--memory", f"{needed * 0.98:.0f}").code == 2
+
+
+@pytest.mark.parametrize("flags", [["--dry-run"], []])
+def test_too_small_a_disk_is_refused_with_the_remedy(
+    image: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = call_on_small_disk(disk, "run", "increment", str(image), "-o", str(disk / "out"), *flags)
+    assert done.code == 2, done
+    assert re.fullmatch(
+        r"hyperslab: the outputs take 8(\.\d+)? MB but \S+ has 1(\.\d+)? MB free: "
+        r"free some space or choose another output\n",
+        done.err,
+    )
+    assert "fits" not in done.out
+
+
+def test_a_reduction_fits_a_small_disk(image: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = call_on_small_disk(
+        disk, "run", "stats", str(image), "-o", str(disk / "out"), "--dry-run"
+    )
+    assert done.code == 0, done
+    assert sizes(done.out.split("writes")[1].splitlines()[0])[1] <= 1.05e6
+
+
+def call_on_small_disk(disk: Path, *arguments: str) -> Finished:
+    """Run the program with a file system of 1 MiB at `disk`, which is gone afterwards."""
+    inside = ["unshare", "--map-root-user", "--mount"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip(
+            "no mount namespaces here: install util-linux, and allow unprivileged user namespaces"
+            " or use root"
+        )
+    script = 'mount -t tmpfs -o size=1m tmpfs "$1" && shift && exec "$@"'
+    ended = subprocess.run(
+        [*inside, "sh", "-c", script, "sh", str(disk), *PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Finished(ended.returncode, ended.stdout, ended.stderr)

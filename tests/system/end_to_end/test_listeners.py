@@ -1,0 +1,129 @@
+"""Who listens to a run may be slow, leave, or never have been there: the run goes on to its end,
+and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyperslab.report.listener import PATIENCE_S, Listener
+from tests.system.end_to_end.command import (
+    ANATOMICAL,
+    DATA,
+    PROGRAM,
+    assembled,
+    call,
+    start,
+    values_of,
+)
+from tests.system.faults.command import await_that
+
+ADD = "hyperslab.testing.functions:add"
+SLOW = ("--blocks", "1x1x8", "--workers", "2", "-p", "seconds=0.1")
+
+
+def in_shell(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program as "$@" of a shell script."""
+    line = ["bash", "-c", script, "bash", *PROGRAM, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+
+
+def assert_done(out: Path) -> None:
+    assert call("status", out).out.startswith("state      done\n")
+    assert np.array_equal(assembled(out, ANATOMICAL), values_of(ANATOMICAL) + 1)
+
+
+def test_a_terminal_that_vanishes(tmp_path: Path) -> None:
+    """Where the signal of it is ignored, as by nohup, every write fails from then on."""
+    ours, theirs = pty.openpty()
+    command = ("run", ADD, ANATOMICAL, "-o", tmp_path / "out", *SLOW)
+    process = start(*command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    assert os.read(ours, 1), "it has begun to show something"
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    assert_done(tmp_path / "out")
+
+
+def test_a_pipe_that_is_closed(tmp_path: Path) -> None:
+    done = in_shell(
+        '"$@" 2>&1 | head -n 1; exit "${PIPESTATUS[0]}"',
+        "run",
+        ADD,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        *SLOW,
+    )
+    assert done.returncode == 0
+    assert re.match(r" *\d+%  1/8 tasks", done.stdout)
+    assert_done(tmp_path / "out")
+
+
+@pytest.mark.parametrize("streams", ["> /dev/full 2> /dev/full", "<&- >&- 2>&-", ">&-"])
+def test_streams_that_take_nothing(tmp_path: Path, streams: str) -> None:
+    done = in_shell(
+        f'"$@" {streams}', "convert", ANATOMICAL, tmp_path / "new.nii", "--engine", "serial"
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert np.array_equal(values_of(tmp_path / "new.nii"), values_of(ANATOMICAL))
+
+
+def test_what_is_asked_for_and_cannot_be_written_is_a_failure() -> None:
+    done = in_shell('"$@" > /dev/full', "info", DATA / "netcdf" / "ref_hdf5_compat1.nc")
+    assert (done.returncode, done.stderr) == (1, "hyperslab: No space left on device\n")
+
+
+def test_a_pipe_that_nobody_reads(tmp_path: Path) -> None:
+    """A terminal that is stopped is the same; the work is done all the same, and only the last word
+    waits.
+    """
+    reading, writing = os.pipe()
+    fill(writing)
+    process = start(
+        "run",
+        ADD,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        *SLOW,
+        stdout=subprocess.DEVNULL,
+        stderr=writing,
+    )
+    os.close(writing)
+    page = tmp_path / "out" / ".hyperslab" / "run-0001" / "report.html"
+    await_that("the end of the run", page.exists)
+    with os.fdopen(reading, "rb") as pipe:
+        assert b"1/8 tasks" in pipe.read()
+    assert process.wait(timeout=60) == 0
+    assert_done(tmp_path / "out")
+
+
+def fill(pipe: int) -> None:
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, bytes(4096))
+    os.set_blocking(pipe, True)
+
+
+def test_a_listener_hears_all_in_order_or_is_not_waited_for(tmp_path: Path) -> None:
+    with (tmp_path / "heard").open("w+") as file:
+        listener = Listener(file)
+        said = [f"{number}\n" for number in range(500)]
+        for text in said:
+            listener.write(text)
+        listener.drain()
+        assert (tmp_path / "heard").read_text() == "".join(said)
+        assert (listener.name, listener.isatty()) == (file.name, False)
+    listener.write("to a file that is closed")
+    listener.drain()
+    assert PATIENCE_S < 10

@@ -1,0 +1,321 @@
+"""What a run says while it runs, and the status it exits with: in a log, on a terminal, with
+--quiet, interrupted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pty
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.system.end_to_end.command import (
+    ANATOMICAL,
+    AS_INSTALLED,
+    DATA,
+    call,
+    call_program,
+    outputs,
+    start,
+    succeed,
+)
+
+LINE = re.compile(r" *(\d+)%  (\d+)/(\d+) tasks  \S+ [kMG]?B/s  .* left")
+MISBEHAVE = "hyperslab.testing.functions:misbehave"
+ADD = "hyperslab.testing.functions:add"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "lines"), [("1x1x3", 3), ("1x1x20", 20), ("1x2x20", 20), ("5x5x5", 20)]
+)
+def test_a_line_per_five_percent_in_a_log(tmp_path: Path, blocks: str, lines: int) -> None:
+    done = call("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "--blocks", blocks)
+    assert done.code == 0
+    assert "\r" not in done.err
+    assert "\x1b" not in done.err
+    told = [LINE.fullmatch(line) for line in done.err.splitlines()]
+    assert len(told) == lines
+    shares = [int(match[2]) / int(match[3]) for match in told if match]
+    assert len(shares) == lines
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert (
+        all(later - earlier <= 0.1 for earlier, later in itertools.pairwise(shares)) or lines < 20
+    )
+
+
+def test_the_summary(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = call(
+        "run", ADD, ANATOMICAL, "-o", out, "--blocks", "8", "-p", "seconds=0.02", "--workers", "2"
+    )
+    assert done.code == 0
+    assert re.search(r"^Ran 8 tasks in .* on 2 slots\.", done.out, re.MULTILINE)
+    for measure in (
+        "makespan",
+        "start-up",
+        "read",
+        "compute",
+        "write",
+        "overhead",
+        "average parallelism",
+        "throughput",
+        "bytes moved",
+        "cost of tracing",
+    ):
+        assert re.search(rf"^  {measure} +\S", done.out, re.MULTILINE), measure
+    assert f"outputs    8 files in {out}\n" in done.out
+    assert f"records    {out}/.hyperslab\n" in done.out
+    report = re.search(r"^report     (.*)$", done.out, re.MULTILINE)
+    assert report is not None
+    assert Path(report[1]).read_text().startswith("<!DOCTYPE html>")
+
+
+def test_quiet_says_nothing_on_success(tmp_path: Path) -> None:
+    for verb, run in (("increment", call), ("stats", call), ("histogram", call_program)):
+        done = run("run", verb, ANATOMICAL, "-o", tmp_path / verb, "--quiet", "--blocks", "3")
+        assert done == (0, "", "")
+        assert outputs(tmp_path / verb)
+
+
+def test_quiet_says_what_failed(tmp_path: Path) -> None:
+    done = call(
+        "run",
+        MISBEHAVE,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "3",
+        "-q",
+        "--retries",
+        "2",
+        "-p",
+        "deed=raise",
+        "-p",
+        "at=0,0,0",
+    )
+    assert done.code == 1
+    assert done.out == ""
+    first, second = done.err.splitlines()
+    reason = "ValueError: this block is not to my liking (after 3 attempts)"
+    assert first == f"failed: {ANATOMICAL}[0:33, 0:41, 0:8]: {reason}"
+    assert second.startswith("1 of 3 tasks failed: mend the cause")
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_a_failure_is_shown_at_once_with_path_and_reason(tmp_path: Path, engine: str) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "import time\n"
+        "def picky(block, slab):\n"
+        "    if slab.start == (0, 0, 0):\n"
+        "        raise ValueError('too dark')\n"
+        "    time.sleep(0.2)\n"
+        "    return block\n"
+    )
+    done = call(
+        "run",
+        f"{code}:picky",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x12",
+        "--retries",
+        "0",
+        "--workers",
+        "2",
+        "--engine",
+        engine,
+    )
+    assert done.code == 1
+    lines = done.err.splitlines()
+    said = [number for number, line in enumerate(lines) if line.startswith("failed: ")]
+    assert lines[said[0]] == f"failed: {ANATOMICAL}[0:33, 0:41, 0:2]: ValueError: too dark"
+    assert len(said) == 1
+    assert said[0] < max(number for number, line in enumerate(lines) if LINE.fullmatch(line)) - 3
+
+
+def test_only_the_first_of_many_failures_are_told_at_once(tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text("def never(block):\n    raise ValueError('no')\n")
+    done = call(
+        "run",
+        f"{code}:never",
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x9",
+        "--retries",
+        "0",
+    )
+    assert done.code == 1
+    told = done.err.partition("further failures are listed at the end and in the report\n")
+    assert told[0].count("failed: ") == 5
+    assert told[2].count(": ValueError: no (after 1 attempt)\n") == 9
+    assert "9 of 9 tasks failed" in told[2]
+
+
+def test_a_live_bar_on_a_terminal(tmp_path: Path) -> None:
+    shown = on_terminal(
+        "run", ADD, ANATOMICAL, "-o", tmp_path / "out", "--blocks", "1x1x12", "-p", "seconds=0.1"
+    )
+    assert "━" in shown
+    assert re.search(r"\d+/12", shown)
+    assert re.search(r"[\d.]+ [kM]?B/s", shown)
+    assert "\x1b[" in shown
+    assert not re.search(r"\d+%  \d+/12 tasks", shown)
+
+
+def test_a_failure_stays_on_the_terminal(tmp_path: Path) -> None:
+    shown = on_terminal(
+        "run",
+        MISBEHAVE,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x6",
+        "--retries",
+        "0",
+        "-p",
+        "deed=raise",
+        "-p",
+        "at=0,0,4",
+        code=1,
+    )
+    assert "this block is not to my liking" in shown
+
+
+def test_quiet_on_a_terminal(tmp_path: Path) -> None:
+    assert on_terminal("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "-q") == ""
+
+
+def on_terminal(*arguments: object, code: int = 0) -> str:
+    """Everything the program shows on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"}
+    process = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        try:
+            while piece := terminal.read(65536):
+                shown += piece
+        except OSError:
+            pass  # how Linux says that the other end has been closed
+    assert process.wait(timeout=60) == code
+    return shown.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_exits_with_130_and_goes_on_later(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command = (
+        "run",
+        ADD,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x25",
+        "-p",
+        "seconds=0.2",
+    )
+    process = start(*command)
+    first = pipe(process.stderr).readline()
+    assert LINE.fullmatch(first.rstrip("\n"))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert (
+        err.splitlines()[-1]
+        == "hyperslab: interrupted: run the same command with --resume to go on"
+    )
+    assert "Traceback" not in err
+    assert out == ""
+    status = call("status", tmp_path / "out")
+    assert status.code == 1
+    assert status.out.startswith("state      stopped\n")
+    assert "--resume" in status.out
+    planned = succeed("run", *command[1:], "--resume", "--dry-run")
+    assert re.search(r"tasks      \d+ to do, \d+ done already", planned)
+
+
+def test_who_is_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
+    """As a script has what it starts in the background: Ctrl-C is meant for what is in the
+    foreground.
+    """
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {AS_INSTALLED[2]}"
+    arguments = (
+        "run",
+        ADD,
+        ANATOMICAL,
+        "-o",
+        tmp_path / "out",
+        "--blocks",
+        "1x1x8",
+        "-p",
+        "seconds=0.1",
+    )
+    line = [*AS_INSTALLED[:2], ignoring, *map(str, arguments)]
+    with subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        pipe(process.stderr).readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_cancel_from_another_process(tmp_path: Path) -> None:
+    process = start(
+        "run", ADD, ANATOMICAL, "-o", tmp_path / "out", "--blocks", "1x1x25", "-p", "seconds=0.2"
+    )
+    pipe(process.stderr).readline()
+    status = succeed("status", tmp_path / "out")
+    assert status.startswith("state      running (pid ")
+    assert (
+        succeed("cancel", tmp_path / "out")
+        == "cancelled; run the same command with --resume to go on\n"
+    )
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("hyperslab: the run was cancelled; ")
+
+
+def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
+    process = start("info", DATA / "netcdf" / "ref_hdf5_compat1.nc")
+    pipe(process.stdout).close()
+    process.stdout = None
+    _, err = process.communicate(timeout=30)
+    assert err == ""
+    assert process.returncode == 1
+
+
+def pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def test_exit_statuses(tmp_path: Path) -> None:
+    assert call("run", "increment", ANATOMICAL, "-o", tmp_path / "a").code == 0
+    assert (
+        call(
+            "run", MISBEHAVE, ANATOMICAL, "-o", tmp_path / "b", "-p", "deed=raise", "-p", "at=0,0,0"
+        ).code
+        == 1
+    )
+    assert call("run", "incremnt", ANATOMICAL, "-o", tmp_path / "c").code == 2
+    assert call("status", tmp_path / "a").code == 0
+    assert call("status", tmp_path / "b").code == 1
+    assert call("status", tmp_path / "c").code == 2

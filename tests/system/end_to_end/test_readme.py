@@ -1,0 +1,102 @@
+"""The examples of README.md, as they stand there, on every engine: the same files, the same
+value.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyperslab.engines.facts import ENGINES
+from tests.system.clusters import dask, spark
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import ROOT, assembled, outputs, succeed, values_of
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+IMAGE = ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz"
+MISSING = {"dask": dask.missing, "spark": spark.missing}
+
+
+def fenced(language: str) -> list[str]:
+    """The code blocks of README.md in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def command(function: str) -> list[str]:
+    """The arguments with which README.md runs a function: of the first command that leaves the
+    engine open.
+    """
+    lines = [line for block in fenced("console") for line in block.splitlines()]
+    runs = [
+        line
+        for line in lines
+        if line.startswith(f"$ hyperslab run {function} ") and "--engine" not in line
+    ]
+    words = shlex.split(
+        next(line for line in runs if "--dry-run" not in line).removeprefix("$ hyperslab ")
+    )
+    return words[: words.index("&&")] if "&&" in words else words
+
+
+def run(function: str, engine: str) -> Path:
+    """Run a function as README.md does, but on this engine; returns the output directory."""
+    family = engine.partition("-")[0]
+    required(MISSING[family]() if family in MISSING else "")
+    words = command(function)
+    out = words.index("-o") + 1
+    words[out] += f"-{engine}"
+    succeed(*words, "--workers", 1 if engine == "serial" else 2, "--engine", engine)
+    return Path(words[out])
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the image and with every file that README.md shows under its name."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copy(IMAGE, folder)
+    for block in fenced("python"):
+        if named := re.match(r"# (\w+\.py)\n", block):
+            (folder / named[1]).write_text(block, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _at_the_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+
+
+@pytest.fixture(scope="module")
+def clipped(desk: Path) -> dict[str, bytes]:
+    """The files that the simplest engine makes, which are right."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(desk)
+        out = run("clip.py:clip", "serial")
+        assert np.array_equal(assembled(out, IMAGE), np.clip(values_of(IMAGE), 30, 200))
+        return {path.name: path.read_bytes() for path in outputs(out)}
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "serial"])
+def test_the_function_makes_the_same_files_on_every_engine(
+    clipped: dict[str, bytes], engine: str
+) -> None:
+    assert len(clipped) == 27
+    found = {path.name: path.read_bytes() for path in outputs(run("clip.py:clip", engine))}
+    assert found == clipped
+
+
+@pytest.mark.parametrize("engine", ["serial", "processes", "dask-bag"])
+def test_the_fold_comes_to_the_value_that_is_printed(engine: str) -> None:
+    (printed,) = (
+        block.splitlines()[1] for block in fenced("console") if "above/result.json" in block
+    )
+    assert (run("volume.py:above", engine) / "result.json").read_text() == printed
+    assert int(printed) == int((values_of(IMAGE) > 20).sum())
+
+
+def test_every_engine_is_named() -> None:
+    assert [name for name in ENGINES if f"`{name}`" not in README] == []

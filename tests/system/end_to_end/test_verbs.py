@@ -1,0 +1,105 @@
+"""`hyperslab doctor` and `hyperslab synth`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab.engines.facts import ENGINES
+from hyperslab.workloads import BUILTINS
+from tests.system.end_to_end.command import Finished, affine_of, call, outputs, succeed, values_of
+
+
+def test_doctor() -> None:
+    done = call("doctor")
+    assert done.code == 0
+    assert done.err == ""
+    for engine in ENGINES:
+        assert f"engine     {engine}: works\n" in done.out
+    for name in BUILTINS:
+        assert re.search(rf"^built-in   {name}: [A-Z].*\.$", done.out, re.MULTILINE)
+    assert f"library    hyperslab {hyperslab.__version__}\n" in done.out
+    assert re.search(r"^processors \d+ \(by \S.*\)$", done.out, re.MULTILINE)
+    assert re.search(r"^memory     \S+ [MGT]B \(by \S.*\)$", done.out, re.MULTILINE)
+
+
+def test_doctor_says_what_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, engine: str, **__: object) -> object:
+        raise hyperslab.HyperslabError(f"no {engine} today")
+
+    monkeypatch.setattr("hyperslab.driver.run.run", broken)
+    done = call("doctor")
+    assert done.code == 1
+    assert "engine     threads: fails: no threads today\n" in done.out
+
+
+def synth(out: Path, *arguments: object) -> Finished:
+    return call("synth", "bigbrain", "-o", out, "--size", "2MB", *arguments)
+
+
+def test_synth_is_the_same_whatever_the_blocks_and_workers(tmp_path: Path) -> None:
+    whole = synth(tmp_path / "whole")
+    assert whole.code == 0
+    assert re.match(rf"1 file, [12]\.?\d* MB, in {tmp_path}/whole \(", whole.out)
+    assert synth(tmp_path / "blocks", "--blocks", "12", "--workers", "2").out.startswith(
+        "12 files, "
+    )
+    (volume,) = outputs(tmp_path / "whole")
+    assert values_of(volume).dtype == np.uint16
+    succeed(
+        "run",
+        "numpy:positive",
+        tmp_path / "blocks",
+        "-o",
+        tmp_path / "back",
+        "--sources",
+        "mosaic",
+        "--keep",
+        "volume",
+    )
+    (back,) = outputs(tmp_path / "back")
+    assert np.array_equal(values_of(back), values_of(volume))
+    assert np.allclose(affine_of(back), affine_of(volume))
+    assert len(np.unique(values_of(volume))) > 1000
+
+
+def test_synth_with_another_seed_is_another_array(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert synth(tmp_path / name, "--seed", seed).code == 0
+    a, b, c = (values_of(outputs(tmp_path / name)[0]) for name in "abc")
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+def test_synth_refuses_a_directory_that_holds_arrays(tmp_path: Path) -> None:
+    assert synth(tmp_path / "out").code == 0
+    done = synth(tmp_path / "out", "--blocks", "2")
+    assert done.code == 2
+    assert "--out" in done.err
+    assert len(outputs(tmp_path / "out")) == 1
+
+
+def test_a_climate_as_hdf5(tmp_path: Path) -> None:
+    done = call(
+        "synth",
+        "climate",
+        "-o",
+        tmp_path / "c",
+        "--size",
+        "500kB",
+        "--format",
+        "h5",
+        "--blocks",
+        "2",
+    )
+    assert done.code == 0
+    with h5py.File(outputs(tmp_path / "c")[0]) as file:
+        assert file["data"].dtype == np.float32
+    succeed("run", "stats", tmp_path / "c", "-o", tmp_path / "s", "-q")
+    assert 200 < json.loads((tmp_path / "s" / "stats.json").read_text())["mean"] < 330

@@ -1,0 +1,35 @@
+"""A volume to be converted, and runs without a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyperslab.arrays import Array
+from hyperslab.driver import submission
+from tests.system.end_to_end.command import save
+from tests.system.faults import conversions
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return save(tmp_path / "in.nii", conversions.values(), conversions.AFFINE)
+
+
+@pytest.fixture
+def without_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than a small conversion, and has tests of its own."""
+    monkeypatch.setattr(submission, "write_report", lambda *_: None)
+
+
+@pytest.fixture(scope="session")
+def values() -> Array:
+    """Of the volume; not to be written to."""
+    return conversions.values()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> dict[str, str]:
+    """The environment of a command whose writes take a tenth of a second."""
+    return conversions.slow_writes(tmp_path)

@@ -1,0 +1,233 @@
+"""Places that cannot take a conversion, or may not: said in a sentence, before the start where it
+can be known.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hyperslab.arrays import Array
+from tests.system.end_to_end.command import call
+from tests.system.faults.command import hyperslab, load, running
+from tests.system.faults.conversions import (
+    KINDS,
+    MEMORY,
+    await_tasks,
+    content,
+    in_bytes,
+    refusal,
+    undisturbed,
+)
+from tests.system.faults.disk import small_disk
+from tests.system.verdicts.slowfs import slow_files
+
+pytestmark = pytest.mark.usefixtures("without_a_report")
+MIB = 2**20
+CHUNKED = ("new.h5", ("--chunks", "32,32,100"))
+
+
+def test_a_disk_without_room_is_noticed_before_the_start(source: Path) -> None:
+    with small_disk(source.parent / "disk", 4 * MIB) as disk:
+        for name, options in (KINDS["placed"], KINDS["split"], CHUNKED):
+            refused = hyperslab(
+                "convert", source, disk.path / name, *options, "-q", inside=disk.inside
+            )
+            assert refused.returncode == 2
+            assert re.search(
+                r"the outputs take 9\.\d+ MB but .* has [34]\.\d+ MB free", refused.stderr
+            ), refused.stderr
+        assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
+
+
+def test_chunks_on_this_machine_need_room_once(source: Path) -> None:
+    """Joining them at the end copies none of them."""
+    with small_disk(source.parent / "disk", 12 * MIB) as disk:
+        name, options = CHUNKED
+        done = hyperslab("convert", source, disk.path / name, *options, "-q", inside=disk.inside)
+        assert done.returncode == 0, done.stderr
+        with h5py.File(disk.seen / name) as file:
+            np.testing.assert_array_equal(file["data"], load(source))
+
+
+def test_a_disk_without_inodes_is_noticed_before_the_start(source: Path) -> None:
+    with small_disk(source.parent / "disk", 64 * MIB, ",nr_inodes=40") as disk:
+        for kind, options in (
+            ("blocks", ("--blocks", "5x5x5")),
+            ("new.h5", ("--virtual", *MEMORY, "--threads", "4", "--engine", "threads")),
+        ):
+            if kind == "new.h5":
+                disk.remount("nr_inodes=26")
+            refused = hyperslab(
+                "convert", source, disk.path / kind, *options, "-q", inside=disk.inside
+            )
+            assert refused.returncode == 2, refused
+            assert re.search(
+                r"the outputs are \d+ files, .* but the file system of .* can hold \d+ more",
+                refused.stderr,
+            )
+        assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
+
+
+def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
+    """Compressed output is taken to be about as small as a compressed source; the folders of chunks
+    are inodes.
+    """
+    packed = source.parent / "in.nii.gz"
+    undisturbed("convert", source, packed, "-q", "--engine", "serial")
+    with small_disk(source.parent / "disk", 2 * MIB, ",nr_inodes=600") as disk:
+        refused = hyperslab("convert", packed, disk.path / "new.nii.gz", "-q", inside=disk.inside)
+        assert refused.returncode == 2, refused
+        assert re.search(
+            r"the outputs take about [56]\.\d+ MB but .* free some space", refused.stderr
+        ), refused.stderr
+        disk.remount("size=64M")
+        line = ("convert", source, disk.path / "new.zarr", "--chunks", "8,1,1200", "-q")
+        refused = hyperslab(*line, inside=disk.inside)
+        assert refused.returncode == 2, refused
+        assert "the outputs are 480 files in 490 folders, and" in refused.stderr
+
+
+def test_remedies_are_options_that_convert_has(source: Path) -> None:
+    out = source.parent / "out"
+    said = refusal(
+        "convert", source, out / "new.h5", "--chunks", "64,60,600", "--memory", "2MB", "-q"
+    )
+    assert "a task needs" in said
+    assert "--partition" not in said
+    assert "--block-shape" not in said
+    (source.parent / "file").write_text("")
+    said = refusal("convert", source, source.parent / "file", "--blocks", 2, "-q")
+    assert f"{source.parent / 'file'} is a file: give a directory" in said
+    assert "-o" not in said.split()
+    failed = call("convert", source, out / "new.h5", "--dtype", "uint8", "-q", "--engine", "serial")
+    assert failed.code == 1
+    assert "ask for another --dtype" in failed.err
+    assert "--resume" not in failed.err
+    assert call("clean", out / "new.h5").code == 0
+    assert list(out.iterdir()) == [], "as the sentence says"
+
+
+def test_a_disk_that_fills_up(source: Path, slow: dict[str, str], values: Array) -> None:
+    with small_disk(source.parent / "disk", 24 * MIB) as disk:
+        out, seen = disk.path / "out" / "new.h5", disk.seen / "out"
+        line = (
+            "convert",
+            source,
+            out,
+            "--compression",
+            "gzip",
+            *MEMORY,
+            "--engine",
+            "threads",
+            "--threads",
+            4,
+            "-q",
+        )
+        with running(*line, inside=disk.inside, environment=slow) as run:
+            await_tasks(run, seen, 2)
+            disk.fill()
+            code, said = run.wait()
+        assert code == 1, said
+        assert "No space left on device" in said
+        assert "Traceback" not in said
+        assert not (seen / "new.h5").exists()
+        (disk.seen / "filler").unlink()
+        done = hyperslab(*line, "--resume", inside=disk.inside)
+        assert done.returncode == 0, done.stderr
+        with h5py.File(seen / "new.h5", "r", locking=False) as file:
+            assert np.array_equal(file["data"][()], values)
+        assert list(in_bytes(seen)) == ["new.h5"]
+
+
+def test_a_read_only_destination(source: Path) -> None:
+    with small_disk(source.parent / "disk", 64 * MIB) as disk:
+        (disk.seen / "old.nii").write_bytes(b"old")
+        disk.remount("ro")
+        for name, more in (
+            ("new.nii", ()),
+            ("old.nii", ("--overwrite",)),
+            ("blocks", ("--blocks", "2")),
+        ):
+            refused = hyperslab(
+                "convert", source, disk.path / name, *more, "-q", inside=disk.inside
+            )
+            assert refused.returncode == 2, refused
+            assert refused.stderr.count("\n") == 1
+            assert "cannot be written" in refused.stderr
+            assert str(disk.path) in refused.stderr
+        assert (disk.seen / "old.nii").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    "name", ["with space", "größe", "日本", "it's; $(echo) #1", "100% of [a-c]*", "-dash"]
+)
+def test_names_of_any_kind(source: Path, values: Array, name: str) -> None:
+    folder = source.parent / name
+    folder.mkdir()
+    path = Path(shutil.copy(source, folder / f"{name}.nii"))
+    line = ("-q", "--engine", "serial")
+    for made in (f"{name}.h5", f"{name}.nii.gz"):
+        undisturbed("convert", path, folder / "out" / made, *line)
+    blocks = folder / f"{name} blocks"
+    undisturbed(
+        "convert", folder / "out" / f"{name}.h5", blocks, "--blocks", "2", "--format", "nii", *line
+    )
+    undisturbed("convert", blocks, folder / "merged.nii", *line)
+    assert (folder / "merged.nii").read_bytes() == path.read_bytes()
+    assert np.array_equal(content(folder / "out" / f"{name}.nii.gz"), values)
+
+
+def test_the_source_is_never_the_destination(source: Path) -> None:
+    before = source.read_bytes()
+    link, blocks = source.parent / "link.nii", source.parent / "blocks"
+    link.symlink_to(source)
+    (source.parent / "same").symlink_to(source.parent)
+    for one, other in (
+        (source, source),
+        (link, source),
+        (source, link),
+        (source.parent / "same" / "in.nii", source),
+        (f"{source.parent}/blocks/../in.nii", source),
+    ):
+        blocks.mkdir(exist_ok=True)
+        assert "is the source itself" in refusal("convert", one, other, "--overwrite", "-q")
+    blocks.rmdir()
+    undisturbed("convert", source, blocks, "--blocks", "1x1x2", "-q", "--engine", "serial")
+    for inside in (
+        blocks / "merged.nii",
+        blocks / "deeper" / "merged.nii",
+        source.parent / "same" / "blocks" / "m.nii",
+    ):
+        assert "lies inside the source" in refusal("convert", blocks, inside, "-q")
+    assert len(list(blocks.glob("[!.]*"))) == 2
+    assert source.read_bytes() == before
+
+
+def test_one_writer_at_a_time_where_machines_share_pages(source: Path, values: Array) -> None:
+    """A file system of FUSE may be another machine's."""
+    with slow_files(source.parent, 0) as mount:
+        line = ("convert", source, mount / "new.nii", *MEMORY, "-q")
+        said = refusal(*line, "--workers", 2)
+        assert re.search(
+            r"is on fuse\S*, where two writers must not share a page, .* use --workers 1", said
+        )
+        assert list(mount.iterdir()) == []
+        undisturbed(*line, "--workers", 1, "--threads", 1)
+        assert np.array_equal(load(mount / "new.nii"), values)
+        undisturbed(
+            "convert",
+            source,
+            mount / "new.h5",
+            *KINDS["chunks"][1],
+            *MEMORY,
+            "-q",
+            "--engine",
+            "threads",
+        )
+        assert np.array_equal(content(mount / "new.h5"), values)

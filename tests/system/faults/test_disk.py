@@ -1,0 +1,173 @@
+"""Disks that are full, read-only or gone: one sentence, nothing that looks finished and is not, and
+a resumable run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.system.faults.command import (
+    FUNCTIONS,
+    SLABS,
+    await_gone,
+    await_recorded,
+    hyperslab,
+    load,
+    make_volume,
+    running,
+)
+from tests.system.faults.disk import small_disk
+
+MIB = 2**20
+BY_KIND = {
+    "blocks": ("counted", ()),
+    "volume": ("counted", ("--keep", "volume")),
+    "reduction": ("COUNTED_TOTAL", ()),
+}
+
+
+@pytest.mark.parametrize("kind", BY_KIND)
+def test_a_full_disk(tmp_path: Path, kind: str) -> None:
+    values, (function, more) = make_volume(tmp_path / "in.nii"), BY_KIND[kind]
+    (tmp_path / "runs").mkdir()
+    with small_disk(tmp_path / "disk", 8 * MIB) as disk:
+        out, seen = disk.path / "out", disk.seen / "out"
+        params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.15")
+        options = ("--partition", "slabs", "--workers", 2, *more)
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:{function}",
+            tmp_path / "in.nii",
+            "-o",
+            out,
+            *params,
+            *options,
+        )
+        with running(*arguments, inside=disk.inside) as run:
+            await_recorded(run, seen, 5)
+            disk.fill()
+            code, said = run.wait()
+        print(said)
+        assert code == 1, said
+        assert "No space left on device" in said
+        assert "Traceback" not in said
+        finished = [path for path in seen.iterdir() if not path.name.startswith(".")]
+        assert all(
+            path.name.startswith("in_") and load(path).shape == (16, 16, 1) for path in finished
+        )
+        assert hyperslab("status", out, inside=disk.inside).returncode == 1
+        disk.remount(f"size={64 * MIB}")
+        done = hyperslab(*arguments, "--resume", inside=disk.inside)
+        assert done.returncode == 0, done.stderr
+        assert hyperslab("verify", out, inside=disk.inside).returncode == 0
+        if kind == "reduction":
+            assert (seen / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
+        else:
+            whole = np.concatenate([load(path) for path in sorted(seen.glob("*.nii"))], axis=2)
+            assert np.array_equal(whole, values + np.uint16(1))
+
+
+def test_a_disk_that_is_too_small_is_noticed_before_the_start(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with small_disk(tmp_path / "disk", MIB // 16) as disk:
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            "--partition",
+            "slabs",
+        )
+        refused = hyperslab(*arguments, inside=disk.inside)
+        assert refused.returncode == 2
+        assert "free some space or choose another output" in refused.stderr
+        assert not (disk.seen / "out").exists()
+
+
+def test_a_read_only_disk(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with small_disk(tmp_path / "disk", 8 * MIB) as disk:
+        disk.remount("ro")
+        refused = hyperslab(
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            inside=disk.inside,
+        )
+        assert refused.returncode == 2
+        assert "you may not write to" in refused.stderr
+        assert str(disk.path / "out") in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with small_disk(tmp_path / "disk", 8 * MIB) as disk:
+        arguments = (
+            "run",
+            f"{FUNCTIONS}:add",
+            tmp_path / "in.nii",
+            "-o",
+            disk.path / "out",
+            "--blocks",
+            4,
+        )
+        assert hyperslab(*arguments, inside=disk.inside).returncode == 0
+        (disk.seen / "out" / "in_00_00_08.nii").unlink()
+        disk.remount("ro")
+        refused = hyperslab(*arguments, "--resume", inside=disk.inside)
+        assert refused.returncode == 2
+        assert "you may not write to" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        disk.remount("rw")
+        assert hyperslab(*arguments, "--resume", inside=disk.inside).returncode == 0
+        assert load(disk.seen / "out" / "in_00_00_08.nii").shape == (16, 16, 8)
+
+
+@pytest.mark.parametrize("function", ["counted", "COUNTED_TOTAL"])
+def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> None:
+    make_volume(tmp_path / "in.nii")
+    out, params = tmp_path / "out", ("-p", f"folder={tmp_path}", "-p", "seconds=0.2")
+    arguments = (
+        "run",
+        f"{FUNCTIONS}:{function}",
+        tmp_path / "in.nii",
+        "-o",
+        out,
+        "--partition",
+        "slabs",
+        *params,
+    )
+    with running(*arguments) as run:
+        await_recorded(run, out, 3)
+        workers = run.workers()
+        while out.exists():
+            shutil.rmtree(out, ignore_errors=True)
+        code, said = run.wait()
+        await_gone(workers)
+    assert code == 1
+    assert str(out) in said
+    assert "vanished" in said or "No such file or directory" in said
+    assert "Traceback" not in said
+    assert not out.exists()
+
+
+def test_records_that_are_damaged_are_not_believed(tmp_path: Path) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    (tmp_path / "runs").mkdir()
+    params = ("-p", f"folder={tmp_path}/runs", "--partition", "slabs")
+    arguments = ("run", f"{FUNCTIONS}:COUNTED_TOTAL", tmp_path / "in.nii", "-o", out, *params)
+    assert hyperslab(*arguments, "-q").returncode == 0
+    first, *_ = sorted(out.glob(".hyperslab/run-0001/partials/*.pickle"))
+    first.write_bytes(first.read_bytes()[:-1])
+    done = hyperslab(*arguments, "--resume", "-q")
+    assert done.returncode == 0, done.stderr
+    assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
+    assert SLABS < len(list((tmp_path / "runs").iterdir())) < 2 * SLABS

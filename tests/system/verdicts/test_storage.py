@@ -1,0 +1,84 @@
+"""Storage that is slow, planted: a throttled disk, and a file system whose metadata takes its
+time.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from hyperslab import Pipeline, Rule
+from tests.system.verdicts.planted import TOTAL, finding, first, run_and_judge, save
+from tests.system.verdicts.slowfs import slow_files
+from tests.system.verdicts.throttle import evict, throttled
+
+MIB = 2**20
+
+
+THROTTLED = """
+import sys, time
+from hyperslab import Pipeline
+from hyperslab.report.verdict import judge
+from tests.system.verdicts.planted import TOTAL, first, run_and_judge
+
+source, probe = sys.argv[1:]
+result, verdict = run_and_judge(Pipeline(source).reduce(TOTAL))
+# It waits for storage; whether more readers would help is seen in some runs and not in others.
+assert first(verdict) in ("storage-bandwidth", "storage-wait")
+start = time.monotonic()
+nbytes = len(open(probe, "rb").read())
+result.trace.meta["probe"] = {"read_nbytes_per_s": nbytes / (time.monotonic() - start)}
+verdict = judge(result.trace, result.summary)
+print(verdict.paragraph)
+assert first(verdict) == "storage-bandwidth"
+"""
+
+
+def inputs(folder: Path) -> str:
+    """Eight files of 4 MiB that are not in the page cache: files, so that none is read ahead with
+    another.
+    """
+    for number in range(8):
+        evict(save(folder / "in" / f"{number}.nii", (2048, 1024)))
+    return f"{folder}/in/*.nii"
+
+
+def test_a_throttled_disk_is_named_with_its_rate(tmp_path: Path) -> None:
+    source, probe = inputs(tmp_path), save(tmp_path / "probe.nii", (2048, 1024, 4))
+    evict(probe)
+    with throttled(tmp_path, 12 * MIB) as slowly:
+        line = [*slowly, sys.executable, "-c", THROTTLED, source, str(probe)]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=100, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    paragraph = done.stdout.splitlines()[-1]
+    assert re.search(r"got 1\d\.\d MB/s.*the device gave 1\d\.\d MB/s", paragraph)
+    assert "half the --workers would" in paragraph
+
+
+def test_the_same_run_from_the_page_cache_is_not_limited_by_storage(tmp_path: Path) -> None:
+    source = inputs(tmp_path)
+    for path in (tmp_path / "in").iterdir():
+        path.read_bytes()
+    _, verdict = run_and_judge(Pipeline(source).reduce(TOTAL))
+    assert not any(f.rule.startswith(("storage", "metadata")) for f in verdict.findings)
+
+
+def test_slow_metadata_is_named(tmp_path: Path) -> None:
+    for number in range(60):
+        save(tmp_path / "back" / f"{number:02}.nii", (8, 8, 8))
+    with slow_files(tmp_path, delay_us=10_000) as mount:
+        _, verdict = run_and_judge(Pipeline(f"{mount}/*.nii").reduce(TOTAL))
+    assert first(verdict) == "metadata-latency"
+    assert "opens waited" in finding(verdict, "metadata-latency").evidence
+    assert "tmpfs" in verdict.paragraph
+
+
+def test_many_small_outputs_on_slow_metadata_are_named(tmp_path: Path) -> None:
+    image = save(tmp_path / "volume.nii", (8, 8, 60))
+    with slow_files(tmp_path, delay_us=10_000) as mount:
+        pipeline = Pipeline(str(image)).write(mount / "out")
+        _, verdict = run_and_judge(pipeline, rule=Rule("blocks", (1, 1, 60)))
+    assert first(verdict) == "metadata-latency"
