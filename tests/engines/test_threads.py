@@ -12,7 +12,7 @@ from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.task import Outcome
 from hyperslab.testing import EngineTests
 from tests.engines.images import IMAGES
-from tests.faults.command import make_volume
+from tests.system.faults.command import make_volume
 
 
 class TestThreads(EngineTests):

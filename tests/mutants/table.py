@@ -29,35 +29,35 @@ MUTANTS = [
         "src/hyperslab/arrays/slab.py",
         "a + i * s for",
         "a + i for",
-        "tests/properties/test_slab.py::test_compose_is_indexing_twice",
+        "tests/arrays/test_slab.py::test_compose_is_indexing_twice",
     ),
     Mutant(
         "a region loses its last element that lies in a box",
         "src/hyperslab/arrays/slab.py",
         "-((start - low - extent) // stride)",
         "(low + extent - start) // stride",
-        "tests/properties/test_slab.py::test_clip_finds_what_lies_in_the_box",
+        "tests/arrays/test_slab.py::test_clip_finds_what_lies_in_the_box",
     ),
     Mutant(
         "the last block ends before the array",
         "src/hyperslab/arrays/partition.py",
         "return (0, *inner, extent)",
         "return (0, *inner, extent - extent % align)",
-        "tests/properties/test_partition.py::test_every_element_is_in_one_block",
+        "tests/arrays/test_partition.py::test_every_element_is_in_one_block",
     ),
     Mutant(
         "the largest valid value is taken for a missing one",
         "src/hyperslab/arrays/scaling.py",
         "plain > high",
         "plain >= high",
-        "tests/unit/test_scaling.py::test_any_region_in_any_pieces",
+        "tests/arrays/test_scaling.py::test_any_region_in_any_pieces",
     ),
     Mutant(
         "a buffer holds as many bytes as there are steps",
         "src/hyperslab/arrays/byteranges.py",
         "(steps - 1) * self.step_nbytes[self.level] + self.inner_nbytes",
         "steps * self.step_nbytes[self.level] + self.inner_nbytes",
-        "tests/unit/test_blockio.py::test_spans_hold_every_element_once_whatever_the_costs",
+        "tests/blocks/test_reading.py::test_spans_hold_every_element_once_whatever_the_costs",
     ),
     # blocks
     Mutant(
@@ -65,14 +65,14 @@ MUTANTS = [
         "src/hyperslab/blocks/positioned.py",
         "offset, view = offset + count, view[count:]",
         "view = view[count:]",
-        "tests/unit/test_blockio.py::test_short_reads_are_continued",
+        "tests/blocks/test_reading.py::test_short_reads_are_continued",
     ),
     Mutant(
         "a region is written where the file begins, not where its data do",
         "src/hyperslab/blocks/positioned.py",
         "base = offset + sum(",
         "base = sum(",
-        "tests/unit/test_sinkio.py::test_any_region_is_written_to_its_place",
+        "tests/blocks/test_writing.py::test_any_region_is_written_to_its_place",
     ),
     Mutant(
         "values of another byte order are not turned",
@@ -93,35 +93,35 @@ MUTANTS = [
         "src/hyperslab/blocks/writing/segments.py",
         ' or xxhash.xxh3_64_intdigest(data) != row["checksum"]',
         "",
-        "tests/unit/test_segments.py::test_every_damaged_byte_is_noticed",
+        "tests/blocks/test_segments.py::test_every_damaged_byte_is_noticed",
     ),
     Mutant(
         "writers that reserve bytes of one file get the same ones",
         "src/hyperslab/blocks/writing/segments.py",
         "os.ftruncate(fd, offset + nbytes)",
         "os.ftruncate(fd, offset)",
-        "tests/unit/test_segments.py::test_threads_and_processes_append_at_the_same_time",
+        "tests/blocks/test_segments.py::test_threads_and_processes_append_at_the_same_time",
     ),
     Mutant(
         "a file gets its name before its bytes are on storage",
         "src/hyperslab/blocks/writing/forms/form.py",
         "renaming.synchronise(ready.path)",
         "pass",
-        "tests/unit/test_sinkio.py::test_nothing_has_the_name_before_all_is_on_storage",
+        "tests/blocks/test_writing.py::test_nothing_has_the_name_before_all_is_on_storage",
     ),
     Mutant(
         "a block that was planned otherwise is written",
         "src/hyperslab/blocks/writing/forms/form.py",
         "if block.shape != planned or",
         "if",
-        "tests/unit/test_sinkio.py::test_an_unfit_block_is_refused",
+        "tests/blocks/test_writing.py::test_an_unfit_block_is_refused",
     ),
     Mutant(
         "an allocation of any size passes for the one that was made",
         "src/hyperslab/blocks/writing/forms/placed.py",
         "st_size == sink.nbytes",
         "st_size >= 0",
-        "tests/unit/test_ways_and_forms.py::test_a_region_that_was_changed_differs",
+        "tests/blocks/test_ways_and_forms.py::test_a_region_that_was_changed_differs",
     ),
     # formats
     Mutant(
@@ -172,56 +172,56 @@ MUTANTS = [
         "src/hyperslab/storage/renaming.py",
         "os.fsencode(final), flag)",
         "os.fsencode(final), 0)",
-        "tests/unit/test_renaming.py::test_a_name_that_is_taken_stays_where_it_is",
+        "tests/storage/test_renaming.py::test_a_name_that_is_taken_stays_where_it_is",
     ),
     Mutant(
         "nobody waits until a file is on storage",
         "src/hyperslab/storage/renaming.py",
         "os.fsync(fd)",
         "pass",
-        "tests/unit/test_renaming.py::test_files_and_names_are_synchronised",
+        "tests/storage/test_renaming.py::test_files_and_names_are_synchronised",
     ),
     Mutant(
         "a line that was changed is believed",
         "src/hyperslab/storage/sealing.py",
         " or digest != xxhash.xxh3_64_hexdigest(text).encode()",
         "",
-        "tests/unit/test_sealing.py::test_one_changed_byte_is_seen",
+        "tests/storage/test_sealing.py::test_one_changed_byte_is_seen",
     ),
     Mutant(
         "a record that was changed is believed",
         "src/hyperslab/storage/recordfile.py",
         "if xxhash.xxh3_128_hexdigest(body) != head[1].decode():",
         "if not body:",
-        "tests/faults/test_damaged_records.py::test_no_damage_gets_past_the_checksum",
+        "tests/system/faults/test_damaged_records.py::test_no_damage_gets_past_the_checksum",
     ),
     Mutant(
         "a task may begin when its submission has ended",
         "src/hyperslab/storage/fence.py",
         "(folder / OPEN).rename(folder / ENDED)",
         "(folder / ENDED).touch()",
-        "tests/unit/test_fence.py::test_nobody_begins_once_a_submission_has_ended",
+        "tests/storage/test_fence.py::test_nobody_begins_once_a_submission_has_ended",
     ),
     Mutant(
         "a remote object of another state is read on",
         "src/hyperslab/storage/remote/objects.py",
         "if answer.tag and remote.tag and answer.tag != remote.tag:",
         "if not answer.tag and remote.tag:",
-        "tests/remote/test_faults.py::test_an_object_that_was_replaced",
+        "tests/storage/remote/test_faults.py::test_an_object_that_was_replaced",
     ),
     Mutant(
         "a request that failed in passing is not made again",
         "src/hyperslab/storage/remote/objects.py",
         "if not fault.is_passing or number == store.attempts:",
         "if fault or number == store.attempts:",
-        "tests/remote/test_faults.py::test_what_fails_in_passing_is_tried_again",
+        "tests/storage/remote/test_faults.py::test_what_fails_in_passing_is_tried_again",
     ),
     Mutant(
         "of ranges that were fetched together the later ones are given from the beginning",
         "src/hyperslab/storage/remote/file.py",
         "first = offset - held[0][0]",
         "first = 0",
-        "tests/remote/test_requests.py::test_a_region_of_many_chunks_takes_few_requests",
+        "tests/storage/remote/test_requests.py::test_a_region_of_many_chunks_takes_few_requests",
     ),
     # plan
     Mutant(
@@ -229,21 +229,21 @@ MUTANTS = [
         "src/hyperslab/plan/compile.py",
         "extent - first - n)",
         "extent - first - n - 1)",
-        "tests/properties/test_blocks.py::test_a_block_with_its_halo_is_part_of_the_padded_whole",
+        "tests/plan/test_pieces.py::test_a_block_with_its_halo_is_part_of_the_padded_whole",
     ),
     Mutant(
         "a halo is cut off at one side alone",
         "src/hyperslab/plan/steps.py",
         "slice(h, h + n)",
         "slice(0, n)",
-        "tests/properties/test_blocks.py::test_two_steps_share_one_halo",
+        "tests/plan/test_pieces.py::test_two_steps_share_one_halo",
     ),
     Mutant(
         "a journal that cannot grow is passed over",
         "src/hyperslab/plan/journal.py",
         "os.ftruncate(fd, size)\n        raise",
         "os.ftruncate(fd, size)",
-        "tests/properties/test_journal.py::test_a_line_for_which_there_is_no_room_is_not_begun",
+        "tests/plan/test_journal.py::test_a_line_for_which_there_is_no_room_is_not_begun",
     ),
     Mutant(
         "outcomes are recorded before the partial that they rest on is saved",
@@ -251,14 +251,14 @@ MUTANTS = [
         "            if self._partial.tasks:\n",
         '            self._append(b"".join(map(encode, self._waiting)))\n'
         "            if self._partial.tasks:\n",
-        "tests/properties/test_journal.py::test_a_journal_that_cannot_grow_stops_the_run",
+        "tests/plan/test_journal.py::test_a_journal_that_cannot_grow_stops_the_run",
     ),
     Mutant(
         "a line that is still being written is read",
         "src/hyperslab/plan/journal.py",
         'complete = data[: data.rfind(b"\\n") + 1]',
         "complete = data",
-        "tests/properties/test_journal.py::test_a_tail_takes_every_line_once_however_it_grows",
+        "tests/plan/test_journal.py::test_a_tail_takes_every_line_once_however_it_grows",
     ),
     Mutant(
         "a task that two partials hold counts twice",
@@ -272,7 +272,7 @@ MUTANTS = [
         "src/hyperslab/plan/becoming.py",
         "math.ceil(n / s) for n, s in zip(count",
         "n // s for n, s in zip(count",
-        "tests/unit/test_becoming.py::test_merged_voxels_are_counted_and_placed",
+        "tests/plan/test_becoming.py::test_merged_voxels_are_counted_and_placed",
     ),
     # driver
     Mutant(
@@ -287,21 +287,21 @@ MUTANTS = [
         "src/hyperslab/driver/resume.py",
         "if before != now",
         "if before is None",
-        "tests/faults/test_resume.py::test_an_edited_block",
+        "tests/system/faults/test_resume.py::test_an_edited_block",
     ),
     Mutant(
         "a volume gets its name though regions of it were written elsewhere",
         "src/hyperslab/driver/products.py",
         "    if stray:",
         "    if stray is None:",
-        "tests/faults/test_copies.py::test_regions_that_were_written_elsewhere_make_no_file",
+        "tests/system/faults/test_copies.py::test_regions_that_were_written_elsewhere_make_no_file",
     ),
     Mutant(
         "cleaning removes what a record names outside of the directory",
         "src/hyperslab/driver/cleaning.py",
         " if is_name(name)",
         "",
-        "tests/faults/test_copies.py"
+        "tests/system/faults/test_copies.py"
         "::test_records_of_an_earlier_version_name_files_of_another_directory",
     ),
     Mutant(
@@ -309,14 +309,14 @@ MUTANTS = [
         "src/hyperslab/driver/verification.py",
         'if found == entry["checksum"]',
         "if found",
-        "tests/faults/test_frames.py::test_a_changed_header_is_found",
+        "tests/system/faults/test_frames.py::test_a_changed_header_is_found",
     ),
     Mutant(
         "the end of a block is looked for in the next row",
         "src/hyperslab/driver/shared_pages.py",
         "(z - 1) * n",
         "z * n",
-        "tests/unit/test_pages.py::test_blocks_that_meet_between_pages_are_allowed",
+        "tests/driver/test_shared_pages.py::test_blocks_that_meet_between_pages_are_allowed",
     ),
     # engines
     Mutant(
@@ -324,7 +324,7 @@ MUTANTS = [
         "src/hyperslab/engines/pool/processes.py",
         "for thread in list(process.running):",
         "for thread in ():",
-        "tests/faults/test_workers.py::test_a_worker_that_dies_once_is_forgiven",
+        "tests/system/faults/test_workers.py::test_a_worker_that_dies_once_is_forgiven",
     ),
     Mutant(
         "a batch begins again with the task that its worker died of",
@@ -360,14 +360,14 @@ MUTANTS = [
         "src/hyperslab/report/summary.py",
         "idle += when.end_ns - last",
         "idle += when.end_ns - when.ready_ns",
-        "tests/unit/test_summary.py::test_every_number_of_a_hand_made_trace",
+        "tests/report/test_summary.py::test_every_number_of_a_hand_made_trace",
     ),
     Mutant(
         "a title becomes markup",
         "src/hyperslab/report/html.py",
         "<h1>{escape(title)}</h1>",
         "<h1>{title}</h1>",
-        "tests/unit/test_report.py::test_text_from_outside_stays_text",
+        "tests/report/test_html.py::test_text_from_outside_stays_text",
     ),
     # connectors
     Mutant(
@@ -398,14 +398,14 @@ MUTANTS = [
         "src/hyperslab/workloads/histogram.py",
         "values = int(high) - first + 1",
         "values = int(high) - first",
-        "tests/unit/test_histogram.py::test_wide_integers_that_lie_close_have_a_bin_per_value",
+        "tests/workloads/test_histogram.py::test_wide_integers_that_lie_close_have_a_bin_per_value",
     ),
     Mutant(
         "the deviation is that of a sample",
         "src/hyperslab/workloads/stats.py",
         "n << (found.unit_bits + _GUARD_BITS // 2)",
         "max(1, n - 1) << (found.unit_bits + _GUARD_BITS // 2)",
-        "tests/unit/test_stats.py::test_stats_agree_with_numpy_and_statistics",
+        "tests/workloads/test_stats.py::test_stats_agree_with_numpy_and_statistics",
     ),
     # apps
     Mutant(
@@ -413,14 +413,14 @@ MUTANTS = [
         "src/hyperslab/apps/difference/values.py",
         "differ &= ~(np.isnan(a) & np.isnan(b))",
         "pass",
-        "tests/unit/test_elements.py::test_every_two_dtypes_are_compared_exactly",
+        "tests/apps/test_difference_values.py::test_every_two_dtypes_are_compared_exactly",
     ),
     Mutant(
         "stored values are cast as if they were the real ones",
         "src/hyperslab/apps/conversion.py",
         'values=values if dtype is None else "real"',
         "values=values",
-        "tests/end_to_end/test_convert.py"
+        "tests/system/end_to_end/test_convert.py"
         "::test_dtype_is_changed_on_request_and_only_if_every_value_fits",
     ),
     # cli
@@ -429,7 +429,7 @@ MUTANTS = [
         "src/hyperslab/cli/parse.py",
         "(1024 if i else 1000)",
         "(1000 if i else 1000)",
-        "tests/unit/test_cli_parse.py::test_sizes",
+        "tests/cli/test_parse.py::test_sizes",
     ),
     # leaves
     Mutant(
@@ -437,7 +437,7 @@ MUTANTS = [
         "src/hyperslab/redaction.py",
         'return f"{name}=***"',
         "return option",
-        "tests/remote/test_secrets.py::test_the_command_line_without_secrets",
+        "tests/storage/remote/test_secrets.py::test_the_command_line_without_secrets",
     ),
     # machine
     Mutant(
@@ -445,7 +445,7 @@ MUTANTS = [
         "src/hyperslab/machine/host.py",
         "max(0, int(bound[0]) - int(taken[0]))",
         "int(bound[0])",
-        "tests/unit/test_machine.py::test_a_cgroup_limits_the_memory_that_is_left_in_it",
+        "tests/machine/test_host.py::test_a_cgroup_limits_the_memory_that_is_left_in_it",
     ),
     # the native core
     Mutant(
