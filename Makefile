@@ -16,7 +16,7 @@ SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 m
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint compare campaign bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo test lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ SEED ?= 1
 
 campaign: $(VENV)/.installed-test system-packages ## random faults against the real command, ROUNDS=200 SEED=1
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.campaign --rounds $(ROUNDS) --seed $(SEED) $(CAMPAIGN)
+
+# A regular expression: those in whose file or description it is found.
+ONLY ?=
+
+mutants: $(VENV)/.installed-test ## break lines one at a time; a test must notice each, ONLY=PATTERN
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants --only "$(ONLY)"
 
 docs: $(VENV)/.installed-docs ## build the pages into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

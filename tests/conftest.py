@@ -10,11 +10,15 @@ from collections import Counter
 # before netCDF4, which would have HDF5 look for filters in its own folder
 import hdf5plugin  # noqa: F401
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+# For `make mutants`, which asks whether a test fails, not what the smallest example is.
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 "Most of what a short Spark application takes of the processors is its Java compiling itself."

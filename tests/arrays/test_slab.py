@@ -20,15 +20,17 @@ def numbered(shape: tuple[int, ...]) -> Any:
 
 
 @st.composite
-def slabs(draw: st.DrawFn, shape: tuple[int, ...]) -> Hyperslab:
-    """Any region of an array of this shape, strides of either sign, empty ones too."""
+def slabs(draw: st.DrawFn, shape: tuple[int, ...], least: int = 0) -> Hyperslab:
+    """Any region of an array of this shape, strides of either sign, with so many elements at least
+    along every axis.
+    """
     start, count, stride = [], [], []
     for extent in shape:
         first = draw(st.integers(0, max(0, extent - 1)))
-        step = draw(st.integers(-3, 3).filter(bool))
+        step = draw(st.sampled_from((-3, -2, -1, 1, 2, 3)))
         room = first // -step + 1 if step < 0 else -(-(extent - first) // step)
         start.append(first)
-        count.append(draw(st.integers(0, max(0, room))) if extent else 0)
+        count.append(draw(st.integers(least, max(least, room))) if extent else 0)
         stride.append(step)
     return Hyperslab(tuple(start), tuple(count), tuple(stride))
 
@@ -52,11 +54,10 @@ def test_slices_select_what_the_region_says(case: tuple[tuple[int, ...], Hypersl
 
 @given(st.data(), shapes)
 def test_compose_is_indexing_twice(data: st.DataObject, shape: tuple[int, ...]) -> None:
-    outer = data.draw(slabs(shape))
-    inner = data.draw(slabs(outer.count))
+    outer = data.draw(slabs(shape, 1))
+    inner = data.draw(slabs(outer.count, 1))
     a = numbered(shape)
-    if inner.size:
-        assert np.array_equal(a[outer.slices()][inner.slices()], a[outer.compose(inner).slices()])
+    assert np.array_equal(a[outer.slices()][inner.slices()], a[outer.compose(inner).slices()])
 
 
 @given(st.data(), shapes)

@@ -109,6 +109,7 @@ def test_batches_and_merges_one_after_the_other(tmp_path: Path, limit: str) -> N
     tally.keep(round_.folder, round_.name, root)
     assert round_.result() == round_.expected
     assert bool(root.path) == (limit == "in files")
+    assert bool(root.spent) == (limit == "in files")
     assert not [path for path in root.spent if Path(path).exists()]
 
 

@@ -5,6 +5,7 @@ once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections import Counter
@@ -252,11 +253,35 @@ def test_a_journal_that_cannot_grow_stops_the_run(tmp_path: Path) -> None:
     (folder / "partials").rmdir()
     with pytest.raises(RunStopped, match=f"cannot be written .*{folder}"):
         journal.flush()
+    assert Tail(folder).poll() == [], "an outcome waits for the partial that it rests on"
     (folder / "partials").mkdir()
     journal.close()
     assert [outcome.task for outcome in Tail(folder).poll()] == [0], (
         "nothing was lost, nothing came twice"
     )
+
+
+def test_a_line_for_which_there_is_no_room_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = submission(tmp_path / "run")
+    journal = SlotJournal(folder, "slot", "p1")
+    journal._due_at = float("inf")
+    journal.record(done(0))
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        write(fd, data[:9])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(RunStopped, match="No space left"):
+            journal.flush()
+    (lines,) = (folder / "journal").iterdir()
+    assert lines.read_bytes() == b""
+    journal.close()
+    assert [outcome.task for outcome in Tail(folder).poll()] == [0]
 
 
 def test_steps_are_run_in_turn(tmp_path: Path) -> None:

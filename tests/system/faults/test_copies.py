@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from hyperslab import formats
 from hyperslab.arrays import Array
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import writing
+from hyperslab.driver import products
+from hyperslab.errors import RunStopped
+from hyperslab.plan.task import Volume
 from hyperslab.storage.recordfile import load_record, save_record
 from tests.system.end_to_end.command import call, save
 from tests.system.faults import conversions
@@ -98,6 +106,19 @@ def test_an_unfinished_file_that_vanishes_after_the_plan_was_made(
     monkeypatch.undo()
     assert call(*job(source, "placed", "--resume")).code == 0
     assert np.array_equal(load(tmp_path / "out" / "new.nii"), values)
+
+
+def test_regions_that_were_written_elsewhere_make_no_file(tmp_path: Path) -> None:
+    shape = (4, 4, 4)
+    block = np.ones(shape, "u1")
+    sink = formats.module("nifti").sink(str(tmp_path / "a.nii"), shape, block.dtype, Header())
+    volume = Volume(sink, str(tmp_path / ".a.nii.0-00aa.part"))
+    writing.allocate(*volume)
+    written = writing.write_region(*volume, Hyperslab.full(shape), block)
+    products._require_complete(volume, [written])
+    elsewhere = replace(written, path=str(tmp_path / ".a.nii.0-00bb.part"))
+    with pytest.raises(RunStopped, match=r"a\.nii: 1 of its regions are not in .*--resume"):
+        products._require_complete(volume, [written, elsewhere])
 
 
 def _interrupted(*_: object) -> None:
