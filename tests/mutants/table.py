@@ -63,8 +63,8 @@ MUTANTS = [
     Mutant(
         "a read that was short goes on where it began",
         "src/hyperslab/blocks/positioned.py",
-        "offset, view = offset + count, view[count:]",
-        "view = view[count:]",
+        "            offset += count\n",
+        "",
         "tests/blocks/test_reading.py::test_short_reads_are_continued",
     ),
     Mutant(
@@ -418,8 +418,8 @@ MUTANTS = [
     Mutant(
         "stored values are cast as if they were the real ones",
         "src/hyperslab/apps/conversion.py",
-        'values=values if dtype is None else "real"',
-        "values=values",
+        'values = "real"',
+        "pass",
         "tests/system/end_to_end/test_convert.py"
         "::test_dtype_is_changed_on_request_and_only_if_every_value_fits",
     ),
