@@ -135,6 +135,7 @@ CONNECTING = "FACTS = Facts('tests.engines.toy:Toy', clusters='Toys', connects_t
 UNMADE = {
     "missing": ("broken_place:Broken", "its package cannot be loaded: No module named 'broken_pl"),
     "nameless": ("json:Broken", "its package cannot be loaded: .* has no attribute 'Broken'"),
+    "foreign": ("pathlib:Path", "its package cannot be loaded: .* is no hyperslab.engines.Managed"),
 }
 "Places of classes that are not there, and what is said of them."
 

@@ -144,15 +144,19 @@ def default_workers(name: str, host: Host) -> tuple[int, int]:
 
 
 def _class_of(name: str) -> Any:
-    module, _, word = facts_of(name).place.partition(":")
+    place = facts_of(name).place
+    module, _, word = place.partition(":")
     try:
-        return getattr(importlib.import_module(module), word)
+        found = getattr(importlib.import_module(module), word)
     except ImportError:
         raise  # perhaps a library that is missing, as `_loading` will say
     except Exception as error:  # whatever a package raises when it is imported
         if name in ENGINES:
             raise
         raise unloadable(name, error) from error
+    if not isinstance(found, type) or not issubclass(found, Managed):
+        raise unloadable(name, TypeError(f"{place} is no hyperslab.engines.Managed"))
+    return found
 
 
 @contextmanager
