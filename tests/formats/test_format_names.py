@@ -22,7 +22,7 @@ ALLOWED = {
     ("testing/cases.py", "nii"): "what the suite of engines has written",
     ("testing/cases.py", "nii.gz"): "what the suite of engines has written",
     ("testing/cases.py", "h5"): "what the suite of engines has written",
-    ("testing/engines.py", ".h5"): "what the suite of engines has written",
+    ("testing/contents.py", ".h5"): "what the suite of engines has written",
 }
 "Where a name stands nevertheless, and why."
 
