@@ -34,6 +34,12 @@ def show_plan(prepared: Prepared, out: Path) -> int:
         sum(both) for both in zip((0, 0), *(operations(*pair) for pair in left), strict=True)
     )
     partition = plan.summary["partition"]
+    tasks = f"{needs.tasks} to do"
+    if prepared.done:
+        tasks += f", {len(prepared.done)} done already"
+    bound = ""
+    if needs.compressed:
+        bound = "at most "
     largest = "x".join(map(str, partition["largest"]))
     rows = {
         "plan": plan.title,
@@ -41,13 +47,10 @@ def show_plan(prepared: Prepared, out: Path) -> int:
             f"{partition['rule']}: {show_count(partition['blocks'], 'block')}, the largest"
             f" {largest}"
         ),
-        "tasks": (
-            f"{needs.tasks} to do"
-            + (f", {len(prepared.done)} done already" if prepared.done else "")
-        ),
+        "tasks": tasks,
         "reads": f"{show_bytes(needs.bytes_read)} in {show_count(reads, 'operation')}",
         "writes": (
-            f"{'at most ' if needs.compressed else ''}{show_bytes(needs.bytes_written)} in "
+            f"{bound}{show_bytes(needs.bytes_written)} in "
             f"{show_count(writes, 'operation')} to {show_count(needs.files, 'file')}, "
             f"{show_bytes(needs.disk_free)} free at {out}"
         ),

@@ -143,10 +143,10 @@ def run(
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
     folder = _writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
-    stores, others = parse_storage_options(storage_option), parse_inputs(other)
-    inputs = {
-        name: _gather_input(name, path, sources, axis or 0, stores) for name, path in others.items()
-    }
+    stores = parse_storage_options(storage_option)
+    inputs = {}
+    for name, path in parse_inputs(other).items():
+        inputs[name] = _gather_input(name, path, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
