@@ -54,6 +54,7 @@ bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written
 	@for file in $(filter-out benchmarks/bench_spark%,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 bench-spark: $(VENV)/.installed-bench ## measure loading into Spark against h5py, MPI and Spark's own ways; keep traces
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.spark_smoke
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.bench_spark --traces build/bench-spark $(BENCH)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.bench_spark_files
 

@@ -321,7 +321,7 @@ def test_java_that_is_missing_or_too_old_is_a_sentence(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["dask-bag", "dask-delayed", "spark"])
+@pytest.mark.parametrize("engine", ["dask-delayed", "spark"])
 def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, engine: str) -> None:
     """Few for many tasks; with stepwise granularity every step of a block is one, where the engine
     does not fuse.
@@ -338,9 +338,8 @@ def test_units_of_work_as_the_engine_counts_them(tmp_path: Path, code: Path, eng
             2 if engine == "spark" else 0
         )  # it asks both cores first
 
-    each = 2 if engine == "dask-bag" else 1  # a fused partition, and the name that Bag gives it
-    assert units("many", Rule("blocks", (1024,))) == 64 * each
-    steps = each if engine in ("dask-bag", "spark") else 4  # read, map, write, record
+    assert units("many", Rule("blocks", (1024,))) == 64
+    steps = 1 if engine == "spark" else 4  # read, map, write, record
     assert units("stepwise", Rule("blocks", (16,)), granularity="stepwise") == 16 * steps
 
 

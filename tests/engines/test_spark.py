@@ -185,6 +185,8 @@ def test_what_java_says_is_kept_in_a_file_without_a_name(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(java, "_log", None)
     monkeypatch.setattr(SparkContext, "_gateway", None)
+    # it is forgotten together with the gateway, and has to come back with it
+    monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.setattr(
         java_gateway,
         "launch_gateway",

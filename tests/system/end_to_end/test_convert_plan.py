@@ -20,7 +20,7 @@ from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.ways.gzip import Gzip
 from hyperslab.driver import run
 from hyperslab.driver.prepare import Options, prepare
-from tests.system.clusters import dask, spark
+from tests.system.clusters import dask
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import EPI, call, growth, save
 
@@ -107,9 +107,9 @@ def test_memory_stays_within_what_is_allowed(
     assert growth(first, then) < 72e6
 
 
-@pytest.mark.parametrize("engine", ["serial", "threads", "processes", "dask-futures", "spark"])
+@pytest.mark.parametrize("engine", ["serial", "threads", "processes", "dask-futures"])
 def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
-    required({"dask-futures": dask.missing, "spark": spark.missing}.get(engine, str)())
+    required(dask.missing() if engine == "dask-futures" else "")
     values = np.random.default_rng(0).integers(0, 2000, (24, 20, 16)).astype("i2")
     source = save(tmp_path / "in.nii", values)
     encoding = Encoding(chunks=(6, 5, 4), compression="gzip")
@@ -123,7 +123,7 @@ def test_every_engine_writes_the_same(tmp_path: Path, engine: str) -> None:
             str(tmp_path / "blocks"),
             Wanted(grid=Rule("blocks", (2, 2, 2)), format="nii.gz"),
         ),
-    )[: 1 if engine in ("dask-futures", "spark") else 2]:
+    )[: 1 if engine == "dask-futures" else 2]:
         result = run.run(pipeline, options)
         assert result.ok, result.failures
     with h5py.File(tmp_path / "new.h5") as file:

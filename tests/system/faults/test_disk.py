@@ -24,7 +24,6 @@ from tests.system.faults.disk import small_disk
 
 MIB = 2**20
 BY_KIND = {
-    "blocks": ("counted", ()),
     "volume": ("counted", ("--keep", "volume")),
     "reduction": ("COUNTED_TOTAL", ()),
 }
