@@ -1,4 +1,4 @@
-"""A Spark for the tests of this folder, which leave none behind: those of other folders start
+"""A Spark for the tests of each file, which leave none behind: those of other folders start
 contexts of their own.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from tests.formats.files import ROOT
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """A SparkSession on two cores, whose Python workers import this package and its tests from
     here.
@@ -43,6 +43,6 @@ def spark() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = old
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def sc(spark: Any) -> Any:
     return spark.sparkContext
