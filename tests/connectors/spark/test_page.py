@@ -45,6 +45,7 @@ def blocks_of(page: str, heading: str = "") -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.timeout(300)
 def test_the_pages(tmp_path: Path) -> None:
     write_files(tmp_path)
     page, readme = blocks_of("docs/spark.md"), blocks_of("README.md", "Spark")
