@@ -23,7 +23,7 @@ SHAPE = (16, 16, 32)
 "32 slabs of 16 x 16 voxels."
 SLABS = SHAPE[2]
 FUNCTIONS = "hyperslab.testing.functions"
-PATIENCE_S = 100.0
+PATIENCE_S = 60.0
 "After so long, something hangs; nothing is measured by it."
 
 
