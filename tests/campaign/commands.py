@@ -27,6 +27,8 @@ MAIN = "from hyperslab.cli import main; main()"
 ANNOUNCED = (0, 1, 2, 130)
 "The exit statuses that there are."
 NEVER_SAID = ("Traceback (most recent call last)", "this should not happen", "Fatal Python error")
+MOST_QUOTED = 1500
+"Characters of what should not have been said."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,12 @@ class Ended:
     @property
     def last_words(self) -> str:
         return " | ".join(self.text.strip().splitlines()[-3:])[-400:]
+
+    @property
+    def never_said(self) -> str:
+        """From the first phrase on that no command may print; '' when there is none."""
+        places = [self.text.find(phrase) for phrase in NEVER_SAID if phrase in self.text]
+        return self.text[min(places) :][:MOST_QUOTED] if places else ""
 
 
 def program(this: Round, words: list[str]) -> list[str]:
@@ -113,8 +121,8 @@ def call(this: Round, *words: str) -> Ended:
 def judge_manners(this: Round, words: list[str], ended: Ended) -> None:
     """An end that is announced, and a sentence for each that is not a success."""
     verb = " ".join(words[:2])
-    if any(phrase in ended.text for phrase in NEVER_SAID):
-        this.find("unhelpful", f"{verb}: {ended.last_words}")
+    if ended.never_said:
+        this.find("unhelpful", f"{verb}: {ended.never_said}")
     elif ended.code not in ANNOUNCED:
         this.find("unhelpful", f"{verb} ended with status {ended.code}: {ended.last_words}")
     elif ended.code and len(ended.text.split()) < 3:

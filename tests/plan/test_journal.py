@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -325,3 +327,23 @@ def test_a_saved_trace_is_the_trace(
     with tempfile.TemporaryDirectory() as root:
         trace.save(Path(root) / "trace.parquet")
         assert Trace.load(Path(root) / "trace.parquet") == trace
+
+
+LOADS = """
+import os, sys
+from pathlib import Path
+import pyarrow.parquet
+from hyperslab.trace import Span, Trace
+path = Path(sys.argv[1])
+Trace([Span(0, 0, "a", "read", 0, 1, 2, 3, 4, False)], ["a"]).save(path)
+before = set(os.listdir("/proc/self/task"))
+Trace.load(path)
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+
+
+def test_a_trace_is_read_without_threads_that_a_process_could_leave_behind(tmp_path: Path) -> None:
+    # a process that ended while Arrow's threads did aborted, in one of some twenty reports
+    words = [sys.executable, "-c", LOADS, str(tmp_path / "trace.parquet")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"
