@@ -14,6 +14,9 @@ SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-c
 # The headers of FUSE have no command: they are installed together with its mount helper.
 SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
 
+# Python keeps what it compiled: the tests start thousands of processes that import the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages

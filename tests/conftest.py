@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
 # before netCDF4, which would have HDF5 look for filters in its own folder
 import hdf5plugin  # noqa: F401
@@ -20,8 +21,7 @@ settings.register_profile(
     "mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"Most of what a short Spark application takes of the processors is its Java compiling itself."
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -252,10 +252,14 @@ def test_slurm_runs_the_workers(
 def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     required(spark.missing())
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    values = make_volume(tmp_path / "in.nii")
+    pipeline = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled").reduce(f"{code}:total")
     with spark_cluster(tmp_path / "cluster") as cluster:
-        mapped, reduced = use(cluster.master, "spark", code, tmp_path)
-    assert mapped.trace.slots == [f"{socket.gethostname()}/w{w}/t0" for w in (0, 1)]
-    assert {span.slot for span in mapped.trace.spans} == set(mapped.trace.slots)
+        options: dict[str, Any] = {"connect": cluster.master, "rule": Rule("slabs")}
+        reduced = driver.run(pipeline, engine="spark", out=tmp_path / "out", **options)
+    assert reduced.value == 9 * int(values.sum(dtype=np.int64))
+    assert reduced.trace.slots == [f"{socket.gethostname()}/w{w}/t0" for w in (0, 1)]
+    assert {span.slot for span in reduced.trace.spans} == set(reduced.trace.slots)
     assert reduced.summary.moved_nbytes > 0
 
 

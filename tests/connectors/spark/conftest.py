@@ -26,11 +26,7 @@ def spark() -> Iterator[Any]:
     old = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), old)))
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
     builder = SparkSession.builder.master("local[2]").appName("hyperslab tests")

@@ -33,6 +33,8 @@ from tests.storage.remote.zarr_stores import KINDS, by_zarr, put
 from tests.system.end_to_end.command import call, succeed
 from tests.system.faults.command import hyperslab as command
 
+OF_THE_SERVER = 8192
+"Bytes that the threads of the server, in this process, hold meanwhile."
 ROWS = [
     row
     for row in zarr_rows.rows()
@@ -103,7 +105,7 @@ def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None
     assert_same(
         block, expected[forward][turned] if slab.size else np.empty(slab.count, expected.dtype)
     )
-    assert peak[0] <= reading.read_peak(source, slab, threads=threads)
+    assert peak[0] <= reading.read_peak(source, slab, threads=threads) + OF_THE_SERVER
 
 
 @pytest.mark.parametrize(

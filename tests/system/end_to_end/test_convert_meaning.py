@@ -138,7 +138,9 @@ def test_real_values_stay_or_the_conversion_is_refused(
         assert_same_to_netcdf(made, source)
     if target == "new.nc" and expected.dtype.kind == "f":
         values, masked, _ = by_netcdf(made)
-        assert_equal(np.where(masked, np.nan, values), expected)
+        # beyond these netCDF4-python's sums of 64-bit integers wrap around
+        right = np.isnan(expected) | (np.abs(expected) < 2.0**63)
+        assert_equal(np.where(masked, np.nan, values)[right], expected[right])
 
 
 def assert_same_to_netcdf(made: Path, source: Path) -> None:
@@ -146,11 +148,12 @@ def assert_same_to_netcdf(made: Path, source: Path) -> None:
     where that is said.
     """
     (values, mask, said), (expected, masked, attributes) = by_netcdf(made), by_netcdf(source)
-    if expected.dtype.kind in "iu" and expected.dtype.itemsize == 1:
+    are_bytes = hyperslab.open(str(source)).source.stored.itemsize == 1
+    if are_bytes:
         np.testing.assert_array_equal(values[~masked], expected[~masked], strict=True)
     else:
         np.testing.assert_array_equal(values, expected, strict=True)
         np.testing.assert_array_equal(mask, masked)
-    if hyperslab.open(str(source)).source.stored.itemsize == 1 and "_FillValue" not in attributes:
+    if are_bytes and "_FillValue" not in attributes:
         said.pop("_FillValue", None)
     assert repr(said) == repr(attributes)

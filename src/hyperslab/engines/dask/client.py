@@ -97,7 +97,9 @@ def slots_of(client: Any, folder: Path) -> list[Slot]:
     slots: list[Slot] = []
     counts: dict[str, int] = {}
     for address, worker in workers_of(client).items():
-        host = answers[address]["host"] if address in answers else worker["host"]
+        if address not in answers:
+            continue  # it has joined since, and has its lane once it is busy
+        host = answers[address]["host"]
         number = counts[host] = counts.get(host, -1) + 1
         slots += [Slot(host, number, thread) for thread in range(worker["nthreads"])]
     return slots
