@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TRACE_VERSION = 1
+SPANS_AT_A_TIME = 1 << 20
+"Spans of one row group of a saved trace."
 
 LOST = "lost"
 "Kind of the one phase of an attempt that could not record its own: its worker died or was stopped."
@@ -113,23 +115,23 @@ class Trace:
 
     def save(self, path: Path) -> None:
         """Write the spans as Parquet (zstd), everything else as JSON in the file's metadata."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = {f.name: [getattr(s, f.name) for s in self.spans] for f in fields(Span)}
-        table = pa.table(columns, schema=_parquet_schema())
         about = {
             "version": TRACE_VERSION,
             "slots": self.slots,
             "origin": self.origin,
             "meta": self.meta,
         }
-        with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
-            pq.write_table(
-                table.replace_schema_metadata({"hyperslab": json.dumps(about)}),
-                file,
-                compression="zstd",
-            )
+        schema = _parquet_schema().with_metadata({"hyperslab": json.dumps(about)})
+        with (
+            path.open("wb") as file,  # Arrow takes no path that is not UTF-8
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
+            for first in range(0, len(self.spans), SPANS_AT_A_TIME):
+                writer.write_batch(
+                    _record_batch(self.spans[first : first + SPANS_AT_A_TIME], schema)
+                )
 
     @classmethod
     def load(cls, path: Path) -> Trace:
@@ -157,6 +159,36 @@ def _parquet_schema() -> Any:
 
     kinds = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
     return pa.schema([(f.name, kinds[str(f.type)]) for f in fields(Span)])
+
+
+def _record_batch(spans: Sequence[Span], schema: Any) -> Any:
+    """The spans as a batch of Arrow, from buffers: Arrow imports pandas to convert a list."""
+    import pyarrow as pa
+
+    columns = [
+        _column([getattr(span, f.name) for span in spans], str(f.type), schema.field(f.name).type)
+        for f in fields(Span)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: Sequence[Any], kind: str, arrow_type: Any) -> Any:
+    """Values as an array of Arrow, laid out by its columnar format:
+    https://arrow.apache.org/docs/format/Columnar.html
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if kind == "str":
+        encoded = [value.encode() for value in values]
+        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        buffers = [ends, b"".join(encoded)]
+    elif kind == "bool":
+        buffers = [np.packbits(np.array(values, np.bool_), bitorder="little")]
+    else:
+        buffers = [np.array(values, np.int64)]
+    data = [pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(arrow_type, len(values), [None, *data])
 
 
 class _Recording(threading.local):

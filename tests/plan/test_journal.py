@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -338,7 +338,7 @@ path = Path(sys.argv[1])
 Trace([Span(0, 0, "a", "read", 0, 1, 2, 3, 4, False)], ["a"]).save(path)
 before = set(os.listdir("/proc/self/task"))
 Trace.load(path)
-print(len(set(os.listdir("/proc/self/task")) - before))
+print(len(set(os.listdir("/proc/self/task")) - before), "pandas" in sys.modules)
 """
 
 
@@ -346,4 +346,24 @@ def test_a_trace_is_read_without_threads_that_a_process_could_leave_behind(tmp_p
     # a process that ended while Arrow's threads did aborted, in one of some twenty reports
     words = [sys.executable, "-c", LOADS, str(tmp_path / "trace.parquet")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout == "0\n"
+    # and pandas, which Arrow imports to convert lists, took longer than a small run
+    assert done.stdout == "0 False\n"
+
+
+def test_a_saved_trace_has_the_columns_of_earlier_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("hyperslab.trace.SPANS_AT_A_TIME", 4)
+    found = [Span(n, 0, f"h/w{n}/t0", "read", n, n + 1, 2, 3, -1, n % 3 == 0) for n in range(21)]
+    trace = Trace(found, ["h/w0/t0"], meta={"engine": "serial"})
+    trace.save(tmp_path / "trace.parquet")
+    whole = pa.int64()
+    kinds = [whole, whole, pa.string(), pa.string(), *[whole] * 5, pa.bool_()]
+    table = pq.read_table(tmp_path / "trace.parquet", use_threads=False, pre_buffer=False)
+    assert table.schema == pa.schema(list(zip(Span.__slots__, kinds, strict=True)))
+    assert list(table.schema.metadata) == [b"hyperslab"]
+    assert table.to_pylist() == [asdict(span) for span in found]
+    assert Trace.load(tmp_path / "trace.parquet") == trace
