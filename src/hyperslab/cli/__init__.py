@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
-from typing import Any
 
 import typer
 
-from hyperslab.cli.cancel import cancel
-from hyperslab.cli.clean import clean
-from hyperslab.cli.convert import convert
-from hyperslab.cli.diff import TROUBLE, diff
-from hyperslab.cli.doctor import doctor
-from hyperslab.cli.info import info
-from hyperslab.cli.report import report
-from hyperslab.cli.run import run
-from hyperslab.cli.status import status
-from hyperslab.cli.synth import synth
 from hyperslab.cli.telling import drop_unwritten, hold_standard_streams, told_if_heard
-from hyperslab.cli.verify import verify
+from hyperslab.cli.verbs import DEBUG, TROUBLE, Interrupted, add_verbs
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.redaction import redact
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
-DEBUG = "--debug"
 WRONG_ARGUMENTS: type[Exception] = typer.BadParameter.__bases__[0]
 """What typer raises for wrong arguments; newer versions of it bring their own copy of click, so
 click's is not it.
 """
-
-
-class Interrupted(Exception):
-    """Ctrl-C or SIGTERM, as an exception that typer lets through."""
-
-
-def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
-    @functools.wraps(verb)
-    def run_verb(*args: Any, **options: Any) -> int:
-        try:
-            return verb(*args, **options)
-        except KeyboardInterrupt as reason:
-            interrupted = Interrupted()
-            for note in getattr(reason, "__notes__", []):
-                interrupted.add_note(note)
-            raise interrupted from reason
-
-    return run_verb
-
 
 app = typer.Typer(
     name="hyperslab",
@@ -61,10 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (info, run, convert, diff, status, report, cancel, verify, clean, synth, doctor):
-    app.command(epilog=f"With {DEBUG} anywhere on the line, an error shows its traceback, too.")(
-        _interruptible(verb)
-    )
+add_verbs(app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -110,9 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
         with told_if_heard():
             _tell_error(error, sentence, DEBUG in given)
-        code = (
-            TROUBLE if verb == ["diff"] and code == FAILED else code
-        )  # of diff, 1 says that two sources differ
+        code = TROUBLE if verb == ["diff"] and code == FAILED else code
     drop_unwritten()
     sys.exit(code)
 

@@ -19,12 +19,13 @@ from hyperslab.apps.difference.found import (
 )
 from hyperslab.cli.flags import Axis, RealOrStored, StorageOption, memory_bytes, memory_flag
 from hyperslab.cli.parse import parse_storage_options
+from hyperslab.cli.verbs import TROUBLE
 from hyperslab.errors import UsageError
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_count
 
 Opt = typer.Option
-SAME, DIFFERENT, TROUBLE = 0, 1, 2
+SAME, DIFFERENT = 0, 1
 LISTED = 5
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import typer.main
 
 from hyperslab.cli import app
+from hyperslab.cli.verbs import load
 from hyperslab.workloads import BUILTINS
 from tests.system.end_to_end.command import (
     ANATOMICAL,
@@ -26,7 +28,8 @@ from tests.system.end_to_end.command import (
 )
 
 EXAMPLE = f"{ROOT}/examples/brighten.py"
-VERBS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+LISTED: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+VERBS = {name: load(name) for name in LISTED}
 
 WRONG_FLAGS = [
     ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
@@ -350,6 +353,25 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
     assert call("--help").out == call().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_list_of_verbs_says_what_their_own_help_begins_with(verb: str) -> None:
+    own = VERBS[verb].help.partition("\n\n")[0]
+    assert LISTED[verb].help == " ".join(own.split())
+    assert LISTED[verb].epilog == VERBS[verb].epilog
+
+
+def test_the_list_of_verbs_needs_no_library_of_arrays() -> None:
+    code = (
+        "import contextlib, sys\nfrom hyperslab.cli import main\n"
+        "with contextlib.suppress(SystemExit):\n    main(['--help'])\n"
+        "print([name for name in ('numpy', 'pydantic') if name in sys.modules], file=sys.stderr)"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "doctor" in done.stdout
+    assert done.stderr == "[]\n"
 
 
 def test_version() -> None:

@@ -1,0 +1,106 @@
+"""The verbs, each of which is imported when it is called: the list of them needs their names and
+summaries alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import typer
+import typer.main
+from typer.core import TyperCommand
+
+DEBUG = "--debug"
+TROUBLE = 2
+"Exit status of diff that failed: its 1 says that two sources differ."
+EPILOG = f"With {DEBUG} anywhere on the line, an error shows its traceback, too."
+
+SUMMARIES = {
+    "info": (
+        "Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path"
+        " is used and why."
+    ),
+    "run": "Run FUNCTION over SOURCE, block by block, into the directory OUT.",
+    "convert": (
+        "Write the arrays of SOURCE to DEST: in another format, in other chunks, split into"
+        " blocks, or merged."
+    ),
+    "diff": "Compare the values and headers of A and B, block by block in bounded memory.",
+    "status": (
+        "Say what the run in OUT is doing, or how it ended. Exit status 0 when it is running or"
+        " done, 1 otherwise."
+    ),
+    "report": (
+        "Say what limited the run in RUN_DIR and write its page: one HTML file that needs no"
+        " network."
+    ),
+    "cancel": (
+        "Stop the run in OUT, wherever it was started; what is done stays, and --resume goes on"
+        " from there."
+    ),
+    "verify": (
+        "Read every output of OUT again and compare its checksum with the manifest. Exit status 1"
+        " when one differs."
+    ),
+    "clean": (
+        "Remove half-written files and the records of all runs from OUT; finished outputs stay"
+        " unless --all is given."
+    ),
+    "synth": (
+        "Write a deterministic array of any size, in parallel: the same voxels whatever the blocks"
+        " and workers."
+    ),
+    "doctor": (
+        "Print versions, limits and built-ins, and run a small job on every engine. Exit status 1"
+        " when one fails."
+    ),
+}
+"What each verb's own help begins with, by the name of its module and function."
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM, as an exception that typer lets through."""
+
+
+class Verb(TyperCommand):
+    """A verb as the list of verbs has it; whoever parses its arguments gets the verb itself."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Context of the verb itself, whose module is imported now."""
+        return load(str(self.name)).make_context(*args, **kwargs)
+
+
+def load(name: str) -> Any:
+    """The verb's command with its flags, of its module."""
+    verb = getattr(import_module(f"hyperslab.cli.{name}"), name)
+    app = typer.Typer(add_completion=False)
+    app.command(name, epilog=EPILOG)(_interruptible(verb))
+    return typer.main.get_command(app)
+
+
+def add_verbs(app: typer.Typer) -> None:
+    """List all verbs in the help of an app."""
+    for name, summary in SUMMARIES.items():
+        app.command(name, cls=Verb, help=summary, epilog=EPILOG)(_not_loaded)
+
+
+def _not_loaded() -> None:
+    """Function of a verb that is only listed; its context leads to another."""
+    raise NotImplementedError("a verb is called through its context")
+
+
+def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
+    @functools.wraps(verb)
+    def run_verb(*args: Any, **options: Any) -> int:
+        try:
+            return verb(*args, **options)
+        except KeyboardInterrupt as reason:
+            interrupted = Interrupted()
+            for note in getattr(reason, "__notes__", []):
+                interrupted.add_note(note)
+            raise interrupted from reason
+
+    return run_verb
