@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import traceback
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `hyperslab` command: exits with 0, 1 for failed tasks, 2 for usage, 130
     for Ctrl-C.
     """
+    if arguments is None:
+        gc.disable()  # until a verb begins: of what imports make, nothing is garbage
     signal.signal(signal.SIGTERM, _terminate)
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)

@@ -5,6 +5,7 @@ summaries alone.
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -95,6 +96,7 @@ def _not_loaded() -> None:
 def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(verb)
     def run_verb(*args: Any, **options: Any) -> int:
+        _collect_from_now_on()
         try:
             return verb(*args, **options)
         except KeyboardInterrupt as reason:
@@ -104,3 +106,10 @@ def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
             raise interrupted from reason
 
     return run_verb
+
+
+def _collect_from_now_on() -> None:
+    """Let the collector of garbage begin, where it waited, and pass over what was imported."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -80,14 +80,14 @@ def start(
 
 
 def program(module: str, given: Sequence[int | str]) -> list[str]:
-    """The command that runs a module's `main` with these arguments, with our import path."""
+    """The command that runs a module's `main` with these arguments, with our import path.
+
+    The collector of garbage waits for the imports, and passes over what they made.
+    """
     path = [folder or os.getcwd() for folder in sys.path]
     arguments = ", ".join(map(repr, given))
-    return [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:] = {path!r}; from {module} import main; main({arguments})",
-    ]
+    imports = f"import gc, sys; gc.disable(); sys.path[:] = {path!r}; from {module} import main"
+    return [sys.executable, "-c", f"{imports}; gc.freeze(); gc.enable(); main({arguments})"]
 
 
 def forget_memory_variables() -> None:
