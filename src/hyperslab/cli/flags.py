@@ -21,6 +21,9 @@ StorageOption = Annotated[
         help="What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded.",
     ),
 ]
+Json = Annotated[
+    bool, Opt("--json", help="Print one JSON document instead of lines, for programs.")
+]
 Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")]
 RealOrStored = Annotated[str, Opt(help="real (slope and intercept applied) or stored.")]
 Report = Annotated[

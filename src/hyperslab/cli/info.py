@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from hyperslab.arrays.source import ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import way_of
-from hyperslab.cli.flags import StorageOption
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json, StorageOption
 from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError
 from hyperslab.machine.host import MEMORY_SHARE, Host
@@ -32,6 +33,7 @@ def info(
         ),
     ],
     storage_option: StorageOption = [],  # noqa: B006
+    json: Json = False,
 ) -> int:
     """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is
     used and why.
@@ -40,6 +42,8 @@ def info(
     """
     urls = expand(path)
     options = parse_storage_options(storage_option)
+    if json:
+        return _say_all(urls, options)
     if len(urls) == 1:
         _show_file(urls[0], options)
         return 0
@@ -53,6 +57,58 @@ def _is_shown(url: str, options: Mapping[str, Any]) -> bool:
         typer.echo(f"hyperslab: {error}", err=True)
         return False
     return True
+
+
+def _say_all(urls: Sequence[str], options: Mapping[str, Any]) -> int:
+    """One list of all arrays; what cannot be read is told beside it, and by the exit status."""
+    found: list[dict[str, Any]] = []
+    broken = 0
+    for url in urls:
+        try:
+            found += _documents(url, options)
+        except HyperslabError as error:
+            typer.echo(f"hyperslab: {error}", err=True)
+            broken = 1
+    document.say(found)
+    return broken
+
+
+def _documents(url: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Everything about one array; the table of contents of a file of several."""
+    entries = formats.arrays(url, options)
+    if len(entries) == 1 or formats.split_url(url)[1]:
+        return [_document(formats.open_source(url, options))]
+    return [
+        {"url": url, "name": entry.name, "shape": entry.shape, "dtype": entry.dtype}
+        for entry in entries
+    ]
+
+
+def _document(source: ArraySource) -> dict[str, Any]:
+    """The facts of `_rows`, as numbers where they are numbers. Sizes are in bytes."""
+    real = None
+    if not source.unscalable:
+        real = source.real.str
+    return {
+        "url": source.url,
+        "name": source.name,
+        "format": source.format,
+        "shape": source.shape,
+        "dims": source.dims,
+        "stored_dtype": source.stored.str,
+        "dtype": real,
+        "axes": source.axes,
+        "chunks": source.own_chunk_shape,
+        "codecs": source.codecs,
+        "scaling": source.scaling,
+        "fill": source.fill,
+        "nbytes_stored": source.nbytes_stored,
+        "nbytes": source.nbytes,
+        "affine": source.header.affine,
+        "read_by": _reader(source),
+        "reason": source.reason,
+        "attributes": source.header.attributes,
+    }
 
 
 def _show_file(url: str, options: Mapping[str, Any]) -> None:

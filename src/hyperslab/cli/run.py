@@ -53,7 +53,7 @@ def run(
     function: Annotated[
         str,
         typer.Argument(
-            help="A built-in (see 'hyperslab doctor'), module:function or file.py:function."
+            help="A built-in (see 'hyperslab functions'), module:function or file.py:function."
         ),
     ],
     source: Annotated[

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json
 from hyperslab.driver import manage
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
@@ -16,11 +18,21 @@ from hyperslab.units import show_count
 SHOWN = 5
 
 
-def status(out: Annotated[Path, typer.Argument(help="Output directory of a run.")]) -> int:
+def status(
+    out: Annotated[Path, typer.Argument(help="Output directory of a run.")], json: Json = False
+) -> int:
     """Say what the run in OUT is doing, or how it ended. Exit status 0 when it is running or done,
     1 otherwise.
     """
     now = manage.status(out)
+    if json:
+        document.say(now)
+    else:
+        _tell(now, out)
+    return 0 if now.state in ("running", "done") else 1
+
+
+def _tell(now: manage.Status, out: Path) -> None:
     typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
     typer.echo(f"tasks      {now.done} of {now.tasks} done, {len(now.failing)} failing")
     if now.damaged:
@@ -40,4 +52,3 @@ def status(out: Annotated[Path, typer.Argument(help="Output directory of a run."
             )
     if now.state in ("died", "stopped", "cancelled", "failed"):
         typer.echo("next       run the same command with --resume: it repeats only what is missing")
-    return 0 if now.state in ("running", "done") else 1

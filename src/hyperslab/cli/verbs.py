@@ -54,6 +54,7 @@ SUMMARIES = {
         "Write a deterministic array of any size, in parallel: the same voxels whatever the blocks"
         " and workers."
     ),
+    "functions": "List the built-in functions with their parameters.",
     "doctor": (
         "Print versions, limits and built-ins, and run a small job on every engine. Exit status 1"
         " when one fails."

@@ -37,11 +37,7 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
     or input.
     """
     if name not in BUILTINS:
-        raise UsageError(
-            f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}:"
-            f" {', '.join(BUILTINS)}; one of your own is named as module:function or"
-            " file.py:function"
-        )
+        raise unknown_builtin(name)
     if len(pipeline.inputs) > 1:
         raise UsageError(
             f"the built-in '{name}' takes one input; leave out"
@@ -55,7 +51,7 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
             raise unknown_parameter("--param", param, name, known)
         if not _fits(value, hints[param]):
             raise UsageError(
-                f"--param {param}={_shown(value)}: give {_words(hints[param])}:"
+                f"--param {param}={_shown(value)}: give {words_of(hints[param])}:"
                 f" {module.PARAMS[param]}"
             )
     built: Pipeline = module.build(pipeline, **params)
@@ -121,12 +117,12 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _words(hint: Any) -> str:
+def words_of(hint: Any) -> str:
     """An annotated type in words."""
     origin = typing.get_origin(hint)
     args = typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(_words(choice) for choice in args if choice is not types.NoneType)
+        return " or ".join(words_of(choice) for choice in args if choice is not types.NoneType)
     if origin is tuple:
         many = ""
         if args[-1] is not Ellipsis:
@@ -139,6 +135,15 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value)
+
+
+def unknown_builtin(name: str) -> UsageError:
+    """The error for a function that is not there; names those that are."""
+    return UsageError(
+        f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}:"
+        f" {', '.join(BUILTINS)}; one of your own is named as module:function or"
+        " file.py:function"
+    )
 
 
 def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
