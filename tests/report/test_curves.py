@@ -17,7 +17,6 @@ from hyperslab.report.curves import (
     throughput,
     throughput_chart,
 )
-from hyperslab.report.gantt import gantt
 from hyperslab.report.summary import summarise
 from hyperslab.trace import Span, Trace
 
@@ -111,22 +110,27 @@ def test_a_run_of_nothing_has_flat_curves() -> None:
         )
 
 
-def _levels(chart: Any) -> list[float]:
-    return sorted(line.location for line in chart.select({"name": "level"}))
+def _levels(chart: dict[str, Any]) -> list[float]:
+    return sorted(line["value"] for line in chart["levels"])
 
 
-def test_the_charts_share_the_time_axis_and_show_slots_and_device() -> None:
+def test_the_charts_show_slots_and_device() -> None:
     trace = _trace()
-    beside = gantt(trace)
-    assert running_chart(trace, beside).x_range is beside.x_range
-    assert _levels(running_chart(trace, beside)) == [2]
-    assert _levels(throughput_chart(trace, beside)) == []
+    assert _levels(running_chart(trace)) == [2]
+    assert _levels(throughput_chart(trace)) == []
     trace.meta["probe"] = {"read_nbytes_per_s": 3e8, "write_nbytes_per_s": 1e8}
-    chart: Any = throughput_chart(trace, beside)
-    assert chart.x_range is beside.x_range
-    assert (chart.yaxis[0].axis_label, _levels(chart)) == ("MB/s", [100, 300])
-    assert max(chart.select_one({"name": "read"}).data_source.data["y"]) == pytest.approx(200)
-    assert chart.y_range.end > 300, "the device's line is in sight"
+    chart = throughput_chart(trace)
+    assert (chart["label"], _levels(chart)) == ("MB/s", [100, 300])
+    reading = next(phase for phase in chart["phases"] if phase["name"] == "read")
+    assert max(reading["values"]) == pytest.approx(200)
+    assert chart["top"] > 300, "the device's line is in sight"
+
+
+def test_only_phases_that_a_run_had_are_drawn() -> None:
+    chart = running_chart(_trace())
+    assert [phase["title"] for phase in chart["phases"]] == ["reading", "computing", "writing"]
+    assert all(phase["values"].size == chart["edges"].size - 1 for phase in chart["phases"])
+    assert running_chart(Trace([], []))["phases"] == []
 
 
 def test_the_device_in_words() -> None:

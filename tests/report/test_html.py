@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hyperslab.report.gantt import LOST_COLOUR, MAX_BARS, gantt
+from hyperslab.report.gantt import MAX_BARS, gantt
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
 from hyperslab.report.slowest import short_label, slowest
@@ -147,9 +148,7 @@ def test_text_from_outside_stays_text(tmp_path: Path) -> None:
     assert page.text_of("title")[0] == f"increment {HOSTILE}"
     assert page.text_of("th").count(HOSTILE) == 2, "one failed task, one fact"
     assert page.text_of("td").count(HOSTILE) == 2
-    data = [text for tag, text in page.texts if tag == "script" and text.startswith('{"docs"')]
-    assert len(data) == 1
-    assert HOSTILE in json.dumps(json.loads(data[0])).replace('\\"', '"')
+    assert json.loads(page.text_of("script")[0])["gantt"]["labels"] == [HOSTILE, "block 1"]
     assert f"{HOSTILE}: map" in page.text_of("title"), "a box of the task graph"
 
 
@@ -234,92 +233,77 @@ def test_the_slowest_tasks_come_first_with_their_phases() -> None:
     assert short_label(found[0].label) == "b.h5::/d/e[7:8]"
 
 
-def _drawn(trace: Trace) -> Any:
-    """The chart, untyped: its attributes depend on the classes that the chart itself chose."""
-    return gantt(trace)
-
-
-def _bars(chart: Any, name: str) -> dict[str, list[Any]]:
-    return {k: list(v) for k, v in chart.select_one({"name": name}).data_source.data.items()}
+def _bars(trace: Trace) -> dict[str, dict[str, Any]]:
+    """The bars of each kind, columns as lists."""
+    return {
+        bars["name"]: {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in bars.items()}
+        for bars in gantt(trace)["bars"]
+    }
 
 
 def test_a_bar_per_span_in_the_lane_of_its_slot() -> None:
-    chart = _drawn(_trace())
-    bars = _bars(chart, "read")
+    bars = _bars(_trace())["read"]
     assert (bars["lane"], bars["left"], bars["right"]) == ([0], [0.0], [1.0])
     assert (bars["task"], bars["attempt"], bars["nbytes"]) == ([0], [0], [4096.0])
-    assert (bars["duration_ms"], bars["cpu_ms"], bars["runq_ms"]) == ([1000.0], [500.0], [100.0])
-    assert _bars(chart, "compute")["right"] == [3.0]
-    assert chart.output_backend == "webgl"
+    assert (bars["cpu_ms"], bars["runq_ms"]) == ([500.0], [100.0])
+    assert _bars(_trace())["compute"]["right"] == [3.0]
+
+
+def test_the_page_holds_the_bars_bit_by_bit(tmp_path: Path) -> None:
+    trace = _many(99, 3)
+    page = _written(tmp_path / "report.html", trace)
+    drawn = json.loads(page.text_of("script")[0])["gantt"]["bars"]
+    for bars, given in zip(drawn, gantt(trace)["bars"], strict=True):
+        for name in ("lane", "left", "right", "task", "attempt", "nbytes", "cpu_ms", "runq_ms"):
+            dtype = np.dtype(bars[name]["dtype"]).newbyteorder("<")
+            held = np.frombuffer(base64.b64decode(bars[name]["base64"]), dtype)
+            np.testing.assert_array_equal(held, given[name])
 
 
 def test_idle_slots_have_a_lane_and_startup_a_band() -> None:
-    from bokeh.models.annotations import BoxAnnotation
-
-    chart = _drawn(_trace())
-    assert chart.yaxis[0].major_label_overrides == {0: "n/w0/t0", 1: "n/w1/t0", 2: "n/w2/t0"}
-    assert (chart.y_range.end, chart.y_range.start) == (-0.6, 2.6)
-    band = chart.select_one({"type": BoxAnnotation, "level": "underlay"})
-    assert (band.left, band.right) == (-1.0, 0)
-    assert chart.x_range.start < -1.0
-    assert chart.x_range.end > 4.0
+    chart = gantt(_trace())
+    assert chart["slots"] == ["n/w0/t0", "n/w1/t0", "n/w2/t0"]
+    assert chart["startup_s"] == 1.0
+    assert chart["start"] < -1.0
+    assert chart["end"] > 4.0
 
 
-def test_lost_attempts_are_hatched() -> None:
-    chart = _drawn(_trace())
-    lost, kept = (
-        chart.select_one({"name": "read (lost attempt)"}),
-        chart.select_one({"name": "read"}),
-    )
-    assert (lost.glyph.hatch_pattern, lost.glyph.line_color) == ("/", LOST_COLOUR)
-    assert kept.glyph.hatch_pattern is None
-    assert list(lost.data_source.data["lane"]) == [1]
-    assert np.isnan(lost.data_source.data["runq_ms"][0]), "unknown, not -1"
-    assert [item.label.value for item in chart.legend[0].items] == [
-        "read",
-        "compute",
-        "lost attempt",
-    ]
-
-
-def test_hovering_names_the_task() -> None:
-    from bokeh.models.tools import HoverTool
-
-    hover = _drawn(_trace()).select_one({"type": HoverTool})
-    assert list(hover.formatters["@task"].args["names"].data["label"]) == [HOSTILE, "block 1"]
-    assert [label for label, _ in hover.tooltips][:4] == ["task", "attempt", "phase", "bytes"]
-    assert len(hover.renderers) == 3
+def test_lost_attempts_have_bars_and_a_name_of_their_own() -> None:
+    bars = _bars(_trace())
+    lost = bars["read (lost attempt)"]
+    assert (lost["is_lost"], bars["read"]["is_lost"]) == (True, False)
+    assert lost["lane"] == [1]
+    assert np.isnan(lost["runq_ms"][0]), "unknown, not -1"
+    assert [each["legend"] for each in bars.values()] == ["read", "compute", "lost attempt"]
 
 
 def test_more_spans_than_bars_are_shaded_and_said() -> None:
     trace = _many(MAX_BARS + 5000, 7)
-    chart = _drawn(trace)
-    drawn = [_bars(chart, kind) for kind in ("read", "compute", "write")]
-    assert sum(len(bars["lane"]) for bars in drawn) == MAX_BARS
-    shortest_ms = min(min(bars["duration_ms"]) for bars in drawn)
-    limit_ms = sorted((s.end_ns - s.start_ns for s in trace.spans), reverse=True)[MAX_BARS] / 1e6
-    assert shortest_ms >= np.float32(limit_ms)
-    shades = chart.renderers[0].data_source.data
+    chart = gantt(trace)
+    lengths_s = np.concatenate([bars["right"] - bars["left"] for bars in chart["bars"]])
+    assert lengths_s.size == MAX_BARS
+    limit_ns = sorted((s.end_ns - s.start_ns for s in trace.spans), reverse=True)[MAX_BARS]
+    assert lengths_s.min() >= limit_ns / 1e9 - 1e-9
+    shades = chart["shades"]
     covered = np.zeros(7)
-    np.add.at(covered, shades["y"].astype(int), shades["right"] - shades["left"])
+    np.add.at(covered, shades["lane"], shades["right"] - shades["left"])
     busy = list(summarise(trace).busy_by_slot_s.values())
     np.testing.assert_allclose(covered, busy)
-    notes = [item.text for item in chart.below if hasattr(item, "text")]
-    assert len(notes) == 1
-    assert notes[0].startswith("The 100,000 longest of 105,000 spans are drawn")
+    (note,) = chart["notes"]
+    assert note.startswith("The 100,000 longest of 105,000 spans are drawn")
 
 
 def test_task_names_that_would_bloat_the_page_are_left_out_and_said() -> None:
-    from bokeh.models.tools import HoverTool
-
     trace = _trace()
     trace.meta["labels"] = ["x" * 600_000, "y" * 600_000]
-    chart = _drawn(trace)
-    assert (
-        list(chart.select_one({"type": HoverTool}).formatters["@task"].args["names"].data["label"])
-        == []
-    )
-    assert "Task names are left out" in chart.below[-1].text
+    chart = gantt(trace)
+    assert chart["labels"] == []
+    assert "Task names are left out" in chart["notes"][0]
+
+
+def test_the_page_of_a_small_run_is_light(tmp_path: Path) -> None:
+    _written(tmp_path / "report.html", _many(300, 4))
+    assert (tmp_path / "report.html").stat().st_size < 150_000
 
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -23,7 +23,7 @@ from hyperslab.units import show_bytes
 
 BASE = "hyperslab"
 "Argument of pip that installs what is always there."
-LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow", "bokeh")
+LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow")
 
 
 def doctor() -> int:

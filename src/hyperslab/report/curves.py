@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from hyperslab.report.gantt import COLOURS, OTHER_COLOUR, add_startup, side_margin, style
+from hyperslab.report.gantt import COLOURS, OTHER_COLOUR
 from hyperslab.report.summary import PHASE_OF_KIND, lanes, own_pieces, window
 from hyperslab.trace import Trace
 from hyperslab.units import PREFIXES, show_rate
-
-if TYPE_CHECKING:
-    from bokeh.plotting import figure
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -106,34 +103,23 @@ def _ramps(points: Floats, weights: Floats, edges: Floats) -> Floats:
     return np.asarray(slope * edges - offset)
 
 
-def running_chart(trace: Trace, beside: figure) -> figure:
-    """The curve of running tasks, stacked by phase, on the time axis of `beside`."""
-    curve = running(trace)
+def running_chart(trace: Trace) -> dict[str, Any]:
+    """Say what the curve of running tasks shows, stacked by phase, for charts.js to draw."""
     slots = len(lanes(trace))
-    top = 1.06 * max(slots, 1)
-    chart = _chart(trace, beside, "slots busy", top)
-    below = np.zeros(STEPS)
-    for phase, values in curve.values.items():
-        if values.any():
-            colour = COLOURS.get(phase, OTHER_COLOUR)
-            above = below + values
-            chart.varea_step(
-                x=curve.edges,
-                y1=_closed(below),
-                y2=_closed(above),
-                step_mode="after",
-                fill_color=colour,
-                name=phase,
-            )
-            below = above
-    _add_level(chart, slots, DEVICE_COLOUR)
-    _add_hover(chart, curve, top, {phase: ("{0.00}", name) for phase, name in PHASES.items()})
-    return chart
+    return {
+        **_drawn(running(trace)),
+        "label": "slots busy",
+        "top": 1.06 * max(slots, 1),
+        "levels": [{"value": slots, "colour": DEVICE_COLOUR}],
+        "is_stacked": True,
+        "digits": 2,
+        "unit": "",
+    }
 
 
-def throughput_chart(trace: Trace, beside: figure) -> figure:
-    """Throughput over time, with lines for what the device can do where `trace.meta["probe"]`
-    tells.
+def throughput_chart(trace: Trace) -> dict[str, Any]:
+    """Say what the throughput over time shows, with lines for what the device can do where
+    `trace.meta["probe"]` tells.
     """
     curve = throughput(trace)
     device = device_rates(trace)
@@ -141,32 +127,37 @@ def throughput_chart(trace: Trace, beside: figure) -> figure:
         [1.0, *(float(values.max()) for values in curve.values.values()), *device.values()]
     )
     power = min(int(np.log10(highest)) // 3, len(PREFIXES) - 1)
-    scaled = Curve(
-        curve.edges, {phase: values / 1000.0**power for phase, values in curve.values.items()}
-    )
-    top = 1.06 * highest / 1000.0**power
-    chart = _chart(trace, beside, f"{PREFIXES[power]}B/s", top)
-    for phase, values in scaled.values.items():
-        if values.any():
-            x = scaled.edges
-            y = _closed(values)
-            colour = COLOURS[phase]
-            chart.varea_step(
-                x=x, y1=0 * y, y2=y, step_mode="after", fill_color=colour, fill_alpha=0.12
-            )
-            chart.step(x=x, y=y, mode="after", line_color=colour, line_width=1.6, name=phase)
-    for phase, rate in device.items():
-        colour = DEVICE_COLOUR
-        if len(set(device.values())) > 1:
-            colour = COLOURS[phase]
-        _add_level(chart, rate / 1000.0**power, colour)
-    _add_hover(
-        chart,
-        scaled,
-        top,
-        {p: (f"{{0,0.0}} {PREFIXES[power]}B/s", PHASES[p]) for p in scaled.values},
-    )
-    return chart
+    unit = 1000.0**power
+    scaled = {phase: values / unit for phase, values in curve.values.items()}
+    own_colours = len(set(device.values())) > 1
+    levels = [
+        {"value": rate / unit, "colour": COLOURS[phase] if own_colours else DEVICE_COLOUR}
+        for phase, rate in device.items()
+    ]
+    return {
+        **_drawn(Curve(curve.edges, scaled)),
+        "label": f"{PREFIXES[power]}B/s",
+        "top": 1.06 * highest / unit,
+        "levels": levels,
+        "is_stacked": False,
+        "digits": 1,
+        "unit": f" {PREFIXES[power]}B/s",
+    }
+
+
+def _drawn(curve: Curve) -> dict[str, Any]:
+    """Edges of the steps, and the phases that have a value, each with its means."""
+    phases = [
+        {
+            "name": phase,
+            "title": PHASES[phase],
+            "colour": COLOURS.get(phase, OTHER_COLOUR),
+            "values": values,
+        }
+        for phase, values in curve.values.items()
+        if values.any()
+    ]
+    return {"edges": curve.edges, "phases": phases}
 
 
 def device_rates(trace: Trace) -> dict[str, float]:
@@ -184,80 +175,3 @@ def device_words(trace: Trace) -> str:
     if len(set(rates.values())) == 1 and len(rates) > 1:
         return show_rate(next(iter(rates.values())))
     return " and ".join(f"{show_rate(rate)} ({PHASES[phase]})" for phase, rate in rates.items())
-
-
-def _closed(values: Floats) -> Floats:
-    """The last step's value once more, at the end of the step."""
-    return np.append(values, values[-1])
-
-
-def _chart(trace: Trace, beside: figure, label: str, top: float) -> figure:
-    from bokeh.models.ranges import Range1d
-    from bokeh.plotting import figure
-
-    chart = figure(
-        x_range=beside.x_range,
-        y_range=Range1d(start=0, end=top),
-        height=175,
-        sizing_mode="stretch_width",
-        tools="xpan,xwheel_zoom,xbox_zoom,reset",
-        toolbar_location=None,
-        active_scroll=None,
-        active_drag="xbox_zoom",
-        y_axis_label=label,
-        min_border_left=side_margin(trace),
-        min_border_right=beside.min_border_right,
-    )
-    add_startup(chart, window(trace))
-    style(chart)
-    chart.ygrid.grid_line_color = "#eceef1"
-    return chart
-
-
-def _add_level(chart: figure, value: float, colour: str) -> None:
-    from bokeh.models.annotations import Span as Line
-
-    chart.add_layout(
-        Line(
-            location=value,
-            dimension="width",
-            line_color=colour,
-            line_dash="dashed",
-            line_width=1.4,
-            name="level",
-        )
-    )
-
-
-def _add_hover(
-    chart: figure, curve: Curve, top: float, shown: Mapping[str, tuple[str, str]]
-) -> None:
-    """Numbers of the step below the pointer, from bars that nobody sees."""
-    from bokeh.models.sources import ColumnDataSource
-    from bokeh.models.tools import HoverTool
-
-    present = {
-        phase: values.astype(np.float32) for phase, values in curve.values.items() if values.any()
-    }
-    if not present:
-        return
-    columns: dict[str, Any] = {"left": curve.edges[:-1], "right": curve.edges[1:], **present}
-    bars = chart.quad(
-        left="left",
-        right="right",
-        bottom=0,
-        top=top,
-        source=ColumnDataSource(columns),
-        fill_alpha=0,
-        line_alpha=0,
-        hover_fill_alpha=0.08,
-        hover_fill_color="#1d2330",
-        name="steps",
-    )
-    rows = [
-        ("time", "@left{0,0.000} s"),
-        *((shown[phase][1], f"@{phase}{shown[phase][0]}") for phase in present),
-    ]
-    chart.add_tools(
-        HoverTool(renderers=[bars], mode="vline", tooltips=rows, point_policy="follow_mouse")
-    )

@@ -5,10 +5,13 @@ graph and provenance.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy.typing as npt
 
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
@@ -30,17 +33,13 @@ from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
-if TYPE_CHECKING:
-    from bokeh.plotting import figure
-
 PART_COLOURS = COLOURS | {"other": OTHER_COLOUR, "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
 WORKERS_SHOWN = 24
+CHARTS = Path(__file__).with_name("charts.js")
+"What draws the charts in the page."
 
 # The page may run its own scripts and load nothing: a browser enforces what the tests check.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline';"
-    " img-src data: blob:"
-)
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 GANTT_HINT = (
     "One lane per slot, used or not. Click a bar to see all phases of its block, drag to zoom,"
@@ -51,21 +50,6 @@ GRAPH_HINT = (
     "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
     " its own operator; the engine may join them again."
 )
-# Charts that take no drags do not keep a finger from moving the page.
-CHARTS_START = """
-(() => {
-  const {docs, items} = JSON.parse(document.getElementById("charts-data").textContent)
-  Bokeh.embed.embed_items(docs, items)
-  if (!matchMedia("(pointer: coarse)").matches) return
-  const calm_tool = (tool) => { if ("dimensions" in tool.properties) tool.active = false }
-  const calm_chart = (chart) => chart.toolbar.tools.forEach(calm_tool)
-  const calm = () => Bokeh.documents.forEach((doc) => doc.roots().forEach(calm_chart))
-  const drawn = () => Bokeh.documents.length && Bokeh.documents.every((doc) => doc.is_idle)
-  const wait = () => drawn() ? calm() : setTimeout(wait, 50)
-  wait()
-})()
-"""
-
 STYLE = """
 :root { color-scheme: light }
 * { box-sizing: border-box }
@@ -103,7 +87,26 @@ th, td { padding: 5px 18px 5px 0; border-top: 1px solid #eceef1; text-align: lef
 tr:first-child > * { border-top: 0 }
 th { font-weight: 400 }
 .numbers th { white-space: nowrap }
-#gantt, #running, #throughput { --outline-width: 0 }
+.plot { position: relative }
+.plot canvas { display: block; width: 100%; height: 100% }
+.plot .cover { position: absolute; inset: 0; cursor: crosshair }
+.legend, .tools { display: flex; flex-wrap: wrap; gap: 4px 8px; margin: 4px 0 }
+.legend button, .tools button { padding: 2px 8px; border: 1px solid transparent; border-radius: 6px;
+  background: none; color: #4a5160; font: 12px/1.5 FONT; cursor: pointer }
+.tools button { border-color: #e6e9ed }
+.legend button[aria-pressed="false"] { opacity: 0.4; text-decoration: line-through }
+.tools button[aria-pressed="true"] { border-color: #0072b2; color: #0072b2 }
+.legend i { display: inline-block; width: 12px; height: 12px; margin-right: 6px; border-radius: 2px;
+  vertical-align: -2px }
+.legend .lost { border: 1.5px solid LOST; background:
+  repeating-linear-gradient(135deg, LOST 0 2px, #fff 2px 5px) }
+.note { margin: 4px 0; color: #5b6475; font-size: 12px }
+.tip { display: none; position: fixed; z-index: 1; grid-template-columns: auto auto; gap: 0 12px;
+  max-width: min(420px, 90vw); margin: 0; padding: 8px 12px; border: 1px solid #d5dae1;
+  border-radius: 6px; background: #fff; box-shadow: 0 2px 10px rgba(29, 35, 48, 0.12);
+  font-size: 12px; pointer-events: none }
+.tip dt { color: #5b6475 }
+.tip dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }
 thead th { color: #5b6475; font-size: 13px; white-space: nowrap }
 tbody tr:first-child > * { border-top: 1px solid #eceef1 }
 td.value { white-space: nowrap; font-weight: 600; font-variant-numeric: tabular-nums }
@@ -134,7 +137,7 @@ svg { display: block; font-family: FONT }
   section { break-inside: avoid }
   .scroll { max-height: none }
 }
-""".replace("FONT", FONT)
+""".replace("FONT", FONT).replace("LOST", LOST_COLOUR)
 
 
 def write_page(
@@ -241,13 +244,7 @@ def _failures(failures: Sequence[tuple[str, str]]) -> str:
 
 
 def _charts(trace: Trace) -> str:
-    """The charts over time with their library, all inside the page; zooming into one zooms all."""
-    chart = gantt(trace)
-    charts = {
-        "gantt": chart,
-        "running": running_chart(trace, chart),
-        "throughput": throughput_chart(trace, chart),
-    }
+    """The charts over time with their script, all inside the page; zooming into one zooms all."""
     device = device_words(trace)
     line = "give --bandwidth to see what the device can do"
     if device:
@@ -258,30 +255,33 @@ def _charts(trace: Trace) -> str:
         ' tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n<div'
         ' id="running"></div>\n<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all'
         f" slots together; {escape(line)}.</p>\n<div"
-        f' id="throughput"></div>\n{_embedded(charts)}\n</section>'
+        f' id="throughput"></div>\n{_embedded(trace)}\n</section>'
     )
 
 
-def _embedded(charts: Mapping[str, figure]) -> str:
-    """Library, data and start of charts by the id of their place; `<` is escaped so that no label
-    can end a script.
-    """
-    from bokeh.document import Document
-    from bokeh.resources import Resources
-
-    document = Document()
-    for chart in charts.values():
-        document.add_root(chart)
-    places = {chart.id: place for place, chart in charts.items()}
-    item = {"docid": "charts", "roots": places, "root_ids": list(places)}
-    docs = {"charts": document.to_json(deferred=False)}
-    data = json.dumps({"docs": docs, "items": [item]}, allow_nan=False, separators=(",", ":"))
+def _embedded(trace: Trace) -> str:
+    """Data and script of the charts; `<` is escaped so that no label can end a script."""
+    charts = {
+        "startup_colour": STARTUP_COLOUR,
+        "short_colour": SHORT_COLOUR,
+        "lost_colour": LOST_COLOUR,
+        "gantt": gantt(trace),
+        "running": running_chart(trace),
+        "throughput": throughput_chart(trace),
+    }
+    data = json.dumps(charts, default=_packed, allow_nan=False, separators=(",", ":"))
     data = data.replace("<", "\\u003c")
-    library = Resources(mode="inline", components=["bokeh", "bokeh-gl"]).render_js()
+    script = CHARTS.read_text(encoding="utf-8")
     return (
-        f'{library}\n<script type="application/json"'
-        f' id="charts-data">{data}</script>\n<script>{CHARTS_START}</script>'
+        f'<script type="application/json" id="charts-data">{data}</script>\n'
+        f"<script>\n{script}</script>"
     )
+
+
+def _packed(values: npt.NDArray[Any]) -> dict[str, str]:
+    """An array as JSON: its dtype and its bytes, little-endian, in base64."""
+    little = values.astype(values.dtype.newbyteorder("<"))
+    return {"dtype": values.dtype.name, "base64": b64encode(little.tobytes()).decode("ascii")}
 
 
 def _bar(parts: Mapping[str, float]) -> str:

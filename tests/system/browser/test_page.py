@@ -137,7 +137,7 @@ def test_hovering_names_the_block_and_its_bytes(visit: Open, small: Path) -> Non
     open_page = visit(small)
     open_page.point_at(*open_page.bar("read", 4))
     open_page.page.get_by_text("4: brain.nii[4:5]").wait_for()
-    open_page.page.locator("span[data-value]", has_text=re.compile(r"^[\d.]+ MB$")).wait_for()
+    open_page.page.locator(".tip dd", has_text=re.compile(r"^[\d.]+ MB$")).wait_for()
 
 
 def test_names_from_outside_stay_text(visit: Open, tmp_path: Path) -> None:
@@ -164,17 +164,44 @@ def test_zooming_into_one_chart_zooms_all(visit: Open, small: Path) -> None:
     open_page.settle()
     shown = open_page.range()
     assert shown[1] - shown[0] < (before[1] - before[0]) / 3
-    assert open_page.range(1) == open_page.range(2) == shown
+    open_page.page.get_by_role("button", name="reset").click()
+    open_page.settle()
+    assert open_page.range() == before
+
+
+def test_names_in_the_legend_hide_their_bars_and_tools_do_what_they_say(
+    visit: Open, small: Path
+) -> None:
+    open_page = visit(small)
+    button = open_page.page.get_by_role("button", name="compute", exact=True)
+    button.click()
+    open_page.settle()
+    assert count(open_page.pixels("#gantt .plot"), COLOURS["compute"]) == 0
+    assert button.get_attribute("aria-pressed") == "false"
+    before = open_page.range()
+    open_page.page.get_by_role("button", name="wheel").click()
+    open_page.point_at(*open_page.bar("write", 3))
+    open_page.page.mouse.wheel(0, -300)
+    open_page.settle()
+    zoomed = open_page.range()
+    assert before[0] < zoomed[0] < zoomed[1] < before[1]
+    open_page.page.get_by_role("button", name="move").click()
+    x, y = open_page.bar("write", 3)
+    open_page.page.mouse.move(x, y)
+    open_page.page.mouse.down()
+    open_page.page.mouse.move(x + 30, y, steps=3)
+    open_page.page.mouse.up()
+    open_page.settle()
+    assert open_page.bar("write", 3)[0] == pytest.approx(x + 30, abs=1)
+    assert set(open_page.picked()["write"]) == set(), "a drag picks nothing"
 
 
 def test_it_fits_a_phone_and_leaves_the_finger_its_way(visit: Open, small: Path) -> None:
     open_page = visit(small, width=390, touch=True)
     assert open_page.page.evaluate("document.documentElement.scrollWidth") <= 390
     box = open_page.box("#gantt")
-    open_page.page.wait_for_function(
-        """() => Bokeh.documents[0].roots().every((chart) => chart.toolbar.tools.every(
-            (tool) => !("dimensions" in tool.properties) || !tool.active))"""
-    )
+    assert open_page.page.evaluate("charts.view.tool") == ""
+    assert open_page.page.evaluate("charts.gantt.cover.style.touchAction") == "auto"
     assert box["width"] <= 390
     x, y = open_page.bar("read", 0)
     open_page.page.touchscreen.tap(x, y)

@@ -16,28 +16,21 @@ Pixels = npt.NDArray[np.uint8]
 LOAD_LIMIT_MS = 90_000
 "A page that is not there by then never will be."
 
-DOUBLE_CLICK_MS = 500
-"Longer than what Bokeh takes for one (300 ms)."
-
-DRAWN = "Bokeh.documents.length && Bokeh.documents.every((each) => each.is_idle)"
+DRAWN = "window.charts && charts.view.is_idle"
 # Where the middle of a task's bar in the Gantt chart is on the screen.
 BAR_PLACE = """([kind, number]) => {
-  const chart = Bokeh.documents[0].roots()[0]
-  const bars_of_kind = chart.renderers.find((bars) => bars.name == kind)
-  const {left, right, lane, task} = bars_of_kind.data_source.data
+  const {gantt} = charts
+  const {left, right, lane, task} = gantt.bars.find((bars) => bars.name == kind)
   const index = task.indexOf(number)
-  const {frame} = Bokeh.index.find_one(chart)
-  const at = document.getElementById("gantt").getBoundingClientRect()
+  const at = gantt.plot.getBoundingClientRect()
   const middle = (left[index] + right[index]) / 2
-  return [at.left + frame.x_scale.compute(middle), at.top + frame.y_scale.compute(lane[index])]
+  return [at.left + gantt.x(middle), at.top + gantt.y(lane[index])]
 }"""
 
 # Per kind of bars, the tasks that are picked.
 PICKED = """() => {
-  const chart = Bokeh.documents[0].roots()[0]
-  const named = chart.renderers.filter((bars) => bars.name)
-  const picked = ({data, selected}) => selected.indices.map((i) => data.task[i])
-  return Object.fromEntries(named.map((bars) => [bars.name, picked(bars.data_source)]))
+  const tasks = ({task, picked}) => [...task].filter((_, i) => picked && picked[i])
+  return Object.fromEntries(charts.gantt.bars.map((bars) => [bars.name, tasks(bars)]))
 }"""
 
 
@@ -71,8 +64,7 @@ class Visit:
         self.page.wait_for_timeout(200)
 
     def click(self, x: float, y: float) -> None:
-        """A real click of the mouse, so long after another one that the two are no double click."""
-        self.page.wait_for_timeout(DOUBLE_CLICK_MS)
+        """A real click of the mouse."""
         self.page.mouse.click(x, y)
         self.settle()
 
@@ -93,13 +85,9 @@ class Visit:
         found: dict[str, list[int]] = self.page.evaluate(PICKED)
         return found
 
-    def range(self, chart: int = 0) -> tuple[float, float]:
-        """What a chart's time axis shows."""
-        start, end = self.page.evaluate(
-            "(n) => { const {start, end} = Bokeh.documents[0].roots()[n].x_range; return [start,"
-            " end] }",
-            chart,
-        )
+    def range(self) -> tuple[float, float]:
+        """What the time axis of all charts shows."""
+        start, end = self.page.evaluate("[charts.view.start, charts.view.end]")
         return start, end
 
     def box(self, element: str) -> dict[str, Any]:
