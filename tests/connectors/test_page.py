@@ -52,4 +52,6 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(12, 5) ((12,), (5,))" in said
     assert "(8, 5)" in said
     assert names["image"].dims == ("x", "y", "z")
+    assert "('z',)\nmm [[" in said
+    np.testing.assert_array_equal(names["part"].hyperslab.affine[:3, 3], [20, 0, 0])
     names["dataset"].close()

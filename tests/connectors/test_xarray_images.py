@@ -32,8 +32,8 @@ def test_an_image_is_one_variable_of_real_values(path: Path) -> None:
     view = hyperslab.open(str(path))
     with ours(path) as dataset:
         image = dataset.image
-        assert list(dataset.variables) == ["image"]
-        assert (image.dims, image.dtype) == (view.dims, view.dtype)
+        assert list(dataset.data_vars) == ["image"]
+        assert (image.shape, image.dtype) == (view.shape, view.dtype)
         np.testing.assert_array_equal(image.values, np.asarray(view))
         if view.affine is not None:
             np.testing.assert_array_equal(np.reshape(image.attrs["affine"], (4, 4)), view.affine)

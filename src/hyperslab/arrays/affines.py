@@ -55,6 +55,32 @@ def is_invertible(affine: Array) -> bool:
     return int(rank) == 3
 
 
+def directions(affine: Array, shape: Sequence[int]) -> tuple[int | None, ...]:
+    """Axes of space (0 to 2) along which the first three axes of an array run; None for one that
+    does not run along one alone, or not alone along it.
+
+    What is less than `tolerance` over the whole array is taken for rounding.
+    """
+    spatial = (*shape[:3], 1, 1, 1)[:3]
+    if not is_invertible(affine):
+        return (None,) * min(3, len(shape))
+    extents = np.maximum(np.array(spatial) - 1, 1)
+    moves = np.abs(affine[:3, :3]) * extents
+    is_moved = moves > tolerance(affine, spatial)
+    is_moved[_largest(moves)] = True
+    found: list[int | None] = []
+    for axis in range(min(3, len(shape))):
+        (along,) = np.nonzero(is_moved[:, axis])
+        is_alone = along.size == 1 and is_moved[along[0]].sum() == 1
+        found.append(int(along[0]) if is_alone else None)
+    return tuple(found)
+
+
+def _largest(moves: Array) -> tuple[Array, Array]:
+    """Rows and columns of the largest number in each column."""
+    return np.argmax(moves, axis=0), np.arange(moves.shape[1])
+
+
 def _voxel_sizes(affine: Array) -> Array:
     directions = affine[:3, :3]
     return np.asarray(np.linalg.norm(directions, axis=0))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
 
 
@@ -55,6 +56,20 @@ class Header:
     """dtype of the real values of stored ones that go with the attributes of packing; None: those
     are of other values.
     """
+
+    base_sampling: Mapping[str, Sampling] = field(default_factory=dict)
+    """Places along axes of the uncut array, by the axes' names: those that no affine places, as
+    time, and those that the format describes one by one.
+    """
+
+    def sampling(self, dims: Sequence[str]) -> dict[str, Sampling]:
+        """Places along the axes of this block, which have these names."""
+        moves = dict(zip(dims, zip(self.origin, self.step, strict=True), strict=False))
+        found = {}
+        for name, one in self.base_sampling.items():
+            if name in dims:
+                found[name] = one.moved(*moves.get(name, (0.0, 1.0)))
+        return found
 
     @property
     def affine(self) -> Array | None:

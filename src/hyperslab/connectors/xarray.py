@@ -42,6 +42,8 @@ try:
     )
     from xarray.coding.strings import create_vlen_dtype
     from xarray.core import indexing
+
+    from hyperslab.connectors import affine as _accessor  # noqa: F401  # what images then have
 except ImportError as error:
     raise MissingExtra(
         f"the engine of xarray needs {error.name}: pip install 'hyperslab[xarray]'"
@@ -254,11 +256,14 @@ class _Store(AbstractDataStore):
         self._arrays = [LazyArray(variable, listing) for variable in group.variables]
 
     def get_variables(self) -> Mapping[Any, xarray.Variable]:
-        return {
+        found = {
             array.variable.name: self._variable(array)
             for array in self._arrays
             if not array.holds_lists
         }
+        for one in self._group.coordinates:
+            found[one.name] = xarray.Variable((one.name,), one.values, dict(one.attributes))
+        return found
 
     def lists(self) -> Mapping[Any, xarray.Variable]:
         """Variables whose elements are lists, which xarray takes but cannot decode: it looks for

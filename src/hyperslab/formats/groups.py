@@ -78,7 +78,8 @@ def _found(
             " its arrays"
         )
     state = size_and_time(path)
-    return {wanted: image_group(formats.module(facts.name).open(path, ""))}, state
+    source = formats.module(facts.name).open(path, "")
+    return {wanted: image_group(source, has_named_axes=facts.has_named_axes)}, state
 
 
 def _place(url: str, storage_options: Mapping[str, Any] | None) -> str:

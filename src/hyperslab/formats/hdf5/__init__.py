@@ -245,7 +245,10 @@ def _meaning(dataset: Any, dtype: np.dtype[Any]) -> tuple[Packing, tuple[str, ..
     if dataset.name == minc.IMAGE2:
         volume = minc.understand(minc.of_hdf5(dataset))
         placed = replace(
-            header, base_affine=volume.affine, attributes={**header.attributes, **volume.attributes}
+            header,
+            base_affine=volume.affine,
+            attributes={**header.attributes, **volume.attributes},
+            base_sampling=volume.sampling,
         )
         return volume.packing, volume.dims, placed
     if minc.is_lower_resolution(str(dataset.name)):

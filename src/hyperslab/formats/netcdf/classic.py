@@ -83,7 +83,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         before = os.stat(path)
     header = read_header(path)
     variable = _variable(path, header, name)
-    meant, stored, dims, affine, attributes = _meaning(path, header, variable)
+    meant, stored, dims, about = _meaning(path, header, variable)
     chunks, reason = _table(header, variable)
     key = repr((variable.name, meant.scaling and meant.scaling.key)).encode()
     state = identify_path(path, header.raw + key, len(header.raw), before)
@@ -104,7 +104,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         scaling=meant.scaling,
         unscalable=meant.unscalable,
         chunk_shape=chunk_shape,
-        header=Header(base_affine=affine, attributes=attributes),
+        header=about,
         nbytes_stored=math.prod(variable.shape) * stored.itemsize,
         file_size=state.file_size,
         mtime_ns=state.mtime_ns,
@@ -184,22 +184,19 @@ def _minc_image(path: str, header: ClassicHeader) -> minc.Image | None:
 
 def _meaning(
     path: str, header: ClassicHeader, variable: Variable
-) -> tuple[packing.Packing, np.dtype[Any], tuple[str, ...], Array | None, dict[str, Any]]:
-    """Real values, stored dtype, names of axes, affine and attributes."""
+) -> tuple[packing.Packing, np.dtype[Any], tuple[str, ...], Header]:
+    """Real values, stored dtype, names of axes, place and attributes."""
     image = None
     if variable.name == minc.IMAGE1:
         image = _minc_image(path, header)
     if image is None:
         meant = packing.unpack(variable.attributes, variable.dtype, default_fill=True)
-        return meant, variable.dtype, variable.dims, np.eye(4), dict(variable.attributes)
+        about = Header(base_affine=np.eye(4), attributes=dict(variable.attributes))
+        return meant, variable.dtype, variable.dims, about
     volume = minc.understand(image)
-    return (
-        volume.packing,
-        image.stored,
-        volume.dims,
-        volume.affine,
-        {**variable.attributes, **volume.attributes},
-    )
+    said = {**variable.attributes, **volume.attributes}
+    about = Header(base_affine=volume.affine, attributes=said, base_sampling=volume.sampling)
+    return volume.packing, image.stored, volume.dims, about
 
 
 def _table(header: ClassicHeader, variable: Variable) -> tuple[ChunkTable | None, str]:

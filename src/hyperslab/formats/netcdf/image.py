@@ -9,6 +9,8 @@ import numpy as np
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
+from hyperslab.formats.netcdf.coordinates import coordinates_of
+from hyperslab.formats.netcdf.minc import SPACE_AFFINE
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
 from hyperslab.formats.netcdf.variables import Group, Variable
 
@@ -17,9 +19,14 @@ _EXACT_IN_FLOAT64 = 4
 "Bytes of whole numbers that float64 holds all of."
 
 
-def image_group(source: ArraySource, remedy: str = "hyperslab.open reads the stored ones") -> Group:
-    """A group of one variable: stored values where a factor and an offset say exactly what they
-    mean, else the real ones.
+def image_group(
+    source: ArraySource,
+    remedy: str = "hyperslab.open reads the stored ones",
+    *,
+    has_named_axes: bool = True,
+) -> Group:
+    """A group of one variable and its coordinates: stored values where a factor and an offset say
+    exactly what they mean, else the real ones.
 
     Raises UsageError, with a remedy, where the real values cannot be computed.
     """
@@ -33,13 +40,14 @@ def image_group(source: ArraySource, remedy: str = "hyperslab.open reads the sto
     if packing is None:
         values = "real"
     encoding: dict[str, Any] = {"dtype": source.dtype(values)}
-    extents = dict(zip(source.dims, source.own_chunk_shape, strict=False))
+    dims, coordinates = coordinates_of(source, has_named_axes)
+    extents = dict(zip(dims, source.own_chunk_shape, strict=False))
     if extents:
         encoding["preferred_chunks"] = extents
     image = Variable(
         name=IMAGE,
         path=source.name,
-        dims=source.dims,
+        dims=dims,
         shape=source.shape,
         stored_shape=source.shape,
         dtype=source.dtype(values),
@@ -48,7 +56,7 @@ def image_group(source: ArraySource, remedy: str = "hyperslab.open reads the sto
         values=values,
         axes=source.axes,
     )
-    return Group((image,), {}, frozenset())
+    return Group((image,), {}, frozenset(), coordinates=coordinates)
 
 
 def _packing(source: ArraySource) -> dict[str, np.float64] | None:
@@ -79,6 +87,8 @@ def _packing(source: ArraySource) -> dict[str, np.float64] | None:
 def _shown(header: Header) -> dict[str, Any]:
     """What a header says, as a netCDF file can hold it: affines as 16 numbers, row by row."""
     said = {name: value for name, value in header.attributes.items() if name not in ATTRIBUTES}
+    if SPACE_AFFINE in said:
+        said["affine"] = said.pop(SPACE_AFFINE)
     if isinstance(units := said.pop("units", None), tuple):
         said["space_units"], said["time_units"] = units
     if header.affine is not None:

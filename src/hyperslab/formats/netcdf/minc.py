@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
 from hyperslab.formats.netcdf.header import Variable
 from hyperslab.formats.netcdf.packing import Packing, text_of
@@ -29,11 +30,15 @@ IMAGE2 = "/minc-2.0/image/0/image"
 "Path of the image in a MINC2 file."
 IMAGE1 = "image"
 "Name of the image in a MINC1 file."
+SPACE_AFFINE = "space_affine"
+"Attribute for the affine of an image whose first three axes are not those of space."
 _IMAGES2 = "/minc-2.0/image/"
 _COSINES = {"xspace": (1.0, 0.0, 0.0), "yspace": (0.0, 1.0, 0.0), "zspace": (0.0, 0.0, 1.0)}
 _LARGEST_RANGES = 2**21
 _REGULAR = "regular__"
-_OF_A_DIMENSION = ("spacing", "direction_cosines", "step", "start")
+_OF_A_DIMENSION = ("spacing", "direction_cosines", "step", "start", "units")
+_TIMES = {"sec": "s", "seconds": "s", "msec": "ms", "milliseconds": "ms", "usec": "us"}
+"Other words for units of time."
 _SIGNS = {"unsigned": "u", "signed__": "i"}
 
 
@@ -71,6 +76,8 @@ class Volume:
     "(4, 4) float64: voxel indices along the first three axes to millimetres."
     attributes: Mapping[str, Any]
     "What to show beside the image's own attributes."
+    sampling: Mapping[str, Sampling]
+    "Places along the dimensions that the file describes."
 
 
 def is_lower_resolution(name: str) -> bool:
@@ -92,10 +99,36 @@ def understand(image: Image) -> Volume:
         packing = _packing(image, native)
     except ValueError as error:
         packing = Packing(None, native, str(error))
+    sampling = _sampling(image)
     leading = [name for name in dims[:3] if name.endswith("space")]
     if affine is None or len(leading) == 3:
-        return Volume(dims, packing, affine, {})
-    return Volume(dims, packing, None, {"space_affine": affine})
+        return Volume(dims, packing, affine, {}, sampling)
+    return Volume(dims, packing, None, {SPACE_AFFINE: affine}, sampling)
+
+
+def _sampling(image: Image) -> dict[str, Sampling]:
+    """Places along the dimensions that are regular and described by numbers; times in seconds."""
+    found = {}
+    for name in image.dims:
+        said = image.dimensions.get(name, {})
+        if image.irregular or not {"start", "step"} & said.keys():
+            continue
+        try:
+            found[name] = _sampled(name, said)
+        except ValueError:  # what the affine is refused for, too
+            continue
+    return found
+
+
+def _sampled(name: str, said: Mapping[str, Any]) -> Sampling:
+    (first,) = _numbers(said, "start", 1, (0.0,))
+    (step,) = _numbers(said, "step", 1, (1.0,))
+    unit = text_of(said.get("units", "")).replace("\0", "").strip()
+    sampling = in_seconds(float(first), float(step), _TIMES.get(unit, unit))
+    if not name.endswith("space"):
+        return sampling
+    cosines = _numbers(said, "direction_cosines", 3, _COSINES.get(name))
+    return replace(sampling, cosines=tuple(cosines.tolist()))
 
 
 def space_affine(image: Image) -> Array | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.arrays import Array
 from hyperslab.arrays.source import Values
 
 
@@ -38,6 +39,15 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Coordinate:
+    """The places of the samples along one dimension, of which it has the name."""
+
+    name: str
+    values: Array
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """Variables and attributes of a group."""
 
@@ -49,6 +59,8 @@ class Group:
     "Names of what cannot be read, and why not."
     unread: Mapping[str, str] = field(default_factory=dict)
     "Names of attributes that cannot be read, and why not."
+    coordinates: tuple[Coordinate, ...] = ()
+    "Coordinates that no variable of the file holds: those of an image."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,10 +33,12 @@ from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify, identify_remote
 from hyperslab.formats.nifti.header import (
     DIMS,
+    TIME_UNIT,
     NiftiHeader,
     header_errors,
     parse,
     real_dtype,
+    sampling_of,
     scaling_of,
     shape_of,
 )
@@ -52,10 +54,6 @@ _LARGEST_OFFSET = 2**28
 _LARGEST_DEFLATE_RATIO = 1032
 _GAP_NBYTES = 256
 _PIECE_NBYTES = 64 * 1024
-_TIME_UNIT = 8
-"""The smallest code of a unit of time (NIfTI-1 standard, xyzt_units): those of space are added to
-it.
-"""
 _SIZE_OF_FIRST = 348
 "Size of the header of NIfTI-1, bytes (NIfTI-1 standard, sizeof_hdr)."
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -124,6 +122,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             attributes=_attributes(header),
             corner=corner(header, raw[header.sizeof_hdr : offset]),
             whole_shape=whole_shape(raw[header.sizeof_hdr : offset]),
+            base_sampling=sampling_of(header),
         ),
         nbytes_stored=nbytes_stored,
         file_size=identity.file_size,
@@ -278,7 +277,7 @@ def _units(code: int) -> tuple[str, str]:
     """
     from nibabel.nifti1 import unit_codes
 
-    space = code % _TIME_UNIT
+    space = code % TIME_UNIT
     known = unit_codes.value_set()
     labels = [f"unknown code {space}", f"unknown code {code - space}"]
     for place, one in enumerate((space, code - space)):

@@ -15,6 +15,7 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, tolerance
 from hyperslab.arrays.header import Header
+from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
 from hyperslab.errors import FormatError
 from hyperslab.formats.nifti import space
@@ -25,6 +26,14 @@ NiftiHeader: TypeAlias = Any
 
 DIMS = ("x", "y", "z", "t", "u", "v", "w")
 LARGEST_NIFTI1_AXIS = 32767
+TIME_UNIT = 8
+"""The smallest code of a unit of time (NIfTI-1 standard, xyzt_units): those of space are added to
+it.
+"""
+_UNITS_OF_TIME = {8: "s", 16: "ms", 24: "us", 32: "Hz", 40: "ppm", 48: "rad s-1"}
+"Codes of units of the fourth axis (NIfTI-1 standard, xyzt_units)."
+_TIME = 3
+"Axis of time."
 SAID_BESIDE = (
     "dim_info",
     "slice_start",
@@ -98,6 +107,18 @@ def parse(raw: bytes) -> NiftiHeader:
     if is_second:
         kind = Nifti2Header
     return kind(raw[: kind.sizeof_hdr])
+
+
+def sampling_of(header: NiftiHeader) -> dict[str, Sampling]:
+    """Where the volumes of a series lie in time, or along what else its fourth axis is."""
+    code = int(header["xyzt_units"])
+    step = float(header["pixdim"][_TIME + 1])
+    first = float(header["toffset"])
+    unit = _UNITS_OF_TIME.get(code - code % TIME_UNIT, "")
+    found = in_seconds(first, step, unit)
+    if int(header["dim"][0]) <= _TIME or step <= 0 or not found.is_usable:
+        return {}
+    return {DIMS[_TIME]: found}
 
 
 def scaling_of(header: NiftiHeader) -> Scaling | None:
