@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.sets import Kind, SourceSet, Whole
+from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
 from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks.gathering import Named, gather
 from hyperslab.driver.prepare import Options, Prepared, prepare
 from hyperslab.driver.run import Result, run
@@ -59,8 +60,10 @@ class Wanted:
     """
     axis: int | None = None
     "Axis along which files are joined; None: 0 where they are concatenated."
-    values: Values = "stored"
-    "Values that are written: the stored numbers and what they mean, or the real ones."
+    values: Values | None = None
+    """Values that are written: the stored numbers and what they mean, or the real ones; None: the
+    stored ones, or the real ones where the new format cannot say what those mean.
+    """
     dtype: str | None = None
     "dtype of real values that is asked for; None: that of the source."
     encoding: Encoding = DEFAULT_ENCODING
@@ -83,11 +86,58 @@ def conversion(
     """The pipeline that writes the arrays of `source` to `dest`, a file if its name ends as one,
     else a directory. Raises UsageError.
     """
+    pipeline, _ = _drafted(source, dest, wanted)
+    return pipeline
+
+
+class _Draft(NamedTuple):
+    pipeline: Pipeline
+    notes: tuple[str, ...]
+
+
+def _drafted(
+    source: Named | Sequence[Named] | SourceSet, dest: str | os.PathLike[str], wanted: Wanted
+) -> _Draft:
+    """The pipeline of a conversion, and what its user has to know of it."""
     path = os.fspath(dest)
     name = os.path.basename(path) if _is_file_name(path) else ""
+    _check(path, name, wanted)
+    kind = wanted.kind or _kind(bool(name), wanted.axis)
+    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options)
+    _require_elsewhere(sources, source, path)
+    if name and len(sources.wholes) > 1:
+        raise UsageError(
+            f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a"
+            " directory"
+        )
+    written = _format(path, name, wanted.format, sources)
+    sources = _in_order(sources, written)
+    carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
+    values, notes = _values(wanted, written, sources, carried)
+    pipeline = Pipeline(sources, values=values)
+    if wanted.dtype is not None:
+        named = _dtype_name(wanted.dtype, sources)
+        pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
+    folder = os.path.dirname(os.path.abspath(path)) if name else path
+    each = carried if len(set(carried)) > 1 else ()
+    pipeline = pipeline.write(
+        folder,
+        written,
+        "volume",
+        carried[0],
+        grid=wanted.grid,
+        name=name,
+        overwrite=wanted.overwrite,
+        encodings=each,
+    )
+    return _Draft(pipeline, notes)
+
+
+def _check(path: str, name: str, wanted: Wanted) -> None:
+    """Raise UsageError for what is wrong whatever the sources are."""
     require_encoding(wanted.encoding)
     require_short([name])
-    if wanted.values not in get_args(Values):
+    if wanted.values is not None and wanted.values not in get_args(Values):
         raise UsageError(f"--values {wanted.values}: choose one of {', '.join(get_args(Values))}")
     if name and wanted.grid is not None:
         raise UsageError(
@@ -98,35 +148,64 @@ def conversion(
             f"{path}: give a name that ends in {', '.join(formats.written().values())}; for a"
             " directory of that name, say --format"
         )
-    kind = wanted.kind or _kind(bool(name), wanted.axis)
-    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options)
-    _require_elsewhere(sources, source, path)
-    if name and len(sources.wholes) > 1:
-        raise UsageError(
-            f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a"
-            " directory"
-        )
-    written = _format(path, name, wanted.format, sources)
-    values = wanted.values
+
+
+def _in_order(sources: SourceSet, written: str) -> SourceSet:
+    """The same arrays, the axes of space first where the new format knows axes by their order."""
+    _, facts = formats.written_as(written)
+    if facts.has_named_axes or all(len(whole.members) > 1 for whole in sources.wholes):
+        return sources
+    turned = [space_first(source) for source in sources.sources]
+    if all(new is old for new, old in zip(turned, sources.sources, strict=True)):
+        return sources
+    if sources.kind == "independent":
+        return independent(turned, formats.stem_of)
+    return mosaic(turned, [(0,) * turned[0].ndim], formats.stem_of)
+
+
+def _values(
+    wanted: Wanted, written: str, sources: SourceSet, encodings: Sequence[Encoding]
+) -> tuple[Values, tuple[str, ...]]:
+    """The values that are written, and what is to be said of them."""
     if wanted.dtype is not None:
-        values = "real"
-    pipeline = Pipeline(sources, values=values)
-    if wanted.dtype is not None:
-        named = _dtype_name(wanted.dtype, sources)
-        pipeline = pipeline.map(cast, {"dtype": named}, dtype=named)
-    folder = os.path.dirname(os.path.abspath(path)) if name else path
-    carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
-    each = carried if len(set(carried)) > 1 else ()
-    return pipeline.write(
-        folder,
-        written,
-        "volume",
-        carried[0],
-        grid=wanted.grid,
-        name=name,
-        overwrite=wanted.overwrite,
-        encodings=each,
-    )
+        return "real", ()
+    if wanted.values is not None:
+        return wanted.values, ()
+    suffix, facts = formats.written_as(written)
+    for whole, encoding in zip(sources.wholes, encodings, strict=True):
+        source = sources.first(whole)
+        if _is_said_by_values_alone(source, whole, suffix.text, encoding):
+            note = (
+                f"real values, as {source.real}: {facts.title} cannot say what the stored"
+                f" {source.stored.newbyteorder('=')} of {source.label} mean"
+            )
+            return "real", (note,)
+    return "stored", ()
+
+
+def _is_said_by_values_alone(
+    source: ArraySource, whole: Whole, suffix: str, encoding: Encoding
+) -> bool:
+    """Whether files of this end can hold an array's real values, and not its stored ones with what
+    they mean.
+    """
+    if source.broken or source.scaling is None or source.unscalable:
+        return False
+    describe = formats.module(formats.format_of_name(suffix)).sink
+    path = f"new{suffix}"
+    try:
+        stored = source.dtype("stored")
+        header = replace(whole.header, real=source.real)
+        describe(path, whole.shape, stored, header, source.scaling, encoding)
+    except UsageError:
+        pass
+    else:
+        return False
+    try:
+        describe(path, whole.shape, source.real, whole.header, None, encoding)
+    except UsageError:
+        return False
+    return True
 
 
 def convert(
@@ -138,7 +217,7 @@ def convert(
     grid: Rule | None = None,
     kind: Kind | None = None,
     axis: int | None = None,
-    values: Values = "stored",
+    values: Values | None = None,
     dtype: str | None = None,
     encoding: Encoding = DEFAULT_ENCODING,
     overwrite: bool = False,
@@ -183,6 +262,8 @@ class Conversion:
     pipeline: Pipeline
     prepared: Prepared
     wanted: Wanted
+    notes: tuple[str, ...] = ()
+    "What is not as in the source, and why, a sentence each."
 
     @property
     def place(self) -> Path:
@@ -209,13 +290,13 @@ def planned(
     """
     stores = wanted.storage_options
     place = staged(dest, stores, wanted.overwrite, options.resume)
-    pipeline = conversion(source, place, wanted)
+    pipeline, notes = _drafted(source, place, wanted)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
         _require_one_object(wanted.encoding, dest)
     prepared = prepare(pipeline, options)
     require_unfinished(prepared, dest, stores)
-    return Conversion(dest, options, pipeline, prepared, wanted)
+    return Conversion(dest, options, pipeline, prepared, wanted, notes)
 
 
 def _require_one_object(encoding: Encoding, dest: str) -> None:

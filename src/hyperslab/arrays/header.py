@@ -12,6 +12,15 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
 
+SPACE_AFFINE = "space_affine"
+"""Attribute for the affine of an array whose axes of space are not its first three, for these in
+their order.
+"""
+
+
+SPACE = ("xspace", "yspace", "zspace")
+"Names of the axes of space where an array has them in any order: MINC's."
+
 
 class Omitted(str):
     """An attribute that is only described: what is in the file is too large, or means nothing
@@ -77,6 +86,26 @@ class Header:
         if self.base_affine is None:
             return None
         return self.placing(self.base_affine)
+
+    @property
+    def space_affine(self) -> Array | None:
+        """(4, 4) float64: voxel indices of this block along its axes of space, which are not its
+        first three, to millimetres; None where no attribute says so.
+        """
+        affine = np.asarray(self.attributes.get(SPACE_AFFINE, ()))
+        if affine.shape not in ((4, 4), (16,)) or affine.dtype.kind not in "iuf":
+            return None
+        motion = np.eye(4)
+        moves = [
+            move
+            for name, *move in zip(self.dims, self.origin, self.step, strict=False)
+            if name in SPACE
+        ]
+        for axis, (first, step) in enumerate(moves):
+            motion[axis, axis] = step
+            motion[axis, 3] = first
+        placed: Array = affine.reshape(4, 4) @ motion
+        return placed
 
     def placing(self, affine: Array) -> Array:
         """An affine of the uncut array for the voxels of this block; bit by bit the same one if it

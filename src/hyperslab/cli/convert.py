@@ -79,8 +79,13 @@ def convert(
     ] = None,
     values: Annotated[
         str,
-        Opt(help="stored (numbers and scaling as they are) or real (slope and intercept applied)."),
-    ] = "stored",
+        Opt(
+            help=(
+                "stored (numbers and scaling as they are) or real (slope and intercept applied);"
+                " else stored where the new format can say what they mean, real where it cannot."
+            )
+        ),
+    ] = "",
     chunks: Annotated[
         str | None, Opt(help="Shape of the stored chunks, such as 64,64,64; else as the source's.")
     ] = None,
@@ -149,7 +154,7 @@ def convert(
         grid=grid,
         kind=sources,  # type: ignore[arg-type]
         axis=axis,
-        values=values,  # type: ignore[arg-type]
+        values=values or None,  # type: ignore[arg-type]
         dtype=dtype,
         encoding=encoding,
         overwrite=overwrite,
@@ -161,6 +166,7 @@ def convert(
         typer.echo(str(done))
         return 0
     if dry_run:
+        _tell_notes(conversion)
         return show_plan(conversion.prepared, conversion.place)
     return _carry_out(conversion, quiet)
 
@@ -169,6 +175,7 @@ def _carry_out(conversion: Conversion, quiet: bool) -> int:
     """Run a conversion, and send what it made where that is asked for. Returns the exit status."""
     if not quiet:
         with told_if_heard():
+            _tell_notes(conversion)
             show_plan(conversion.prepared, conversion.place)
     result = conversion.run(progress_for(quiet))
     began = time.monotonic()
@@ -179,3 +186,8 @@ def _carry_out(conversion: Conversion, quiet: bool) -> int:
         with told_if_heard():
             typer.echo(f"uploaded   {show_count(sent.files, 'file')}, {took}")
     return code
+
+
+def _tell_notes(conversion: Conversion) -> None:
+    for note in conversion.notes:
+        typer.echo(f"note       {note}")

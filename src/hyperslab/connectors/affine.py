@@ -11,10 +11,10 @@ import numpy as np
 import xarray
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.header import SPACE as MINC
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.coordinates import SPACE, VOXELS
 
-_MINC = tuple(f"{name}space" for name in SPACE)
 _DECIMALS = 6
 "Decimals of numbers of voxels, which are whole, or halves after averaging."
 
@@ -38,7 +38,7 @@ class Placed:
         if np.size(image.attrs.get("affine", ())) != len(np.eye(4).flat):
             raise UsageError("the array has no affine: open an image with engine='hyperslab'")
         whole = np.reshape(np.asarray(image.attrs["affine"], np.float64), (4, 4))
-        dims = [str(dim) for dim in image.dims if str(dim) in {*SPACE, *VOXELS, *_MINC}]
+        dims = [str(dim) for dim in image.dims if str(dim) in {*SPACE, *VOXELS, *MINC}]
         if len(dims) != len(SPACE):
             raise UsageError(
                 f"the array has {len(dims)} axes of space ({', '.join(dims) or 'none'}), and an"

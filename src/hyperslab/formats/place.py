@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import Header
+from hyperslab.arrays.header import SPACE_AFFINE, Header
 from hyperslab.formats.nifti.header import carried, taken_over
 
 AFFINE = "affine"
@@ -25,7 +25,7 @@ WHOLE_SHAPE = "whole_shape"
 "Shape of the array that a block was cut from, so that a missing block is noticed."
 NIFTI_HEADER = "nifti_header"
 "Header of what was a NIfTI image, for files that become NIfTI again."
-NAMES = frozenset((AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
+NAMES = frozenset((AFFINE, SPACE_AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
 
 
 def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
@@ -39,6 +39,8 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if placed:
         said[AFFINE] = affine
+    if header.space_affine is not None:
+        said[SPACE_AFFINE] = header.space_affine
     if corner.any():
         said[CORNER] = corner
     if nifti:

@@ -57,7 +57,11 @@ def _own(case: Case) -> str:
 
 
 def _convert(source: str | Path, dest: Path, encoding: Encoding) -> None:
-    finished(hyperslab.convert(source, dest, engine="serial", encoding=encoding, progress=Quiet()))
+    finished(
+        hyperslab.convert(
+            source, dest, engine="serial", values="stored", encoding=encoding, progress=Quiet()
+        )
+    )
 
 
 def _compare(case: Case, way: str, path: Path, before: hyperslab.ArrayView) -> None:

@@ -152,12 +152,13 @@ def test_factors_of_float32_are_refused_where_float64_gives_other_values(
     with h5py.File(tmp_path / "in.h5", "w") as file:
         dataset = file.create_dataset("v", data=np.arange(-9, 9, dtype="i2"))
         dataset.attrs["scale_factor"] = slope
+    stored = (tmp_path / "in.h5", tmp_path / name, "--values", "stored")
     if not is_exact:
-        assert "use --values real" in refuse(tmp_path / "in.h5", tmp_path / name)
+        assert "use --values real" in refuse(*stored)
         assert not (tmp_path / name).exists()
-        convert(tmp_path / "in.h5", tmp_path / name, "--values", "real")
-    else:
         convert(tmp_path / "in.h5", tmp_path / name)
+    else:
+        convert(*stored)
     made, source = (hyperslab.open(str(tmp_path / file))[...] for file in (name, "in.h5"))
     np.testing.assert_array_equal(made, source)
 
@@ -165,7 +166,8 @@ def test_factors_of_float32_are_refused_where_float64_gives_other_values(
 def test_a_slope_of_0_is_none_to_nifti(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "in.h5", "w") as file:
         file.create_dataset("v", data=np.arange(9, dtype="i2")).attrs["scale_factor"] = 0.0
-    assert "use --values real" in refuse(tmp_path / "in.h5", tmp_path / "new.nii")
+    stored = ("--values", "stored")
+    assert "use --values real" in refuse(tmp_path / "in.h5", tmp_path / "new.nii", *stored)
 
 
 def test_missing_values_of_64_bits_without_sign_reach_zarr(tmp_path: Path) -> None:

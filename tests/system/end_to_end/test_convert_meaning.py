@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hyperslab
-from hyperslab.apps.conversion import conversion
+from hyperslab.apps.conversion import Wanted, conversion
 from hyperslab.arrays import Array
 from hyperslab.blocks import writing
 from hyperslab.errors import BlockError, UsageError
@@ -90,7 +90,7 @@ def assert_equal(found: Array, expected: Array) -> None:
 
 def write(source: Path, made: Path) -> str:
     """Convert in one step, without a run; returns why that is refused."""
-    pipeline = conversion(source, made)
+    pipeline = conversion(source, made, Wanted(values="stored"))
     assert isinstance(pipeline.end, Write)
     try:
         (volume,) = output(pipeline.source, become(pipeline), pipeline.end).volumes

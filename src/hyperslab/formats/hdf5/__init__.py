@@ -173,13 +173,15 @@ def _opened_stored(source: ArraySource, slab: Hyperslab) -> Array:
 
 def _stored(source: ArraySource, slab: Hyperslab, dataset: Any) -> Array:
     """Stored values of a region of an h5py dataset."""
-    low, high = slab.bounds
-    forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, slab.stride, strict=True))
-    turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in slab.stride)
+    region = slab.permute(source.axes)
+    low, high = region.bounds
+    forward = tuple(slice(a, z, abs(s)) for a, z, s in zip(low, high, region.stride, strict=True))
+    turn = tuple(slice(None, None, -1 if s < 0 else 1) for s in region.stride)
     within: tuple[Any, ...] = (..., *forward[dataset.ndim :])
     with readable(dataset, source.url) as elements:
         block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
-    return np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
+    turned = np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
+    return turned.transpose(np.argsort(source.axes))
 
 
 def _info(dataset: Any) -> ArrayInfo:

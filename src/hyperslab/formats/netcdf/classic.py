@@ -118,9 +118,10 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     """
     header = read_header(source.url)
     variable = _variable(source.url, header, source.name)
-    block = np.empty(slab.count, source.dtype("stored"))
+    region = slab.permute(source.axes)
+    block = np.empty(region.count, source.dtype("stored"))
     if block.size == 0:
-        return block
+        return block.reshape(slab.count)
     if not variable.shape:
         return (
             _rows(source.url, header, variable, range(1))
@@ -128,18 +129,19 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
             .astype(block.dtype)
             .reshape(())
         )
-    indices = range(slab.start[0], slab.start[0] + slab.count[0] * slab.stride[0], slab.stride[0])
-    step = max(1, _SPAN_NBYTES // (_stride(header, variable) * abs(slab.stride[0])))
+    start, count, stride = region.start[0], region.count[0], region.stride[0]
+    indices = range(start, start + count * stride, stride)
+    step = max(1, _SPAN_NBYTES // (_stride(header, variable) * abs(stride)))
     for first in range(0, len(indices), step):
         taken = indices[first : first + step]
         low = min(taken)
         high = max(taken)
         rows = _rows(source.url, header, variable, range(low, high + 1)).view(source.stored)
         part = Hyperslab(
-            (taken[0] - low, *slab.start[1:]), (len(taken), *slab.count[1:]), slab.stride
+            (taken[0] - low, *region.start[1:]), (len(taken), *region.count[1:]), region.stride
         )
         block[first : first + len(taken)] = rows[part.slices()]
-    return block
+    return block.transpose(np.argsort(source.axes))
 
 
 def sink(

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import Header
+from hyperslab.arrays.header import SPACE_AFFINE, Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.coordinates import coordinates_of
-from hyperslab.formats.netcdf.minc import SPACE_AFFINE
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
 from hyperslab.formats.netcdf.variables import Group, Variable
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.header import SPACE_AFFINE
 from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
 from hyperslab.formats.netcdf.header import Variable
@@ -30,8 +31,6 @@ IMAGE2 = "/minc-2.0/image/0/image"
 "Path of the image in a MINC2 file."
 IMAGE1 = "image"
 "Name of the image in a MINC1 file."
-SPACE_AFFINE = "space_affine"
-"Attribute for the affine of an image whose first three axes are not those of space."
 _IMAGES2 = "/minc-2.0/image/"
 _COSINES = {"xspace": (1.0, 0.0, 0.0), "yspace": (0.0, 1.0, 0.0), "zspace": (0.0, 0.0, 1.0)}
 _LARGEST_RANGES = 2**21
@@ -111,7 +110,8 @@ def _sampling(image: Image) -> dict[str, Sampling]:
     found = {}
     for name in image.dims:
         said = image.dimensions.get(name, {})
-        if image.irregular or not {"start", "step"} & said.keys():
+        is_placed = name.endswith("space") and name in image.dimensions
+        if image.irregular or not (is_placed or {"start", "step"} & said.keys()):
             continue
         try:
             found[name] = _sampled(name, said)

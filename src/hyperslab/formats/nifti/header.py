@@ -34,6 +34,7 @@ _UNITS_OF_TIME = {8: "s", 16: "ms", 24: "us", 32: "Hz", 40: "ppm", 48: "rad s-1"
 "Codes of units of the fourth axis (NIfTI-1 standard, xyzt_units)."
 _TIME = 3
 "Axis of time."
+_MILLIMETRES = 2
 SAID_BESIDE = (
     "dim_info",
     "slice_start",
@@ -305,8 +306,24 @@ def _place_samples(
         if header.base_affine is not None:
             sizes[1:4] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
         built["toffset"] = sum(header.corner[:1]) + origin[3] if ndim > 3 else 0.0
+        time = header.base_sampling.get(header.dims[_TIME]) if len(header.dims) > _TIME else None
+        if time is not None and time.is_usable and time.step > 0:
+            sizes[_TIME + 1] = time.step
+            built["toffset"] = time.moved(origin[_TIME], 1).first
+        built["xyzt_units"] = _unit_codes(header, time)
     sizes[1 : ndim + 1] *= np.abs(step[:ndim])
     built["pixdim"] = sizes
+
+
+def _unit_codes(header: Header, time: Sampling | None) -> int:
+    """The units of space and of time, where the header of another format says them."""
+    space = [one.unit for one in header.base_sampling.values() if one.cosines]
+    code = 0
+    if space and set(space) == {"mm"}:
+        code = _MILLIMETRES
+    if time is not None and time.unit == "s":
+        code += TIME_UNIT
+    return code
 
 
 def _forget_cut_slices(

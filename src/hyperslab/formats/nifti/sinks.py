@@ -49,6 +49,7 @@ def sink(
     _check_storable(path, shape, dtype)
     _check_encoding(path, encoding)
     _check_scaling(path, scaling)
+    _check_place(path, header)
     axes = tuple(reversed(range(len(shape))))
     little = np.dtype(dtype).newbyteorder("<")
     head = build_head(path, shape, little, header, scaling)
@@ -138,6 +139,14 @@ def _check_scaling(path: str, scaling: Scaling | None) -> None:
         raise UsageError(
             f"{path}: NIfTI cannot say what these stored values mean: some are missing, or scaled"
             " by slices; use --values real"
+        )
+
+
+def _check_place(path: str, header: Header) -> None:
+    if header.space_affine is not None:
+        raise UsageError(
+            f"{path}: NIfTI has the axes of space first, this array ({', '.join(header.dims)}) has"
+            " not: run over what 'hyperslab convert' makes a .nii of, or write .h5 (--format h5)"
         )
 
 

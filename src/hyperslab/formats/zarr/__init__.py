@@ -34,6 +34,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
+from hyperslab.arrays.transposition import order_of, transposed
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
 from hyperslab.formats.zarr import metadata as zarr_metadata
@@ -128,6 +129,11 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     """Stored values of a region through zarr-python, whose codecs are run by up to `threads`
     threads.
     """
+    axes = zarr_metadata.axes(json.loads(source.metadata), source.ndim)
+    if axes != source.axes:  # an array that is seen with its axes in another order
+        order = order_of(source, axes)
+        own = transposed(source, np.argsort(order), source.header)
+        return read_reference(own, slab.permute(np.argsort(order)), threads).transpose(order)
     low, _ = slab.bounds
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
     block = empty(forward.count, source.axes, source.dtype("stored"))

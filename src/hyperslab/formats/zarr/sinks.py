@@ -45,11 +45,7 @@ no more.
 LEVELS = {"zstd": (1, 22, 1), "gzip": (0, 9, 1), "blosc": (0, 9, 5), "none": (0, 0, 0)}
 "Lowest and highest level of each compression, and the one that is taken where none is asked for."
 _LARGEST_NDIM = 32
-_OF_OTHERS = (
-    ATTRIBUTES
-    | NAMES
-    | {"space_affine", "zooms", "sform_code", "qform_code", "byte_order", "version"}
-)
+_OF_OTHERS = ATTRIBUTES | NAMES | {"zooms", "sform_code", "qform_code", "byte_order", "version"}
 "Attributes that say what packing, place and bytes were; the new array has its own."
 _LARGEST_ATTRIBUTE = 65536
 
