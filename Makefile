@@ -29,9 +29,10 @@ demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 
 # pytest comes last, whatever the checks say, so that its closing line ends the output of a sound run.
 test: $(VENV)/.installed-test system-packages ## run every check and every test
-	@status=0; $(MAKE) --no-print-directory lint || status=1; \
-	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
+	@status=0; $(MAKE) --no-print-directory lint & \
 	$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml || status=1; \
+	wait $$! || status=1; \
+	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist worksteal $(PYTEST) || status=1; \
 	exit $$status
 

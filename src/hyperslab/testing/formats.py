@@ -363,9 +363,16 @@ def _corner(source: ArraySource) -> Hyperslab:
 
 
 def _holds(path: Path, kind: str) -> bool:
+    return _kind_of_numbers(path) == kind
+
+
+@cache
+def _kind_of_numbers(path: Path) -> str:
+    """The format of a file that holds arrays of numbers; '' for all others."""
     try:
-        if formats.detect(str(path)) != kind:
-            return False
-        return any(map(is_readable, array_urls(path)))
+        found = formats.detect(str(path))
+        if any(map(is_readable, array_urls(path))):
+            return found
     except FormatError:
-        return False
+        pass
+    return ""

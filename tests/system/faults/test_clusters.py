@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -236,35 +237,35 @@ def test_a_killed_java_stops_the_run_spark(tmp_path: Path) -> None:
     stopped_and_resumed(tmp_path, "spark", (), kill, "Spark")
 
 
-@pytest.fixture
-def spark_cluster(tmp_path: Path) -> Iterator[spark.SparkCluster]:
+def test_a_spark_cluster_loses_an_executor_a_worker_and_all(tmp_path: Path) -> None:
+    """A run goes on without some of them, and the next one stops without any."""
     with spark.spark_cluster(tmp_path / "cluster") as cluster:
-        yield cluster
+        place = ("--connect", cluster.master)
+        _outlives_an_executor_and_a_worker(tmp_path, cluster, *place)
+        shutil.rmtree(tmp_path / "out")
+
+        def kill(run: Running) -> None:
+            run.process.send_signal(signal.SIGUSR1)
+            cluster.kill_worker(0)
+
+        stopped_and_resumed(tmp_path, "spark", place, kill, "no executor for", impatient(tmp_path))
 
 
-def test_killed_executors_of_spark(tmp_path: Path, spark_cluster: spark.SparkCluster) -> None:
+def _outlives_an_executor_and_a_worker(
+    tmp_path: Path, cluster: spark.SparkCluster, *place: object
+) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    place = ("--connect", spark_cluster.master, "--keep", "volume", "--retries", 3)
-    with running(*job(tmp_path, "spark", "counted", *place, seconds=0.3)) as run:
+    arguments = job(
+        tmp_path, "spark", "counted", *place, "--keep", "volume", "--retries", 3, seconds=0.3
+    )
+    with running(*arguments) as run:
         await_recorded(run, out, 4)
-        spark_cluster.kill_executor(0)
+        cluster.kill_executor(0)
         await_recorded(run, out, 12)
-        spark_cluster.kill_worker(1)
+        cluster.kill_worker(1)
         code, said = run.wait()
     assert code == 0, said
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
-
-
-def test_a_spark_cluster_without_workers_stops_the_run(
-    tmp_path: Path, spark_cluster: spark.SparkCluster
-) -> None:
-    def kill(run: Running) -> None:
-        run.process.send_signal(signal.SIGUSR1)
-        spark_cluster.kill_worker(0)
-        spark_cluster.kill_worker(1)
-
-    place = ("--connect", spark_cluster.master)
-    stopped_and_resumed(tmp_path, "spark", place, kill, "no executor for", impatient(tmp_path))
 
 
 def test_workers_of_a_cluster_that_die_for_good(tmp_path: Path) -> None:
