@@ -8,12 +8,16 @@ engine's and whose object is its Facts.
 
 from __future__ import annotations
 
+import functools
+import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from hyperslab.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "hyperslab.engines"
 DEFAULT = "processes"
@@ -120,6 +124,13 @@ ENGINES: dict[str, Facts] = {
 
 def _of_others() -> dict[str, EntryPoint]:
     """Engines of other packages that are installed, by name."""
+    return _of_others_on(tuple(sys.path))
+
+
+@functools.cache
+def _of_others_on(_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # takes longer than all else here
+
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     return {name: found[name] for name in sorted(found) if name not in ENGINES}
 

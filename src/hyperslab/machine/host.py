@@ -137,7 +137,7 @@ def _processor() -> str:
         for line in lines_of(Path("/proc/cpuinfo"))
         if line.startswith("model name")
     )
-    return next(names, platform.processor() or "unknown")
+    return next(names, "") or platform.processor() or "unknown"  # the second starts a program
 
 
 def words_of(path: Path) -> list[str]:
