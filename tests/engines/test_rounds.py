@@ -18,7 +18,7 @@ from hyperslab.errors import RunStopped
 from hyperslab.plan.task import Task
 from hyperslab.trace import Slot
 
-TASKS = [Task(0, 0, Hyperslab((0,), (1,)), ((0, 0),), (), "", 0, 0, 0)]
+TASKS = [Task(0, 0, Hyperslab((0,), (1,)), ((0, 0),), (), (), 0, 0, 0)]
 
 
 class Forever:

@@ -289,7 +289,7 @@ def test_a_line_for_which_there_is_no_room_is_not_begun(
 def test_steps_are_run_in_turn(tmp_path: Path) -> None:
     folder = submission(tmp_path / "run")
     journal = SlotJournal(folder, "slot", "p1", Fold(len, max).merge)
-    task = Task(3, 0, Hyperslab((0,), (1,)), ((0, 0),), (), "", 0, 0, 0)
+    task = Task(3, 0, Hyperslab((0,), (1,)), ((0, 0),), (), (), 0, 0, 0)
     for number in range(2):
         steps = [lambda t: (t.id, 5), lambda pair: done(pair[0], pair[1] + pair[0])]
         journal.take(outcome_of(replace(task, id=number), steps))

@@ -100,7 +100,7 @@ def _drafted(
 ) -> _Draft:
     """The pipeline of a conversion, and what its user has to know of it."""
     path = os.fspath(dest)
-    name = os.path.basename(path) if _is_file_name(path) else ""
+    name = os.path.basename(path) if formats.is_file_name(path) else ""
     _check(path, name, wanted)
     kind = wanted.kind or _kind(bool(name), wanted.axis)
     sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options)
@@ -307,21 +307,11 @@ def _require_one_object(encoding: Encoding, dest: str) -> None:
         )
 
 
-def _is_file_name(path: str) -> bool:
-    return (
-        not path.endswith(os.sep) and formats.is_array_file(path) and not _is_plain_directory(path)
-    )
-
-
 def _looks_like_file(path: str) -> bool:
     """A name with a suffix that no format has, where nothing is yet: a slip, not a wish for a
     directory.
     """
     return bool(Path(path).suffix) and not path.endswith(os.sep) and not os.path.isdir(path)
-
-
-def _is_plain_directory(path: str) -> bool:
-    return os.path.isdir(path) and not formats.is_store_name(path)
 
 
 def _kind(one_file: bool, axis: int | None) -> Kind:
@@ -335,7 +325,7 @@ def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
     own.
     """
     if name:
-        ending = _ending(name)
+        ending = formats.word_of(name)
         if format and format != ending:
             raise UsageError(
                 f"--format {format}: {path} says another format by its name; leave one of them out"
@@ -346,18 +336,12 @@ def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
                 f" {', '.join(_endings())}"
             )
         return ending
-    same = format or _ending(sources.sources[0].url)
+    same = format or formats.word_of(sources.sources[0].url)
     if not same:
         raise UsageError(
             f"{path}: say --format, one of {', '.join(formats.written())}, or name a file"
         )
     return same
-
-
-def _ending(name: str) -> str:
-    """The output format of a file of this name; '' for none."""
-    suffix = formats.suffix_of(name)
-    return "" if suffix is None else suffix.word
 
 
 def _endings() -> list[str]:
@@ -376,7 +360,7 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
         url: Path(url).resolve() for url in urls if not is_remote(url) and os.path.exists(url)
     }
     for url, origin in origins.items():
-        if dest in (origin, *origin.parents) and not _is_plain_directory(path):
+        if dest in (origin, *origin.parents) and not formats.is_plain_directory(path):
             raise UsageError(
                 f"{path}: is the source itself: give another name, and rename it when it is done"
             )

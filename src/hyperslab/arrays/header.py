@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
 
@@ -61,6 +62,8 @@ class Header:
     """
     whole_shape: tuple[int, ...] = ()
     "Shape of the array that a split made this block of; (): unknown, or no block."
+    axes: Axes | None = None
+    "Axes of the array, seen from that of the `native` header; None: all of them."
     real: np.dtype[Any] | None = None
     """dtype of the real values of stored ones that go with the attributes of packing; None: those
     are of other values.
@@ -118,6 +121,13 @@ class Header:
             placed: Array = affine @ motion
         return placed
 
+    @property
+    def _has_place(self) -> bool:
+        """Whether the affine says more than that voxels are counted."""
+        if self.base_affine is None:
+            return False
+        return self.native is not None or not np.array_equal(self.base_affine, np.eye(4))
+
     def motion(self) -> Array:
         """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first
         three axes).
@@ -143,3 +153,96 @@ class Header:
         moved = tuple(a + s * o for a, s, o in zip(first, scale, origin, strict=True))
         scaled = tuple(s * t for s, t in zip(scale, step, strict=True))
         return replace(self, origin=moved, step=scaled, whole_shape=())
+
+    def with_axes(self, axes: Axes, shape: Sequence[int]) -> Header:
+        """The header of an array that has these axes of this one, whose shape is `shape`.
+
+        Names, places and voxel sizes of axes go with them. An axis of space that is gone has become
+        one voxel as thick as all of it. Where another axis, such as time, comes to be among the
+        first three, the array has no affine.
+        """
+        origin = self.origin or (0.0,) * len(shape)
+        step = self.step or (1.0,) * len(shape)
+        moved = replace(
+            self,
+            base_affine=self.base_affine,
+            origin=_picked(axes, origin, 0.0),
+            step=_picked(axes, step, 1.0),
+            dims=_names(axes, self.dims),
+            corner=_corner(axes, self.corner),
+            whole_shape=_whole_shape(axes, self.whole_shape, shape),
+            axes=axes,
+        )
+        if not self._has_place or _keeps_space(axes, len(shape)):
+            return moved
+        motion = _motion(axes, shape)
+        if motion is None or self.affine is None:
+            return replace(moved, base_affine=None)
+        beyond = range(3, axes.ndim)
+        return replace(
+            moved,
+            base_affine=self.affine @ motion,
+            origin=tuple(moved.origin[axis] * (axis in beyond) for axis in range(axes.ndim)),
+            step=tuple(moved.step[axis] if axis in beyond else 1.0 for axis in range(axes.ndim)),
+        )
+
+
+def _picked(axes: Axes, values: Sequence[float], new: float) -> tuple[float, ...]:
+    return tuple(new if axis is None else values[axis] for axis in axes.kept)
+
+
+def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
+    """Names of the axes; new ones are numbered."""
+    if not dims:
+        return ()
+    return tuple(
+        f"dim_{position}" if axis is None else dims[axis] for position, axis in enumerate(axes.kept)
+    )
+
+
+def _corner(axes: Axes, corner: Sequence[float]) -> tuple[float, ...]:
+    """Positions of the first voxel along the axes after the third, of those that were there."""
+    known = dict(enumerate(corner, 3))
+    return tuple(0.0 if axis is None else known.get(axis, 0.0) for axis in axes.kept[3:])
+
+
+def _whole_shape(axes: Axes, whole_shape: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the array that this one is a block of; (): none that is cut along lost axes."""
+    lost = axes.dropped(len(shape))
+    if not whole_shape or any(whole_shape[axis] != shape[axis] for axis in lost):
+        return ()
+    return axes.shape(whole_shape)
+
+
+def _keeps_space(axes: Axes, ndim: int) -> bool:
+    """Whether the first three axes are those that they were."""
+    return axes.kept[:3] == tuple(range(min(3, ndim)))
+
+
+def _motion(axes: Axes, shape: Sequence[int]) -> Array | None:
+    """(4, 4) float64: voxel indices of an array with these axes to those of the other one (first
+    three axes); None where its first three are no axes of space.
+    """
+    space = [axis for axis in range(3) if axis < len(shape)]
+    kept = axes.kept[:3]
+    left = [axis for axis in range(3) if axis not in kept]
+    if any(axis in space for axis in axes.kept[3:]):
+        return None
+    motion = np.zeros((4, 4))
+    motion[3, 3] = 1.0
+    for position in range(3):
+        axis = None
+        is_one = True
+        if position < axes.ndim:
+            axis = axes.kept[position]
+            is_one = axes.lengths[position] == 1
+        if axis is None and is_one:
+            axis = left.pop(0)
+            thickness = ([*shape[:3], 1, 1, 1])[axis]
+            motion[axis, position] = thickness
+            motion[axis, 3] = (thickness - 1) / 2
+        elif axis in space:
+            motion[axis, position] = 1.0
+        else:
+            return None
+    return motion

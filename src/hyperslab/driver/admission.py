@@ -88,12 +88,12 @@ def examine(
     written += JOURNAL_BYTES_PER_TASK * len(left)
     if any(form_of(volume.sink).is_copied(*volume) for volume in volumes):
         written *= 2
-    are_compressed = any(_is_compressed(task.output) for task in left)
+    are_compressed = any(_is_compressed(name) for task in left for name in task.outputs)
     compressed = are_compressed or any(_may_shrink(sink) for sink, _ in volumes)
     least = written
     if compressed:
         least = min(written, int(_least_share(plan) * written))
-    files = sum(1 for task in left if task.output)
+    files = sum(len(task.outputs) for task in left)
     if left:
         files += sum(form_of(sink).files(sink, len(left)) for sink, _ in volumes)
     inodes_free = None

@@ -53,7 +53,7 @@ class Products:
         """The volumes that a task writes to, and its region of each, in the order of its
         outputs.
         """
-        return [(piece.source, piece.slab) for piece in output_pieces(*self._tasks[task_id])]
+        return [(piece.source, piece.slab) for _, piece in output_pieces(*self._tasks[task_id])]
 
     def begin(self, done: Collection[int], results: Mapping[int, Outcome]) -> None:
         """Make room for the volumes that are not complete. Raises RunStopped when the disk cannot
@@ -123,10 +123,8 @@ class Products:
         if self._volumes:
             return len(outcome.outputs) == len(self._parts(outcome.task))
         _, task = self._tasks[outcome.task]
-        named = [os.path.basename(written.path) for written in outcome.outputs]
-        if not task.output:
-            return not named
-        return named == [task.output]
+        named = tuple(os.path.basename(written.path) for written in outcome.outputs)
+        return named == task.outputs
 
     def _place(self, written: Written) -> Path:
         """The file of a block, in this directory."""
@@ -287,7 +285,7 @@ class Products:
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""
         for path in leftovers(
-            self._directory.out, {task.output for _, task in self._tasks.values()}
+            self._directory.out, {name for _, task in self._tasks.values() for name in task.outputs}
         ):
             remove(path)
 
@@ -295,7 +293,7 @@ class Products:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
-        if not self._volumes and any(task.output for _, task in self._tasks.values()):
+        if not self._volumes and any(task.outputs for _, task in self._tasks.values()):
             renaming.synchronise(self._directory.out)
 
     def manifest(
@@ -334,7 +332,7 @@ class Products:
 
     def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         job, task = self._tasks[outcome.task]
-        paths = [task.output] * len(outcome.outputs)
+        paths = list(task.outputs)
         regions: list[dict[str, Any]] = [{}] * len(outcome.outputs)
         if self._volumes:
             parts = self._parts(outcome.task)

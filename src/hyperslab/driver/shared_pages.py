@@ -48,7 +48,7 @@ def _shared_edges(plan: Plan) -> Iterator[tuple[ArraySink, int]]:
     stage = plan.stages[-1]
     assert stage.job.output is not None
     for task in stage.tasks:
-        for piece in output_pieces(stage.job, task):
+        for _, piece in output_pieces(stage.job, task):
             sink = stage.job.output.volumes[piece.source].sink
             if not form_of(sink).has_shared_file or piece.slab == Hyperslab.full(sink.shape):
                 continue

@@ -48,6 +48,8 @@ __all__ = [
     "find",
     "format_of_name",
     "is_array_file",
+    "is_file_name",
+    "is_plain_directory",
     "is_store",
     "is_store_name",
     "module",
@@ -58,6 +60,7 @@ __all__ = [
     "stem_of",
     "suffix_of",
     "suffixes",
+    "word_of",
     "written",
     "written_as",
 ]
@@ -133,6 +136,22 @@ def format_of_name(path: str) -> str:
 def is_array_file(path: str) -> bool:
     """True when a file of this name in a directory is an array: a known suffix, and not hidden."""
     return not Path(path).name.startswith(".") and suffix_of(path) is not None
+
+
+def is_file_name(path: str) -> bool:
+    """True when a new array of this name is one file, or store, not a directory of files."""
+    return not path.endswith(os.sep) and is_array_file(path) and not is_plain_directory(path)
+
+
+def is_plain_directory(path: str) -> bool:
+    """True for a directory that is no store by its name."""
+    return os.path.isdir(path) and not is_store_name(path)
+
+
+def word_of(name: str) -> str:
+    """The word for the format in which a file of this name is written; '' for none."""
+    suffix = suffix_of(name)
+    return "" if suffix is None else suffix.word
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -13,47 +13,69 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hyperslab.arrays import DType
+from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.plan.pipeline import PRIMARY, Pipeline
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step
+from hyperslab.plan.promise import Promise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
     """One array that a whole becomes: written to files, or handed to a fold."""
 
+    name: str
+    "Name by which the function returns it; '': it is the only one."
     shape: tuple[int, ...]
     dtype: DType
+    of_whole: Axes
+    "Axes that it has, seen from the whole."
     axes: tuple[int, ...]
-    "Axes in the order in which the source stores them."
+    "Axes in the order in which the source stores them; new ones come first."
     scale: tuple[int, ...]
-    "Voxels of the whole that become one, per axis."
+    "Voxels of the whole that become one, per axis of the whole."
     header: Header
-    "Header of the whole with what its values keep; `header_of` moves it to merged voxels."
+    "Header of all of it but for merged voxels, to which `header_of` moves it."
     scaling: Scaling | None
     "Slope and intercept that a file of stored values must say to keep their meaning."
     unit: tuple[int, ...]
-    """Multiples that inner cuts of the whole keep to, per axis: merged voxels, and the chunks of
-    files that several tasks write to.
+    """Multiples that inner cuts of the whole keep to, per axis of the whole: merged voxels, and the
+    chunks of files that several tasks write to.
     """
+
+    @property
+    def is_like_whole(self) -> bool:
+        """Whether it has the axes of the whole."""
+        return self.of_whole.is_same(len(self.scale))
 
     def shape_of(self, count: Sequence[int]) -> tuple[int, ...]:
         """Shape of what a block of the whole becomes."""
-        return tuple(math.ceil(n / s) for n, s in zip(count, self.scale, strict=True))
+        merged = [math.ceil(n / s) for n, s in zip(count, self.scale, strict=True)]
+        return self.of_whole.shape(merged)
 
     def region_of(self, core: Hyperslab) -> Hyperslab:
         """The region of this array that a block of the whole becomes."""
-        start = tuple(first // s for first, s in zip(core.start, self.scale, strict=True))
-        return Hyperslab(start, self.shape_of(core.count))
+        start = [first // s for first, s in zip(core.start, self.scale, strict=True)]
+        none = (0,) * self.of_whole.ndim
+        return Hyperslab(self.of_whole.pick(start, none), self.shape_of(core.count))
 
     def header_of(self, core: Hyperslab | None = None) -> Header:
         """The header of what a block of the whole becomes, or of all of it."""
+        scale = self.of_whole.pick(self.scale, (1,) * self.of_whole.ndim)
         if core is None:
-            return _merged(self.header, self.scale)
-        return _merged(self.header.for_slab(core), self.scale)
+            return _merged(self.header, scale)
+        return _merged(self.header.for_slab(self.of_whole.region(core)), scale)
+
+    def cut_by(self, chunk: Sequence[int]) -> Made:
+        """The same, where files hold it in chunks of this shape."""
+        unit = list(self.unit)
+        for axis, n in zip(self.of_whole.kept, chunk, strict=True):
+            if axis is not None:
+                unit[axis] = self.scale[axis] * n
+        return replace(self, unit=tuple(unit))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,33 +85,36 @@ class Becoming:
     given: tuple[DType, ...]
     "dtypes of its blocks as read, per input."
     outputs: tuple[Made, ...]
-    "The arrays that the last step returns; one, as functions return one block."
+    "The arrays that the last step returns."
+    dropped: tuple[int, ...] = ()
+    "Axes of the whole that every block holds whole, as a function drops them."
 
     @property
     def main(self) -> Made:
-        """The array of the blocks that the last step returns."""
+        """The first of its arrays."""
         return self.outputs[0]
 
-    def cut_by(self, chunk: Sequence[int]) -> Becoming:
-        """The same, where files hold its array in chunks of this shape."""
-        main = self.main
-        unit = tuple(s * n for s, n in zip(main.scale, chunk, strict=True))
-        return replace(self, outputs=(replace(main, unit=unit), *self.outputs[1:]))
+    @property
+    def unit(self) -> tuple[int, ...]:
+        """Multiples that inner cuts of the whole keep to, per axis."""
+        units = zip(*(made.unit for made in self.outputs), strict=True)
+        return tuple(math.lcm(*axis) for axis in units)
 
 
 def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     """What every whole of a pipeline becomes. Raises UsageError where files of one whole have
-    different dtypes.
+    different dtypes, and for axes that cannot be.
     """
-    scale = pipeline.scale
-    named = _last_dtype(pipeline)
+    promised = list(zip(pipeline.returns, pipeline.axes, strict=True))
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
         given = tuple(_input_dtype(pipeline, name, index) for name in pipeline.inputs)
-        dtype = given[0]
-        if named is not None:
-            dtype = named
-        found.append(Becoming(given, (_made(pipeline, whole, dtype, scale),)))
+        before = _last_dtype(pipeline.steps[:-1]) or given[0]
+        outputs = tuple(
+            _made(pipeline, whole, promise, axes, np.dtype(promise.dtype or before))
+            for promise, axes in promised
+        )
+        found.append(Becoming(given, outputs, pipeline.dropped))
     return tuple(found)
 
 
@@ -97,18 +122,18 @@ def output_dtype(pipeline: Pipeline) -> DType:
     """dtype of the blocks of all wholes after the last step. Raises UsageError where it is not one
     for all.
     """
-    named = _last_dtype(pipeline)
+    named = _last_dtype(pipeline.steps)
     if named is not None:
         return named
     return _input_dtype(pipeline, PRIMARY, None)
 
 
-def _last_dtype(pipeline: Pipeline) -> DType | None:
+def _last_dtype(steps: Sequence[Step]) -> DType | None:
     """dtype that the last of the steps that name one returns."""
-    named = [np.dtype(step.dtype) for step in pipeline.steps if step.dtype]
+    named = [promise.dtype for step in steps for promise in step.returns if promise.dtype]
     if not named:
         return None
-    return named[-1]
+    return np.dtype(named[-1])
 
 
 def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
@@ -128,13 +153,29 @@ def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
     return dtypes.pop()
 
 
-def _made(pipeline: Pipeline, whole: Whole, dtype: DType, scale: tuple[int, ...]) -> Made:
+def _made(pipeline: Pipeline, whole: Whole, promise: Promise, axes: Axes, dtype: DType) -> Made:
+    scale = pipeline.scale
     source = pipeline.source.first(whole)
-    shape = tuple(math.ceil(n / s) for n, s in zip(whole.shape, scale, strict=True))
-    if not _stays_stored(pipeline, source, dtype):
-        return Made(shape, dtype, source.axes, scale, whole.header, scaling=None, unit=scale)
-    header = replace(whole.header, real=source.real)
-    return Made(shape, dtype, source.axes, scale, header, source.scaling, unit=scale)
+    merged = [math.ceil(n / s) for n, s in zip(whole.shape, scale, strict=True)]
+    header = whole.header
+    scaling = None
+    # whether one of several arrays still holds stored values, nobody says
+    if not promise.name and _stays_stored(pipeline, source, dtype):
+        header = replace(header, real=source.real)
+        scaling = source.scaling
+    if not axes.is_same(source.ndim):
+        header = header.with_axes(axes, whole.shape)
+    order = _order(source.axes, axes)
+    return Made(
+        promise.name, axes.shape(merged), dtype, axes, order, scale, header, scaling, unit=scale
+    )
+
+
+def _order(stored: Sequence[int], axes: Axes) -> tuple[int, ...]:
+    """Axes of an array from slowest to fastest, as the source stores them."""
+    new = [axis for axis, of in enumerate(axes.kept) if of is None]
+    kept = [axes.kept.index(axis) for axis in stored if axis in axes.kept]
+    return (*new, *kept)
 
 
 def _stays_stored(pipeline: Pipeline, source: ArraySource, dtype: DType) -> bool:

@@ -19,13 +19,13 @@ from typing import Any
 from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Partition, Rule
-from hyperslab.arrays.sets import SourceSet
+from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan import description
-from hyperslab.plan.becoming import Becoming, become, output_dtype
+from hyperslab.plan.becoming import Becoming, Made, become, output_dtype
 from hyperslab.plan.costs import reading_cost, working_bytes
 from hyperslab.plan.cutting import Cutting
 from hyperslab.plan.function import FunctionRef
@@ -36,6 +36,7 @@ from hyperslab.plan.sinks import (
     cut_for,
     output,
     require_short,
+    stem_of,
     written_nbytes,
 )
 from hyperslab.plan.task import Job, Output, Task
@@ -178,8 +179,10 @@ def compile_plan(
     """
     if pipeline.end is None:
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
+    pipeline = pipeline.settled()
     _require_fixed_size(pipeline)
     _require_same_shapes(pipeline)
+    _require_uncut(pipeline, rule)
     job = _job(pipeline)
     cutting = Cutting(pipeline, job.becoming, job.output, rule)
     limit = limit_nbytes or cutting.auto_limit(budget.slots, budget.per_slot)
@@ -232,6 +235,23 @@ def _require_same_shapes(pipeline: Pipeline) -> None:
             )
 
 
+def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
+    """Raise UsageError for blocks that a user has cut along an axis which a function drops."""
+    if rule.kind not in ("blocks", "block-shape") or len(rule.value) != pipeline.source.ndim:
+        return
+    for axis in pipeline.dropped:
+        if rule.kind == "blocks":
+            is_cut = rule.value[axis] > 1
+        else:
+            is_cut = any(whole.shape[axis] > rule.value[axis] for whole in pipeline.source.wholes)
+        if is_cut:
+            name = pipeline.steps[-1].ref.name
+            raise UsageError(
+                f"--{rule.kind} {','.join(map(str, rule.value))}: cuts axis {axis}, but {name}"
+                f" drops it, and needs all of it in every block: cut other axes"
+            )
+
+
 def _require_fixed_size(pipeline: Pipeline) -> None:
     for source in [source for inputs in pipeline.inputs.values() for source in inputs.sources]:
         if source.stored.hasobject:
@@ -254,6 +274,7 @@ def _job(pipeline: Pipeline) -> Job:
     end = pipeline.end
     fold: FunctionRef | None = None
     if isinstance(end, Reduce):
+        _require_one_array(pipeline)
         output_dtype(pipeline)  # one for all that is merged, or a sentence
         fold = end.ref
     becoming = become(pipeline)
@@ -271,6 +292,16 @@ def _job(pipeline: Pipeline) -> Job:
         fold=fold,
         output=files,
     )
+
+
+def _require_one_array(pipeline: Pipeline) -> None:
+    """Raise UsageError where a fold would get several arrays."""
+    names = [promise.name for promise in pipeline.returns]
+    if len(names) > 1:
+        raise UsageError(
+            f"{pipeline.steps[-1].ref.name} returns {len(names)} arrays ({', '.join(names)}), but a"
+            " fold reduces one: write them, and reduce one of the files"
+        )
 
 
 def _require_one_scaling(name: str, inputs: SourceSet, pipeline: Pipeline) -> None:
@@ -301,10 +332,21 @@ def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Ite
         for core in partition:
             if not core.size:
                 continue
-            name = ""
+            names: tuple[str, ...] = ()
             if suffix:
-                name = block_name(whole.name, core, whole.shape, len(partition)) + suffix
-            yield _task(pipeline, job, next(numbers), index, core, name, needs(core.count))
+                names = tuple(
+                    _block_name(whole, made, core, len(partition)) + suffix
+                    for made in job.becoming[index].outputs
+                )
+            yield _task(pipeline, job, next(numbers), index, core, names, needs(core.count))
+
+
+def _block_name(whole: Whole, made: Made, core: Hyperslab, blocks: int) -> str:
+    """Name of the file of a block, without its suffix: with the first voxel of the block in the
+    whole, along the axes that the array has.
+    """
+    first = made.of_whole.region(core)
+    return block_name(stem_of(whole.name, made), first, made.of_whole.shape(whole.shape), blocks)
 
 
 def _block_suffix(end: Write | Reduce | None) -> str:
@@ -318,8 +360,8 @@ def _needs(pipeline: Pipeline, becoming: Becoming, count: tuple[int, ...]) -> tu
     """(bytes written, working memory) of a task whose block has this shape."""
     written = 0
     if isinstance(pipeline.end, Write):
-        made = becoming.main
-        written = math.prod(made.shape_of(count)) * made.dtype.itemsize
+        for made in becoming.outputs:
+            written += math.prod(made.shape_of(count)) * made.dtype.itemsize
     return written, working_bytes(pipeline, count, becoming.given)
 
 
@@ -329,14 +371,14 @@ def _task(
     number: int,
     index: int,
     core: Hyperslab,
-    name: str,
+    names: tuple[str, ...],
     needs: tuple[int, int],
 ) -> Task:
     read, pad = _with_halo(core, job.halo, pipeline.source.wholes[index].shape)
     reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
     nbytes, peak = reading_cost(job.inputs, reads, job.values)
     written, working = needs
-    task = Task(number, index, core, pad, reads, name, nbytes, written, peak + working)
+    task = Task(number, index, core, pad, reads, names, nbytes, written, peak + working)
     if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
         return task
     padded = written_nbytes(job, task)
@@ -365,14 +407,14 @@ def _require_storable(job: Job, tasks: Sequence[Task]) -> None:
     """Raise UsageError, before anything runs, for a dtype or a number of axes that the output
     format cannot hold.
     """
-    seen: set[DType] = set()
+    seen: set[tuple[DType, str]] = set()
     # volumes have been checked already
-    blocks = {task.whole: task for task in tasks if task.output}
+    blocks = {task.whole: task for task in tasks if task.outputs}
     for task in blocks.values():
-        made = job.becoming[task.whole].main
-        if made.dtype not in seen:
-            seen.add(made.dtype)
-            block_sink(job, task, made.shape_of(task.core.count), made.dtype)
+        for number, made in enumerate(job.becoming[task.whole].outputs):
+            if (made.dtype, made.name) not in seen:
+                seen.add((made.dtype, made.name))
+                block_sink(job, task, number)
 
 
 def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
@@ -389,7 +431,7 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
 
 
 def _require_usable_names(job: Job, tasks: Sequence[Task]) -> None:
-    names = [task.output for task in tasks if task.output]
+    names = [name for task in tasks for name in task.outputs]
     if job.output is not None:
         names += [os.path.basename(sink.path) for sink, _ in job.output.volumes]
     if len(set(names)) < len(names):

@@ -47,15 +47,17 @@ def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DTy
     dtype = dtypes[0]
     held = 0
     needs = [0]
-    for step in pipeline.steps:
-        given = math.prod(shape) * dtype.itemsize
-        if step.dtype:
-            dtype = np.dtype(step.dtype)
-        shape = step.shape(shape)
-        made = math.prod(shape) * dtype.itemsize
-        needs.append(held + made + int(step.temporaries * max(given, made)))
-        held = made
     block = math.prod(shape) * dtype.itemsize
+    for step in pipeline.steps:
+        given = block
+        shapes = step.shapes(shape)
+        block = 0
+        for promise, made in zip(step.returns, shapes, strict=True):
+            block += math.prod(made) * np.dtype(promise.dtype or dtype).itemsize
+        needs.append(held + block + int(step.temporaries * max(given, block)))
+        held = block
+        shape = shapes[0]
+        dtype = np.dtype(step.returns[0].dtype or dtype)
     if isinstance(pipeline.end, Reduce):
         needs.append(held + int(pipeline.end.temporaries * block))
     elif isinstance(pipeline.end, Write):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hyperslab.arrays.partition import Layout, Partition, Rule, cut
 from hyperslab.arrays.source import ArraySource
@@ -55,15 +55,21 @@ class Cutting:
         output = self._shared_files()
         if output is not None:
             return cut_transfer(self._transfer(output, index), limit)
-        return cut(self._layout(index), self.rule, limit, self.becoming[index].main.unit)
+        becoming = self.becoming[index]
+        rule = replace(self.rule, axes_whole=(*self.rule.axes_whole, *becoming.dropped))
+        return cut(self._layout(index), rule, limit, becoming.unit)
 
     def _shared_files(self) -> Output | None:
         """The output, where blocks are cut for long runs of what is written, too: files that all
-        tasks write to.
+        tasks write to, of the one array that has the axes of its source.
         """
         if self.rule.kind != "auto" or self.output is None or not self.output.volumes:
             return None
-        return self.output
+        are_alike = all(
+            len(whole.outputs) == 1 and whole.main.is_like_whole and not whole.dropped
+            for whole in self.becoming
+        )
+        return self.output if are_alike else None
 
     def _transfer(self, output: Output, index: int) -> Transfer:
         sources = self.pipeline.source

@@ -16,6 +16,7 @@ from hyperslab.arrays.sets import SourceSet
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.plan.function import digest_of
 from hyperslab.plan.pipeline import Pipeline, Reduce, Step, Write
+from hyperslab.plan.promise import Promise
 from hyperslab.redaction import is_private
 from hyperslab.units import show_count
 
@@ -40,7 +41,10 @@ def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -
 
 
 def _describe_step(step: Step) -> dict[str, Any]:
-    more = {"dtype": step.dtype, "scale": step.scale, "halo": step.halo}
+    more: dict[str, Any] = {"dtype": step.dtype, "scale": step.scale, "halo": step.halo}
+    # so that records of runs of functions which keep the axes of their blocks are still the same
+    if step.returns != (Promise(dtype=step.dtype),):
+        more["returns"] = [str(promise) for promise in step.returns]
     return _describe_function(step.ref) | more
 
 

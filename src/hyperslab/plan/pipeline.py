@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
+from hyperslab import formats
+from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import SourceSet
@@ -20,6 +20,16 @@ from hyperslab.arrays.source import Values
 from hyperslab.blocks.gathering import Named, gather
 from hyperslab.errors import UsageError
 from hyperslab.plan.function import FunctionRef, refer
+from hyperslab.plan.promise import (
+    PLAIN,
+    NewAxis,
+    Promise,
+    dtype_name,
+    promised,
+)
+from hyperslab.plan.promise import (
+    Named as NamedOutputs,
+)
 from hyperslab.storage.location import local_folder
 
 Boundary = Literal["reflect", "nearest", "constant"]
@@ -60,19 +70,42 @@ class Step:
 
     ref: FunctionRef
     dtype: str | None = None
-    "dtype of the blocks it returns; None: that of the blocks it gets."
+    "dtype that is asked for of what it returns; None: `returns` says which."
     scale: tuple[int, ...] | None = None
     "Voxels that become one, per axis; None: the shape stays."
     halo: tuple[int, ...] = ()
     "Voxels it needs around its block, per axis; empty: none."
     temporaries: float = 2.0
     "Memory it takes beside its input and output, in multiples of its block: an upper bound."
+    returns: tuple[Promise, ...] = PLAIN
+    "Every array that it returns: one, or several by their names."
 
-    def shape(self, given: Sequence[int]) -> tuple[int, ...]:
-        """Shape of what it returns for a block of the given shape."""
-        if self.scale is None:
-            return tuple(given)
-        return tuple(math.ceil(n / s) for n, s in zip(given, self.scale, strict=True))
+    def shapes(self, given: Sequence[int]) -> list[tuple[int, ...]]:
+        """Shapes of what it returns for a block of the given shape."""
+        merged = tuple(given)
+        if self.scale is not None:
+            merged = tuple(math.ceil(n / s) for n, s in zip(given, self.scale, strict=True))
+        return [promise.axes(len(merged)).shape(merged) for promise in self.returns]
+
+    @property
+    def changes_axes(self) -> bool:
+        """Whether an array that it returns has other axes than the block."""
+        return any(promise.changes_axes for promise in self.returns)
+
+
+def axes_after(steps: Sequence[Step], ndim: int) -> list[Axes]:
+    """The axes of every array that the last of some steps returns, seen from a source of `ndim`
+    axes. Raises UsageError for axes that cannot be, and where more than one step follows.
+    """
+    made = [Axes.same(ndim)]
+    for step in steps:
+        if len(made) > 1:
+            raise UsageError(
+                f"several arrays go into {step.ref.name}, which takes one block: write them, and"
+                " run over the files"
+            )
+        made = [promise.axes(made[0].ndim).after(made[0]) for promise in step.returns]
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +116,8 @@ class Write:
     "Output directory."
     format: str = "nii"
     "nii, nii.gz, h5, nc or zarr."
-    keep: Keep = "blocks"
+    keep: Keep | None = "blocks"
+    "None: volumes of arrays that have other axes than the source, or names; blocks of others."
     encoding: Encoding = DEFAULT_ENCODING
     "How the files store their arrays."
     grid: Rule | None = None
@@ -162,6 +196,29 @@ class Pipeline:
         return tuple(math.prod(axis) for axis in zip(one, *each, strict=True))
 
     @property
+    def returns(self) -> tuple[Promise, ...]:
+        """What the last step returns."""
+        if not self.steps:
+            return PLAIN
+        return self.steps[-1].returns
+
+    @property
+    def axes(self) -> list[Axes]:
+        """The axes of every array that the steps make, seen from the source. Raises UsageError."""
+        return axes_after(self.steps, self.source.ndim)
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """Axes of the source that a step drops, which every block holds whole. Raises
+        UsageError.
+        """
+        found: set[int] = set()
+        for number in range(len(self.steps)):
+            for axes in axes_after(self.steps[: number + 1], self.source.ndim):
+                found |= set(axes.dropped(self.source.ndim))
+        return tuple(sorted(found))
+
+    @property
     def refs(self) -> list[FunctionRef]:
         """Every function of the pipeline."""
         found = [step.ref for step in self.steps]
@@ -178,17 +235,27 @@ class Pipeline:
         scale: Sequence[int] | None = None,
         halo: int | Sequence[int] = 0,
         temporaries: float = 2.0,
+        drop_axis: int | Sequence[int] = (),
+        new_axis: NewAxis = (),
+        outputs: NamedOutputs | None = None,
     ) -> Pipeline:
-        """Apply a function to every block: `function(block, **params)` returns a block of the same
-        shape.
+        """Apply a function to every block: `function(block, **params)` returns an array, or several
+        as a dict or tuple.
 
         It also gets `slab=` (the Hyperslab of its block) if it has such a parameter, and every
         further input by name. `dtype` says what it returns if that is not what it gets; `scale`
         that it merges so many voxels per axis into one; `halo` how many voxels around its block it
-        needs. The halo is cut off after the last step; a function may do that itself unless a later
-        one has a halo, too. With two such steps, the second one's voxels beyond the array's edge
-        are what the first one made of its own. Raises UsageError when the function cannot be sent
-        to a worker, and for a halo and a scale in one pipeline.
+        needs, for all axes of the source or one number for each. The halo is cut off after the last
+        step; a function may do that itself unless a later one has a halo, too. With two such steps,
+        the second one's voxels beyond the array's edge are what the first one made of its own.
+
+        `drop_axis` names axes of the block that the result does not have: blocks are not cut along
+        them. `new_axis` are positions in the result of axes that the block does not have, of one
+        element, or position -> length. `outputs` names several arrays, which the function returns
+        as a tuple in this order or as a dict: ["slope", "t"], or {"slope": {"drop_axis": 3}, "fit":
+        {"dtype": "float32"}} where they differ. What is not said a run learns from a sample of
+        made-up numbers. Raises UsageError when the function cannot be sent to a worker, for a halo
+        and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
         around = _per_axis(halo, self.source.ndim, "--halo", least=0)
@@ -201,27 +268,49 @@ class Pipeline:
                 "a halo and a scale in one pipeline: write the first result, then run the second"
                 " over it"
             )
-        step = Step(refer(function, params), _dtype_name(dtype), merged, around, temporaries)
-        return self._with(steps=(*self.steps, step))
+        named = dtype_name(dtype)
+        returns = promised(named, drop_axis, new_axis, outputs)
+        step = Step(refer(function, params), named, merged, around, temporaries, returns)
+        extended = self.altered(steps=(*self.steps, step))
+        require_fitting(extended)
+        return extended
 
     def write(
         self,
         dest: str | os.PathLike[str],
-        format: str = "nii",
-        keep: Keep = "blocks",
+        format: str = "",
+        keep: Keep | None = None,
         encoding: Encoding = DEFAULT_ENCODING,
         **more: Any,
     ) -> Pipeline:
         """End with files in the directory `dest`: one per block, or one `volume` per array.
 
-        `encoding` says how they store their arrays, such as `hyperslab.Encoding(chunks=(64, 64,
-        64), compression="gzip")`; `more` are further fields of hyperslab.plan.pipeline.Write.
-        Raises UsageError for a URL of a store: `hyperslab.convert` and `hyperslab.upload` write
-        there.
+        Left to itself it writes NIfTI, blocks where the function keeps the axes of its block, and
+        volumes where it changes them or returns several arrays. A `dest` that ends as a file does,
+        such as 'map.nii.gz', is that one file. `encoding` says how files store their arrays, such
+        as `hyperslab.Encoding(chunks=(64, 64, 64), compression="gzip")`; `more` are further fields
+        of hyperslab.plan.pipeline.Write. Raises UsageError for a URL of a store:
+        `hyperslab.convert` and `hyperslab.upload` write there.
         """
         self._must_be_open("write")
         require_encoding(encoding)
-        return self._with(end=Write(local_folder(dest), format, keep, encoding, **more))
+        place = local_folder(dest)
+        if "name" not in more and formats.is_file_name(os.fspath(dest)):
+            return self.altered(end=_one_file(place, format, keep, encoding, more))
+        return self.altered(end=Write(place, format or "nii", keep, encoding, **more))
+
+    def settled(self) -> Pipeline:
+        """The same, that also says whether blocks or volumes are written. Raises UsageError for
+        axes that cannot be.
+        """
+        require_fitting(self)
+        if not isinstance(self.end, Write) or self.end.keep is not None:
+            return self
+        keep: Keep = "volume"
+        is_like_source = all(axes.is_same(self.source.ndim) for axes in self.axes)
+        if is_like_source and not any(promise.name for promise in self.returns):
+            keep = "blocks"
+        return self.altered(end=replace(self.end, keep=keep))
 
     def reduce(
         self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0
@@ -235,9 +324,10 @@ class Pipeline:
             raise UsageError(
                 f"{ref.target} is not a Fold: build one with hyperslab.Fold(lift, merge)"
             )
-        return self._with(end=Reduce(ref, temporaries))
+        return self.altered(end=Reduce(ref, temporaries))
 
-    def _with(self, **changes: Any) -> Pipeline:
+    def altered(self, **changes: Any) -> Pipeline:
+        """The same but for these fields."""
         new = object.__new__(Pipeline)
         for name in ("inputs", "values", "boundary", "steps", "end"):
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
@@ -265,12 +355,39 @@ def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> t
     return each
 
 
-def _dtype_name(dtype: str | None) -> str | None:
-    if dtype is None:
-        return None
-    try:
-        return np.dtype(dtype).name
-    except TypeError:
+def _one_file(
+    path: str, format: str, keep: Keep | None, encoding: Encoding, more: Mapping[str, Any]
+) -> Write:
+    """The end of a pipeline that writes one volume under a name of its own. Raises UsageError."""
+    word = formats.word_of(path)
+    if format and format != word:
         raise UsageError(
-            f"--dtype {dtype}: not a NumPy dtype such as uint8, int16 or float32"
-        ) from None
+            f"--format {format}: {path} says another format by its name; leave one of them out"
+        )
+    if not word:
+        raise UsageError(
+            f"{path}: such files are not written; give a name that ends in"
+            f" {', '.join(formats.written().values())}, or a directory"
+        )
+    if keep == "blocks":
+        raise UsageError(
+            f"--keep blocks: {path} is the name of one file; name a directory for files of blocks"
+        )
+    folder, name = os.path.split(os.path.abspath(path))
+    return Write(folder, word, "volume", encoding, name=name, **more)
+
+
+def require_fitting(pipeline: Pipeline) -> None:
+    """Raise UsageError for steps whose axes, halo and merged voxels do not go together."""
+    dropped = pipeline.dropped
+    if any(step.changes_axes for step in pipeline.steps) and any(n > 1 for n in pipeline.scale):
+        raise UsageError(
+            "a scale and other axes in one pipeline: write the first result, then run the second"
+            " over it"
+        )
+    if any(pipeline.halo[axis] for axis in dropped):
+        least = [n * (axis not in dropped) for axis, n in enumerate(pipeline.halo)]
+        raise UsageError(
+            f"--halo: {pipeline.steps[-1].ref.name} drops axis {dropped[0]}, which blocks hold"
+            f" whole and without a halo: say --halo {','.join(map(str, least))}"
+        )

@@ -48,26 +48,56 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     if end.keep != "volume":
         return Output(folder, end.format, end.encoding)
     unfinished = _unfinished(folder)
+    _require_one_file(becoming, end)
     volumes: list[Volume] = []
-    tiled: list[Whole] = []
+    tiled: list[tuple[Whole, ...]] = []
     for index, whole in enumerate(sources.wholes):
-        made = becoming[index].main
-        boxes = list(_grid(made, end))
-        if not made.shape:
-            raise UsageError(_is_a_number(sources.first(whole)))
         encoding = end.encoding
         if end.encodings:
             encoding = end.encodings[index]
-        first = len(volumes)
-        for box in boxes:
-            name = end.name or block_name(whole.name, box, made.shape, len(boxes))
-            if not end.name:
-                name += formats.written()[end.format]
-            sink = _sink(os.path.join(folder, name), made, box, encoding)
-            volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
-        members = [Member(first + number, box) for number, box in enumerate(boxes)]
-        tiled.append(_tiled(made.shape, members))
+        tiles = []
+        for made in becoming[index].outputs:
+            if not made.shape:
+                raise UsageError(_is_a_number(sources.first(whole)))
+            boxes = list(_grid(made, end))
+            first = len(volumes)
+            for box in boxes:
+                name = _file_name(whole, made, box, len(boxes), end)
+                sink = _sink(os.path.join(folder, name), made, box, encoding)
+                volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
+            members = [Member(first + number, box) for number, box in enumerate(boxes)]
+            tiles.append(_tiled(made.shape, members))
+        tiled.append(tuple(tiles))
     return Output(folder, end.format, end.encoding, tuple(volumes), tuple(tiled))
+
+
+def _require_one_file(becoming: Sequence[Becoming], end: Write) -> None:
+    """Raise UsageError for one name of several files."""
+    names = [made.name for whole in becoming for made in whole.outputs]
+    if not end.name or len(names) == 1:
+        return
+    what = f"{len(becoming)} arrays"
+    if len(becoming) == 1:
+        what = f"{len(names)} arrays ({', '.join(names)})"
+    raise UsageError(
+        f"{end.name}: the run makes {what}, a file each: name a directory, and say --format"
+        f" {end.format}"
+    )
+
+
+def _file_name(whole: Whole, made: Made, box: Hyperslab, boxes: int, end: Write) -> str:
+    """Name of the file that holds a region of what a whole becomes."""
+    if end.name:
+        return end.name
+    name = block_name(stem_of(whole.name, made), box, made.shape, boxes)
+    return name + formats.written()[end.format]
+
+
+def stem_of(name: str, made: Made) -> str:
+    """What the names of an array's files begin with: the source's, then the array's own."""
+    if not made.name:
+        return name
+    return f"{name}_{made.name}"
 
 
 def _grid(made: Made, end: Write) -> Partition:
@@ -102,14 +132,17 @@ def _sink(path: str, made: Made, box: Hyperslab, encoding: Encoding) -> ArraySin
     return _describe(path, box.count, made.dtype, header, made.scaling, encoding)
 
 
-def block_sink(job: Job, task: Task, shape: tuple[int, ...], dtype: DType) -> ArraySink:
-    """The file of one block, with the header that keeps its voxels where they are in the whole."""
+def block_sink(job: Job, task: Task, number: int) -> ArraySink:
+    """The file of one block of an array, with the header that keeps its voxels where they are in
+    the whole.
+    """
     output = job.output
     assert output is not None
-    made = job.becoming[task.whole].main
-    path = os.path.join(output.folder, task.output)
+    made = job.becoming[task.whole].outputs[number]
+    path = os.path.join(output.folder, task.outputs[number])
     header = made.header_of(task.core)
-    return _describe(path, shape, dtype, header, made.scaling, output.encoding)
+    shape = made.shape_of(task.core.count)
+    return _describe(path, shape, made.dtype, header, made.scaling, output.encoding)
 
 
 def _describe(
@@ -223,11 +256,14 @@ def cut_for(becoming: Sequence[Becoming], output: Output) -> tuple[Becoming, ...
     """What wholes become, where inner cuts of theirs keep to the chunks of the output's files."""
     if not output.volumes:
         return tuple(becoming)
-    cut_by_chunk = list(becoming)
-    for index, tiles in enumerate(output.wholes):
-        chunk = output.volumes[tiles.members[0].source].sink.unit
-        if chunk:
-            cut_by_chunk[index] = becoming[index].cut_by(chunk)
+    cut_by_chunk = []
+    for whole, tiles in zip(becoming, output.wholes, strict=True):
+        outputs = list(whole.outputs)
+        for number, tiled in enumerate(tiles):
+            chunk = output.volumes[tiled.members[0].source].sink.unit
+            if chunk:
+                outputs[number] = outputs[number].cut_by(chunk)
+        cut_by_chunk.append(replace(whole, outputs=tuple(outputs)))
     return tuple(cut_by_chunk)
 
 
@@ -236,7 +272,7 @@ def transfer(
 ) -> Transfer:
     """What the plan knows of an array on its way from its files to those that are written."""
     whole = sources.wholes[index]
-    tiles = output.wholes[index]
+    (tiles,) = output.wholes[index]
     source = sources.first(whole)
     sink = output.volumes[tiles.members[0].source].sink
     unit = _coarse(made.unit, whole.shape)
@@ -271,7 +307,7 @@ def written_nbytes(job: Job, task: Task) -> int:
     """
     assert job.output is not None
     nbytes = 0
-    for piece in output_pieces(job, task):
+    for _, piece in output_pieces(job, task):
         sink = job.output.volumes[piece.source].sink
         elements = piece.slab.size
         if sink.unit:
@@ -289,9 +325,9 @@ def operations(job: Job, task: Task) -> tuple[int, int]:
         for piece in pieces
     )
     if job.output is None or not job.output.volumes:
-        return reads, 1 if task.output else 0
+        return reads, len(task.outputs)
     writes = 0
-    for piece in output_pieces(job, task):
+    for _, piece in output_pieces(job, task):
         sink = job.output.volumes[piece.source].sink
         writes += form_of(sink).operations(sink, piece.slab)
     return reads, writes

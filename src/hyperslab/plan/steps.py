@@ -24,9 +24,11 @@ from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
-from hyperslab.errors import BlockError, HyperslabError, RunStopped, Unavailable
+from hyperslab.errors import HyperslabError, RunStopped, Unavailable
+from hyperslab.plan.becoming import Made
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
+from hyperslab.plan.returned import checked
 from hyperslab.plan.sinks import block_sink
 from hyperslab.plan.task import (
     Failure,
@@ -183,13 +185,8 @@ def _map(job: Job, state: State, number: int) -> None:
     function = step.ref.load()
     with span("compute"):
         returned = _call(function, step.ref.params, job, state)
-    if isinstance(returned, np.ma.MaskedArray):
-        raise BlockError(
-            f"{step.ref.name} returned a masked array, whose mask no file can keep: return"
-            " .filled(value)"
-        )
-    result = np.asarray(returned)
-    state.blocks[0] = _checked(result, block, job, number, state.task)
+    state.made = checked(returned, block, job, number, state.task)
+    state.blocks[0] = state.made[0]
 
 
 def _call(
@@ -208,54 +205,35 @@ def _wants_slab(function: Callable[..., Any]) -> bool:
         return False
 
 
-def _checked(result: Array, block: Array, job: Job, number: int, task: Task) -> Array:
-    """The result in native byte order, if it is the block that the step promised. Raises
-    BlockError.
-    """
-    step = job.steps[number]
-    expected = block.dtype
-    if step.dtype:
-        expected = np.dtype(step.dtype)
-    if result.dtype.newbyteorder("=") != expected:
-        raise BlockError(
-            f"{step.ref.name} returned {result.dtype}, not {expected}: say --dtype {result.dtype}"
-            " if that is meant, or convert the block before returning it"
-        )
-    shape = step.shape(block.shape)
-    allowed = [shape]
-    keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
-    if not keeps_halo:
-        allowed.append(task.core.count)
-    if result.shape not in allowed:
-        raise BlockError(
-            f"{step.ref.name} returned a block of shape {result.shape}, not {shape}: a mapped"
-            " function keeps its block's shape; use a fold (hyperslab.Fold) for values of another"
-            " shape"
-        )
-    return result.astype(expected, copy=False)
-
-
-def _trimmed(job: Job, task: Task, block: Array) -> Array:
+def _trimmed(job: Job, task: Task, made: Made, block: Array) -> Array:
     """The block without its halo, unless the function has cut it off already."""
-    if not any(job.halo) or block.shape == task.core.count:
+    shape = made.shape_of(task.core.count)
+    if not any(job.halo) or block.shape == shape:
         return block
-    inner = [slice(h, h + n) for h, n in zip(job.halo, task.core.count, strict=True)]
+    first = made.of_whole.pick(job.halo, (0,) * made.of_whole.ndim)
+    inner = [slice(h, h + n) for h, n in zip(first, shape, strict=True)]
     return block[tuple(inner)]
 
 
 def _write(job: Job, state: State) -> None:
     output, task = job.output, state.task
     assert output is not None
-    block = _trimmed(job, task, state.blocks[0])
+    made = job.becoming[task.whole].outputs
+    arrays = state.made or (state.blocks[0],)
+    blocks = [_trimmed(job, task, *pair) for pair in zip(made, arrays, strict=True)]
     if output.volumes:
         written = [
-            _write_region(output.volumes[piece.source], piece, block)
-            for piece in output_pieces(job, task)
+            _write_region(output.volumes[piece.source], piece, blocks[number])
+            for number, piece in output_pieces(job, task)
         ]
     else:
-        written = [writing.write(block_sink(job, task, block.shape, block.dtype), block)]
+        written = [
+            writing.write(block_sink(job, task, number), block)
+            for number, block in enumerate(blocks)
+        ]
     state.outputs = tuple(_within(output.folder, each) for each in written)
     state.blocks.clear()
+    state.made = ()
 
 
 def _write_region(volume: Volume, piece: Piece, block: Array) -> Written:
@@ -273,7 +251,8 @@ def _lift(job: Job, state: State) -> None:
     fold = job.load_fold()
     assert fold is not None
     assert job.fold is not None
-    state.blocks[0] = _trimmed(job, state.task, state.blocks[0])
+    made = job.becoming[state.task.whole].main
+    state.blocks[0] = _trimmed(job, state.task, made, state.blocks[0])
     params: Mapping[str, Any] = {}
     if job.fold_depth == 0:
         params = job.fold.params
@@ -283,6 +262,7 @@ def _lift(job: Job, state: State) -> None:
     with span("compute"):
         state.value = _call(fold.lift, params, job, state, **more)
     state.blocks.clear()
+    state.made = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -47,8 +47,8 @@ class Task:
     "Halo voxels per axis that lie beyond the array's edge and are made up by the boundary rule."
     reads: tuple[tuple[Piece, ...], ...]
     "Parts of the block with its halo for each input, and which source holds them."
-    output: str
-    "Name of the file it writes, '' for none or for a region of a volume."
+    outputs: tuple[str, ...]
+    "Names of the files it writes, one for each array; (): none, or regions of volumes."
     bytes_read: int
     bytes_written: int
     bytes_peak: int
@@ -73,8 +73,8 @@ class Output:
     encoding: Encoding = DEFAULT_ENCODING
     volumes: tuple[Volume, ...] = ()
     "Empty when every block is a file."
-    wholes: tuple[Whole, ...] = ()
-    "Volumes that tile the result of each whole."
+    wholes: tuple[tuple[Whole, ...], ...] = ()
+    "Volumes that tile each array that a whole becomes, per whole."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,13 +158,22 @@ class State:
     failure: Failure | None = None
     value: Any = None
     outputs: tuple[Written, ...] = ()
+    made: tuple[Array, ...] = ()
+    "All arrays that the last step returned; (): none has, and the first block is what there is."
 
 
-def output_pieces(job: Job, task: Task) -> list[Piece]:
-    """The parts of a task's result, and the volume and region that each goes to."""
+def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:
+    """The parts of what a task makes: the number of the array, and the volume and region that each
+    goes to.
+    """
     assert job.output is not None
-    region = job.becoming[task.whole].main.region_of(task.core)
-    return list(job.output.wholes[task.whole].pieces(region))
+    made = job.becoming[task.whole].outputs
+    tiles = job.output.wholes[task.whole]
+    return [
+        (number, piece)
+        for number, (array, whole) in enumerate(zip(made, tiles, strict=True))
+        for piece in whole.pieces(array.region_of(task.core))
+    ]
 
 
 def retried(task: Task) -> Task:

@@ -18,6 +18,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
 from hyperslab.errors import FormatError
+from hyperslab.formats.nifti import axes as nifti_axes
 from hyperslab.formats.nifti import space
 from hyperslab.formats.nifti import whole as nifti_whole
 
@@ -168,7 +169,7 @@ def build_head(
     """
     # What is not finite in a header stays so in that of a block, without NumPy's warnings.
     with header_errors(path), np.errstate(all="ignore"):
-        parent = _with_extensions(header.native)
+        parent = _parent(header)
         built = _built(shape, dtype, parent, header)
         wholes = nifti_whole.headers_of_wholes(parent)
         same = next(
@@ -181,6 +182,15 @@ def build_head(
         nifti_whole.say(built, parent, header, wholes)
         _say_scaling(built, parent, scaling)
         return _serialise(built)
+
+
+def _parent(header: Header) -> NiftiHeader | None:
+    """The header of the uncut array, with the axes that it has."""
+    parent = _with_extensions(header.native)
+    if parent is None or header.axes is None:
+        return parent
+    shape = header.axes.shape(parent.get_data_shape())
+    return nifti_axes.changed(_blank(max(shape) > LARGEST_NIFTI1_AXIS, parent), parent, header)
 
 
 def _built(

@@ -122,13 +122,18 @@ def say(built: Any, parent: Any, header: Header, wholes: Sequence[bytes]) -> Non
     if parent is not None and header.whole_shape and begins_with(header):
         own = [parent.binaryblock]
     said += [_HEADER_OF + base64.b64encode(whole) for whole in dict.fromkeys([*kept, *own])]
-    others = [
-        e
-        for e in built.extensions
-        if not (e.get_code() == _COMMENT_CODE and e.get_content().startswith(_OURS))
-    ]
+    others = without_comments(built.extensions)
     built.extensions = Nifti1Extensions(
         [*others, *(Nifti1Extension(_COMMENT_CODE, text) for text in said)]
+    )
+
+
+def without_comments(extensions: Any) -> Any:
+    """The extensions that are not of this module."""
+    return type(extensions)(
+        e
+        for e in extensions
+        if not (e.get_code() == _COMMENT_CODE and e.get_content().startswith(_OURS))
     )
 
 

@@ -1,0 +1,83 @@
+"""Axes: which axes an array has of the one that it was made of, and which are new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from hyperslab.arrays.slab import Hyperslab
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The axes of an array, seen from the one that it was made of."""
+
+    kept: tuple[int | None, ...]
+    "Axis of the other array that each one is; None: a new one."
+    lengths: tuple[int, ...]
+    "Extent of each new axis, 0 for the others."
+
+    @classmethod
+    def same(cls, ndim: int) -> Self:
+        """All axes, as they are."""
+        return cls(tuple(range(ndim)), (0,) * ndim)
+
+    @classmethod
+    def changed(cls, ndim: int, drop: Sequence[int], new: Mapping[int, int]) -> Self:
+        """The axes without some, then with new ones at these positions of the result (position ->
+        length).
+        """
+        kept: list[int | None] = [axis for axis in range(ndim) if axis not in drop]
+        lengths = [0] * len(kept)
+        for position, length in sorted(new.items()):
+            kept.insert(position, None)
+            lengths.insert(position, length)
+        return cls(tuple(kept), tuple(lengths))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.kept)
+
+    def is_same(self, ndim: int) -> bool:
+        """Whether these are all axes of an array of `ndim`, and no others."""
+        return self.kept == tuple(range(ndim))
+
+    def dropped(self, ndim: int) -> tuple[int, ...]:
+        """Axes of an array of `ndim` that are gone."""
+        return tuple(axis for axis in range(ndim) if axis not in self.kept)
+
+    def shape(self, given: Sequence[int]) -> tuple[int, ...]:
+        """Shape of the array, of the shape of the other one."""
+        return self.pick(given, self.lengths)
+
+    def pick(self, values: Sequence[int], new: Sequence[int]) -> tuple[int, ...]:
+        """What the other array has per axis for those that are kept, what `new` has for new
+        ones.
+        """
+        picked = []
+        for axis, other in zip(self.kept, new, strict=True):
+            value = other
+            if axis is not None:
+                value = values[axis]
+            picked.append(value)
+        return tuple(picked)
+
+    def region(self, slab: Hyperslab) -> Hyperslab:
+        """The region of the array that comes of a region of the other one."""
+        start = self.pick(slab.start, (0,) * self.ndim)
+        stride = self.pick(slab.stride, (1,) * self.ndim)
+        return Hyperslab(start, self.shape(slab.count), stride)
+
+    def after(self, first: Axes) -> Axes:
+        """These axes of an array that itself has the axes `first` of another."""
+        kept: list[int | None] = []
+        lengths = []
+        for axis, length in zip(self.kept, self.lengths, strict=True):
+            if axis is None:
+                kept.append(None)
+                lengths.append(length)
+            else:
+                kept.append(first.kept[axis])
+                lengths.append(first.lengths[axis])
+        return Axes(tuple(kept), tuple(lengths))

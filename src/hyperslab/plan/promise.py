@@ -1,0 +1,162 @@
+"""Promise: what a function returns for a block, said before it runs.
+
+The words are Dask's: `drop_axis`, `new_axis`, `dtype`. A function that returns several arrays
+promises each by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.axes import Axes
+from hyperslab.errors import UsageError
+
+NewAxis = int | Sequence[int] | Mapping[int, int]
+"Positions of new axes in the result, or position -> length; a length that is not said is 1."
+Named = Sequence[str] | Mapping[str, Mapping[str, Any]]
+"Names of what a function returns, or name -> dtype, drop_axis and new_axis of it."
+_NAME = re.compile(r"[\w+-][\w.+-]*")
+_OF_ONE = ("dtype", "drop_axis", "new_axis")
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One array that a function returns for a block."""
+
+    name: str = ""
+    "Name by which the function returns it; '': it returns this array and no other."
+    dtype: str | None = None
+    "dtype; None: that of the block."
+    drop_axis: tuple[int, ...] = ()
+    "Axes of the block that the array no longer has."
+    new_axis: tuple[tuple[int, int], ...] = ()
+    "Position and length of every axis that the block does not have."
+
+    @property
+    def changes_axes(self) -> bool:
+        return bool(self.drop_axis or self.new_axis)
+
+    def axes(self, ndim: int) -> Axes:
+        """The axes it has, for a block of `ndim`. Raises UsageError for those that cannot be."""
+        drop = _within(self.drop_axis, ndim, "--drop-axis", "the block")
+        positions = [position for position, _ in self.new_axis]
+        made = ndim - len(drop) + len(positions)
+        new = _within(positions, made, "--new-axis", "the result")
+        if not made:
+            raise UsageError(
+                "--drop-axis: of a block no axis would be left, but a single number: a fold"
+                " (hyperslab.Fold) reduces blocks to numbers"
+            )
+        lengths = [length for _, length in self.new_axis]
+        return Axes.changed(ndim, drop, dict(zip(new, lengths, strict=True)))
+
+    def __str__(self) -> str:
+        words = [self.name, self.dtype or ""]
+        if self.drop_axis:
+            words.append(f"without axes {','.join(map(str, self.drop_axis))}")
+        words += [f"axis {position} of {length}" for position, length in self.new_axis]
+        return " ".join(word for word in words if word)
+
+
+PLAIN = (Promise(),)
+"An array like the block."
+
+
+def promised(
+    dtype: str | None,
+    drop_axis: int | Sequence[int],
+    new_axis: NewAxis,
+    outputs: Named | None,
+) -> tuple[Promise, ...]:
+    """What a function is said to return. Raises UsageError."""
+    drop = _axes("--drop-axis", drop_axis)
+    new = _new_axes(new_axis)
+    if outputs is None:
+        return (Promise("", dtype, drop, new),)
+    names = _names(outputs)
+    if not isinstance(outputs, Mapping):
+        return tuple(Promise(name, dtype, drop, new) for name in names)
+    found = []
+    for name in names:
+        own = outputs[name]
+        if odd := [word for word in own if word not in _OF_ONE]:
+            raise UsageError(
+                f"outputs: '{name}' has {', '.join(_OF_ONE)}, but no {odd[0]}: leave it out"
+            )
+        found.append(
+            Promise(
+                name,
+                dtype_name(own.get("dtype", dtype)),
+                _axes("--drop-axis", own.get("drop_axis", drop)),
+                _new_axes(own.get("new_axis", dict(new))),
+            )
+        )
+    return tuple(found)
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Raise UsageError for names of arrays that cannot be part of the names of files."""
+    for name in names:
+        if not _NAME.fullmatch(str(name)):
+            raise UsageError(
+                f"--outputs {name!r}: files are named by it: use letters, digits, '_', '-', '+'"
+                " and '.'"
+            )
+    if len(set(names)) < len(names):
+        raise UsageError(f"--outputs {','.join(names)}: give each a name of its own")
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """The name of a dtype that a user has given. Raises UsageError."""
+    if dtype is None:
+        return None
+    try:
+        name: str = np.dtype(dtype).name
+        return name
+    except TypeError:
+        raise UsageError(
+            f"--dtype {dtype}: not a NumPy dtype such as uint8, int16 or float32"
+        ) from None
+
+
+def _names(outputs: Named) -> list[str]:
+    if isinstance(outputs, str):
+        raise UsageError(f"outputs={outputs!r}: give a list of names, such as [{outputs!r}]")
+    names = list(outputs)
+    if not names:
+        raise UsageError("--outputs: name at least one array")
+    require_names(names)
+    return names
+
+
+def _axes(flag: str, given: int | Sequence[int]) -> tuple[int, ...]:
+    axes = (given,) if isinstance(given, int) else tuple(given)
+    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in axes):
+        raise UsageError(f"{flag} {given}: give numbers of axes, from 0 on")
+    return axes
+
+
+def _new_axes(given: NewAxis) -> tuple[tuple[int, int], ...]:
+    if not isinstance(given, Mapping):
+        return tuple((axis, 1) for axis in _axes("--new-axis", given))
+    positions = _axes("--new-axis", tuple(given))
+    lengths = _axes("--new-axis", tuple(given.values()))
+    if min(lengths, default=1) < 1:
+        raise UsageError(f"--new-axis {dict(given)}: give lengths of at least 1")
+    return tuple(zip(positions, lengths, strict=True))
+
+
+def _within(axes: Sequence[int], ndim: int, flag: str, what: str) -> tuple[int, ...]:
+    """Axes counted from the first; negative ones are counted from the last."""
+    shown = ",".join(map(str, axes))
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise UsageError(f"{flag} {shown}: {what} has axes 0 to {ndim - 1}")
+    found = tuple(axis % ndim for axis in axes)
+    if len(set(found)) < len(found):
+        raise UsageError(f"{flag} {shown}: names an axis twice")
+    return found
