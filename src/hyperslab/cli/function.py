@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hyperslab import workloads
@@ -16,12 +17,30 @@ from hyperslab.plan.pipeline import Fold, Pipeline
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the command line says of the arrays that a function returns, beside their dtype."""
+
+    drop_axis: tuple[int, ...] = ()
+    new_axis: Mapping[int, int] = field(default_factory=dict)
+    outputs: tuple[str, ...] | None = None
+
+    def given(self) -> dict[str, object]:
+        """What was given, by flag; None for what was not."""
+        return {
+            "--drop-axis": self.drop_axis or None,
+            "--new-axis": self.new_axis or None,
+            "--outputs": self.outputs,
+        }
+
+
 def add_function(
     pipeline: Pipeline,
     name: str,
     param: Sequence[str],
     halo: tuple[int, ...] | None,
     dtype: str | None,
+    shape: Shape = Shape(),  # frozen
 ) -> Pipeline:
     """The pipeline with the built-in, the mapped function or the fold that `name` stands for.
 
@@ -29,7 +48,7 @@ def add_function(
     function does not take.
     """
     params = workloads.parse_params(param)
-    own = {"--halo": halo, "--dtype": dtype}
+    own = {"--halo": halo, "--dtype": dtype, **shape.given()}
     if name in workloads.BUILTINS or ":" not in name:
         if name in workloads.BUILTINS:
             _refuse(own, f"the built-in '{name}' sets its own")
@@ -38,14 +57,21 @@ def add_function(
     found = ref.load()
     inputs = list(pipeline.inputs)[1:]
     if isinstance(found, Fold):
-        _refuse(own, f"'{ref.name}' is a fold, which takes neither halo nor dtype")
+        _refuse(own, f"'{ref.name}' is a fold, which returns no blocks")
         keywords = {"slab"}
         if found.prior:
             keywords.add("prior")
         _require_accepts(ref, found.lift, inputs, keywords)
         return pipeline.reduce(ref)
     _require_accepts(ref, found, inputs, {"slab"})
-    return pipeline.map(ref, dtype=dtype, halo=_around(halo))
+    return pipeline.map(
+        ref,
+        dtype=dtype,
+        halo=_around(halo),
+        drop_axis=shape.drop_axis,
+        new_axis=shape.new_axis,
+        outputs=shape.outputs,
+    )
 
 
 def _around(halo: tuple[int, ...] | None) -> int | tuple[int, ...]:

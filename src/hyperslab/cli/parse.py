@@ -50,6 +50,24 @@ def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
         raise UsageError(f"{flag} {text}: give whole numbers such as 64,64,64") from None
 
 
+def parse_axes(flag: str, text: str | None) -> dict[int, int]:
+    """Positions and lengths of axes from '3' or '3:2,0:5'; a length that is not said is 1."""
+    axes: dict[int, int] = {}
+    for part in (text or "").split(",") if text is not None else []:
+        match = re.fullmatch(r"\s*(-?\d{1,9})(?::(\d{1,9}))?\s*", part)
+        if match is None:
+            raise UsageError(f"{flag} {text}: give AXIS or AXIS:LENGTH, such as 3 or 3:2")
+        axes[int(match[1])] = int(match[2] or 1)
+    return axes
+
+
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    """Names from 'slope,t'; None where nothing was asked for."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in text.split(","))
+
+
 def parse_rule(
     block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None
 ) -> Rule:

@@ -29,10 +29,12 @@ from hyperslab.cli.flags import (
     memory_flag,
     resume_flag,
 )
-from hyperslab.cli.function import add_function
+from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import (
+    parse_axes,
     parse_inputs,
+    parse_names,
     parse_numbers,
     parse_rule,
     parse_shape,
@@ -63,7 +65,12 @@ def run(
         ),
     ],
     out: Annotated[
-        str, Opt("--out", "-o", help="Directory for the outputs and the run's records.")
+        str,
+        Opt(
+            "--out",
+            "-o",
+            help="Directory for the outputs and the run's records, or a file for one volume.",
+        ),
     ],
     param: Annotated[
         list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")
@@ -98,9 +105,23 @@ def run(
     dtype: Annotated[
         str | None, Opt(help="dtype that the function returns, if not that of its block.")
     ] = None,
+    drop_axis: Annotated[
+        str | None, Opt(help="Axes of the block that the function drops, such as 3.")
+    ] = None,
+    new_axis: Annotated[
+        str | None,
+        Opt(help="Axes of the result that the block does not have, as AXIS or AXIS:LENGTH."),
+    ] = None,
+    outputs: Annotated[
+        str | None, Opt(help="Names of the arrays that the function returns, such as slope,t.")
+    ] = None,
     format: Annotated[str | None, Opt(help=f"Of the outputs: {formats.say_words('nii')}.")] = None,
     keep: Annotated[
-        str | None, Opt(help="blocks (the default): a file per block; volume: one file per array.")
+        str | None,
+        Opt(
+            help="blocks: a file per block; volume: one file per array, the default for arrays of"
+            " other axes than the source, and for several."
+        ),
     ] = None,
     chunks: Annotated[
         str | None, Opt(help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.")
@@ -129,11 +150,11 @@ def run(
     report: Report = True,
     quiet: Quiet = False,
 ) -> int:
-    """Run FUNCTION over SOURCE, block by block, into the directory OUT.
+    """Run FUNCTION over SOURCE, block by block, into the directory or file OUT.
 
-    A function takes a block (a NumPy array) and returns one, or is a hyperslab.Fold that reduces
-    all blocks to one value. Exit status: 0 all done, 1 tasks failed or the run had to stop, 2 wrong
-    arguments, 130 interrupted.
+    A function takes a block (a NumPy array) and returns one, or several as a dict or tuple, or is a
+    hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
+    the run had to stop, 2 wrong arguments, 130 interrupted.
     """
     _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
     _choice("--values", values, ("real", "stored"))
@@ -151,9 +172,14 @@ def run(
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
     around = parse_numbers("--halo", halo) if halo is not None else None
+    shape = Shape(
+        parse_shape("--drop-axis", drop_axis),
+        parse_axes("--new-axis", new_axis),
+        parse_names(outputs),
+    )
     pipeline = _with_end(
-        add_function(pipeline, function, param, around, dtype),
-        folder,
+        add_function(pipeline, function, param, around, dtype, shape),
+        out,
         format,
         keep,
         Encoding(parse_shape("--chunks", chunks), compression),
@@ -186,11 +212,12 @@ def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
 
 
 def _writable(given: str) -> Path:
-    """The output directory. Raises UsageError where it could not be made."""
+    """The output directory, or file. Raises UsageError where it could not be made."""
     out = Path(local_folder(given))
-    place = next(
-        folder for folder in (out.absolute(), *out.absolute().parents) if os.path.lexists(folder)
-    )
+    folder = out.absolute()
+    if formats.is_file_name(given):
+        folder = folder.parent
+    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     if not place.is_dir():
         raise UsageError(f"-o {out}: {place} is a file: give a directory")
     if not os.access(place, os.W_OK | os.X_OK):
@@ -209,12 +236,17 @@ def _gather_input(
 
 
 def _with_end(
-    pipeline: Pipeline, out: Path, format: str | None, keep: str | None, encoding: Encoding
+    pipeline: Pipeline, out: str, format: str | None, keep: str | None, encoding: Encoding
 ) -> Pipeline:
     """The pipeline that writes its blocks, unless its function reduces them to one value."""
     if not isinstance(pipeline.end, Reduce):
         # checked above
-        return pipeline.write(out, format or "nii", keep or "blocks", encoding)  # type: ignore[arg-type]
+        return pipeline.write(out, format or "", keep, encoding)  # type: ignore[arg-type]
+    if formats.is_file_name(out):
+        raise UsageError(
+            f"-o {out}: the function reduces all blocks to one value, it writes no array: name a"
+            " directory"
+        )
     stored = "" if encoding == DEFAULT_ENCODING else "given"
     for flag, given in (
         ("--format", format),

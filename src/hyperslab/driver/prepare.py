@@ -15,6 +15,7 @@ from hyperslab.driver import resume
 from hyperslab.driver.admission import Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.learning import learned
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.shared_pages import require_whole_pages
@@ -99,6 +100,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
         options.engine,
         EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
     )
+    pipeline = learned(pipeline, options.rule.axes_whole)
     memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
     budget = Budget(memory, workers * threads)
     folder = out
@@ -171,6 +173,8 @@ def _what_to_do(was_made: bool, verb: str) -> str:
     """
     if not was_made and verb == "convert":
         return ": give another name, or --overwrite to have it replaced at the end"
+    if not was_made:
+        return ": give another name, or move it away"
     remedy = "move it away, and --resume makes it again"
     if verb == "convert":
         remedy = f"{remedy}, or add --overwrite"
@@ -266,9 +270,12 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         what = "is being made by a run that ended early"
         if (directory.out / directory.file).exists():
             what = "is there already"
+        anew = ""
+        if options.verb == "convert":
+            anew = " --overwrite to begin anew,"
         raise OutputBusy(
-            f"{directory.out / directory.file} {what}: give another name, --overwrite to begin "
-            "anew, or --resume to go on with the run that made it"
+            f"{directory.out / directory.file} {what}: give another name,{anew} or --resume to go"
+            " on with the run that made it"
         )
     elif not options.resume:
         raise OutputBusy(

@@ -295,7 +295,7 @@ class Pipeline:
         self._must_be_open("write")
         require_encoding(encoding)
         place = local_folder(dest)
-        if "name" not in more and formats.is_file_name(os.fspath(dest)):
+        if "name" not in more and formats.is_file_name(place):
             return self.altered(end=_one_file(place, format, keep, encoding, more))
         return self.altered(end=Write(place, format or "nii", keep, encoding, **more))
 

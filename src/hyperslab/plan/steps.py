@@ -20,6 +20,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.whole import assemble
@@ -193,9 +194,21 @@ def _call(
     function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
 ) -> Any:
     others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
+    return call(function, state.blocks[0], others, params, state.task.core, **more)
+
+
+def call(
+    function: Callable[..., Any],
+    block: Array,
+    others: Mapping[str, Array],
+    params: Mapping[str, Any],
+    slab: Hyperslab,
+    **more: Any,
+) -> Any:
+    """What a function returns for a block, the blocks of further inputs and parameters."""
     if _wants_slab(function):
-        more["slab"] = state.task.core
-    return function(state.blocks[0], **others, **params, **more)
+        more["slab"] = slab
+    return function(block, **others, **params, **more)
 
 
 def _wants_slab(function: Callable[..., Any]) -> bool:

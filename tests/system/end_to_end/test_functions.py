@@ -55,6 +55,9 @@ def inside(block, mask, level=0):
 def halve(block):
     return (block / 2).astype(np.float32)
 
+def sometimes(block, slab):
+    return halve(block) if slab.start[2] else block
+
 def spread(block):
     return np.maximum(np.roll(block, 1, 0), np.roll(block, -1, 0))
 
@@ -182,12 +185,19 @@ def test_a_function_that_returns_another_dtype(mine: Path, tmp_path: Path) -> No
     assert np.array_equal(values_of(written), values_of(BRAIN) / np.float32(2))
 
 
-def test_another_dtype_that_was_not_announced_fails_with_the_remedy(
+def test_another_dtype_that_was_not_announced_is_learned(mine: Path, tmp_path: Path) -> None:
+    succeed("run", f"{mine}:halve", ANATOMICAL, "-o", tmp_path / "out")
+    written = only_output(tmp_path / "out")
+    assert values_of(written).dtype == np.float32
+    assert np.array_equal(values_of(written), values_of(ANATOMICAL) / np.float32(2))
+
+
+def test_a_block_of_another_dtype_than_the_others_fails_with_the_remedy(
     mine: Path, tmp_path: Path
 ) -> None:
-    done = call("run", f"{mine}:halve", ANATOMICAL, "-o", tmp_path / "out")
+    done = call("run", f"{mine}:sometimes", ANATOMICAL, "-o", tmp_path / "out", "--blocks", "1x1x2")
     assert done.code == 1
-    assert "halve returned float32, not int16: say --dtype float32 if that is meant" in done.err
+    assert "sometimes returned float32, not int16: say --dtype float32 if that is" in done.err
 
 
 def test_a_halo(mine: Path, tmp_path: Path) -> None:

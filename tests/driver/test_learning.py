@@ -1,0 +1,140 @@
+"""What functions return is learned from samples, whatever they do to the process that asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.axes import Axes
+from hyperslab.driver import learning
+from hyperslab.driver.learning import learned, matched
+from hyperslab.errors import UsageError
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.promise import PLAIN, Promise
+from tests.system.end_to_end.command import save
+
+SERIES = (6, 6, 6, 6)
+"A shape that tells its axes apart by nothing."
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("in") / "series.nii"
+    return save(path, np.zeros(SERIES, np.int16))
+
+
+def promises(source: Path, function: Any, **more: Any) -> tuple[Promise, ...]:
+    """What is learned of a function."""
+    return learned(Pipeline(source).map(function, **more)).returns
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_which_axis_is_dropped_is_known_where_all_are_alike(series: Path, axis: int) -> None:
+    assert promises(series, lambda block: block.max(axis=axis)) == (
+        Promise(drop_axis=(axis,)),
+    )  # fmt: skip
+
+
+def test_dtypes_names_and_new_axes_are_learned(series: Path) -> None:
+    def fit(block: Array) -> dict[str, Array]:
+        both = np.stack([block.min(axis=3), block.max(axis=3)], axis=-1)
+        return {"mean": block.mean(axis=3), "range": both}
+
+    assert promises(series, fit) == (
+        Promise("mean", "float64", (3,)),
+        Promise("range", None, (3,), ((3, 2),)),
+    )
+
+
+def test_a_step_after_another_gets_what_that_returned(series: Path) -> None:
+    pipeline = Pipeline(series).map(lambda block: block.mean(axis=3))
+    both = learned(pipeline.map(lambda block: block.sum(axis=0) > 1))
+    assert [axes.kept for axes in both.axes] == [(1, 2)]
+    assert both.returns == (Promise(dtype="bool", drop_axis=(0,)),)
+    assert both.dropped == (0, 3)
+
+
+def test_axes_that_must_be_whole_are_tried(series: Path) -> None:
+    def of_six(block: Array) -> Array:
+        return np.asarray(block @ np.arange(6.0))
+
+    assert promises(series, of_six) == (Promise(dtype="float64", drop_axis=(3,)),)
+
+
+def _leave(_: Array) -> Array:
+    os._exit(7)
+
+
+def _exit(_: Array) -> Array:
+    sys.exit(3)
+
+
+def _late(block: Array) -> Array:
+    time.sleep(30)
+    return block
+
+
+def _raise(_: Array) -> Array:
+    raise ValueError("not to my liking")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_leave, _exit, _late, _raise, lambda _: None, lambda block: block[::2], lambda block: block.T],
+)
+def test_where_nothing_is_learned_blocks_are_taken_to_keep_their_shape(
+    series: Path, monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    monkeypatch.setattr(learning, "LIMIT_S", 0.3)
+    assert promises(series, function) == PLAIN
+
+
+def test_a_sample_changes_nothing_here(series: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    calls = []
+
+    def told(block: Array) -> Array:
+        calls.append(block.shape)
+        print("called")
+        return np.asarray(block.max(axis=3))
+
+    assert promises(series, told) == (Promise(drop_axis=(3,)),)
+    assert calls == []
+    assert capfd.readouterr().out == ""
+
+
+def test_what_was_said_stays_and_is_not_asked_for(series: Path) -> None:
+    said = Promise(dtype="float32", drop_axis=(0,))
+    assert promises(series, _raise, dtype="float32", drop_axis=0) == (said,)
+    assert promises(series, lambda block: block.mean(axis=3), dtype="float32") == (
+        Promise(dtype="float32", drop_axis=(3,)),
+    )
+
+
+def test_several_arrays_go_into_no_further_step(series: Path) -> None:
+    pipeline = Pipeline(series).map(lambda block: {"a": block, "b": block})
+    again = pipeline.map(lambda block: block)
+    with pytest.raises(UsageError, match="several arrays go into"):
+        learned(again).settled()
+
+
+def test_a_single_number_is_a_matter_for_folds(series: Path) -> None:
+    with pytest.raises(UsageError, match="a fold"):
+        learned(Pipeline(series).map(np.sum).write("out")).settled()
+
+
+def test_axes_are_told_by_both_extents() -> None:
+    given = [(5, 8), (7, 10), (9, 9), (9, 9)]
+    assert matched([(5, 8), (7, 10)], given) == Axes((0, 1), (0, 0))
+    assert matched([(7, 10), (5, 8)], given) is None
+    assert matched([(5, 8), (9, 9)], given) is None  # which of the two?
+    assert matched([(9, 9), (9, 9)], given) == Axes((2, 3), (0, 0))
+    assert matched([(2, 2), (5, 8)], given) == Axes((None, 0), (2, 0))
+    assert matched([(2, 3)], given) is None
+    assert matched([(0, 0)], given) is None
