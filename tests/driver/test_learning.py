@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +140,17 @@ def test_axes_are_told_by_both_extents() -> None:
     assert matched([(2, 2), (5, 8)], given) == Axes((None, 0), (2, 0))
     assert matched([(2, 3)], given) is None
     assert matched([(0, 0)], given) is None
+
+
+def test_what_a_function_starts_for_a_sample_ends_with_it(series: Path, tmp_path: Path) -> None:
+    def leaving(block: Array) -> Array:
+        child = subprocess.Popen(["sleep", "100"])
+        (tmp_path / "pid").write_text(str(child.pid))
+        return block
+
+    assert promises(series, leaving) == PLAIN
+    pid = int((tmp_path / "pid").read_text())
+    state = ""
+    with suppress(FileNotFoundError):  # nobody is left who would take note of its end
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    assert state in ("", "Z", "X")

@@ -18,6 +18,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -130,12 +131,21 @@ def _in_a_fork(
         return None
     finally:
         if child.pid is not None:
-            child.kill()
+            _end(child.pid)
             child.join()
         ours.close()
 
 
+def _end(pid: int) -> None:
+    """End a process that was forked, and what functions have started in it."""
+    with suppress(ProcessLookupError):  # it had no time to become a group
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def _answer(pipe: Connection, ask: Callable[[], Any]) -> None:
+    os.setpgrp()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S + 1)  # should the driver be gone
     quiet = os.open(os.devnull, os.O_WRONLY)

@@ -84,7 +84,8 @@ def test_a_volume_of_another_dtype_is_not_gone_on_with(tmp_path: Path) -> None:
     be mixed.
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    (tmp_path / "mine.py").write_text("def half(block):\n    return block / 2\n")
+    of_blocks = "def half(block, slab):\n    return block / 2 if block.shape[0] > 10 else block\n"
+    (tmp_path / "mine.py").write_text(of_blocks)  # a sample of it tells nothing of its dtype
     arguments = (
         "run",
         f"{tmp_path}/mine.py:half",
