@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, output_pieces
 
+SOURCE_OF_CHUNK_NBYTES = 32 * 2**20
+"Most bytes of the source that a chunk of an array without some of its axes is made of, if chosen."
 _MOST_PLACES = 2**15
 _NAME_MAX = 255
 "Bytes of a file's name (Linux, limits.h)."
@@ -52,23 +54,57 @@ def output(sources: SourceSet, becoming: Sequence[Becoming], end: Write) -> Outp
     volumes: list[Volume] = []
     tiled: list[tuple[Whole, ...]] = []
     for index, whole in enumerate(sources.wholes):
+        if any(not made.shape for made in becoming[index].outputs):
+            raise UsageError(_is_a_number(sources.first(whole)))
         encoding = end.encoding
         if end.encodings:
             encoding = end.encodings[index]
         tiles = []
-        for made in becoming[index].outputs:
-            if not made.shape:
-                raise UsageError(_is_a_number(sources.first(whole)))
+        for made, own in _stored_alike(whole, becoming[index], encoding, end):
             boxes = list(_grid(made, end))
             first = len(volumes)
             for box in boxes:
                 name = _file_name(whole, made, box, len(boxes), end)
-                sink = _sink(os.path.join(folder, name), made, box, encoding)
+                sink = _sink(os.path.join(folder, name), made, box, own)
                 volumes.append(Volume(sink, _partial_path(folder, name, sink, unfinished)))
             members = [Member(first + number, box) for number, box in enumerate(boxes)]
             tiles.append(_tiled(made.shape, members))
         tiled.append(tuple(tiles))
     return Output(folder, end.format, end.encoding, tuple(volumes), tuple(tiled))
+
+
+def _stored_alike(
+    whole: Whole, becoming: Becoming, encoding: Encoding, end: Write
+) -> Iterator[tuple[Made, Encoding]]:
+    """The arrays that a whole becomes, and how each is stored.
+
+    Where chunks are chosen here, arrays of one shape have those of the first one, so that blocks
+    may be cut between them.
+    """
+    chosen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    is_chosen = len(becoming.outputs) > 1 or becoming.dropped
+    for made in becoming.outputs:
+        if not is_chosen or encoding.chunks or encoding.shards or end.grid is not None:
+            yield made, encoding
+            continue
+        if made.shape not in chosen:
+            name = _file_name(whole, made, Hyperslab.full(made.shape), 1, end)
+            sink = _sink(name, made, Hyperslab.full(made.shape), encoding)
+            chosen[made.shape] = _fitting_chunks(sink, whole, becoming)
+        yield made, replace(encoding, chunks=chosen[made.shape])
+
+
+def _fitting_chunks(sink: ArraySink, whole: Whole, becoming: Becoming) -> tuple[int, ...]:
+    """Shape of a file's chunks, () for none, for which a task reads no more than a block should
+    have: a chunk of a map takes the whole series of its voxels.
+    """
+    chunk = list(sink.unit)
+    along = math.prod(whole.shape[axis] for axis in becoming.dropped)
+    most = max(1, SOURCE_OF_CHUNK_NBYTES // (along * becoming.given[0].itemsize))
+    while chunk and math.prod(chunk) > most:
+        longest = max(range(len(chunk)), key=chunk.__getitem__)
+        chunk[longest] = math.ceil(chunk[longest] / 2)
+    return tuple(chunk)
 
 
 def _require_one_file(becoming: Sequence[Becoming], end: Write) -> None:

@@ -16,6 +16,7 @@ import zarr
 
 import hyperslab
 from hyperslab.arrays import Array
+from hyperslab.plan import sinks
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     FUNCTIONAL,
@@ -409,3 +410,20 @@ def test_nibabel_reads_the_maps_of_a_compressed_series(tmp_path: Path) -> None:
     for path in outputs(tmp_path / "maps"):
         assert zooms(path) == (2, 2, 3)
         assert 25.4 not in image_of(path).header["pixdim"]
+
+
+def test_chunks_of_maps_ask_for_no_more_than_a_block_of_the_series(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "SOURCE_OF_CHUNK_NBYTES", 100_000)
+    out = tmp_path / "out"
+    succeed(
+        "run", f"{mine}:extremes", FUNCTIONAL, "-o", out, "--format", "zarr", "--partition",
+        "bytes=1kB", *QUIET,
+    )  # fmt: skip
+    whole = zarr.open_array(out / "functional_low.zarr", mode="r")
+    assert whole.chunks == zarr.open_array(out / "functional_high.zarr", mode="r").chunks
+    assert np.prod(whole.chunks) * 20 * 8 <= 100_000
+    assert np.array_equal(np.asarray(whole[...]), real_values_of(FUNCTIONAL).min(axis=3))
+    done = succeed("status", out)
+    assert int(done.partition(" of ")[2].partition(" done")[0]) > 1
