@@ -43,6 +43,9 @@ def report(
         Path | None,
         Opt(help="Write the trace for https://ui.perfetto.dev too: FILE.json or FILE.json.gz."),
     ] = None,
+    pictures: Annotated[
+        bool, Opt(help="Show slices of the data; leave them out of a page that you pass on.")
+    ] = True,
     bandwidth: Annotated[
         str | None,
         Opt(
@@ -71,15 +74,15 @@ def report(
     if compare:
         _compare(runs, out or runs[0].folder / "comparison.html")
     else:
-        _report(runs[0], out or runs[0].folder / "report.html")
+        _report(runs[0], out or runs[0].folder / "report.html", pictures)
     if perfetto is not None:
         write_perfetto(runs[0].trace, perfetto)
         typer.echo(f"perfetto   {perfetto}")
     return 0
 
 
-def _report(records: Records, page: Path) -> None:
-    write_report(records, page)
+def _report(records: Records, page: Path, has_pictures: bool) -> None:
+    write_report(records, page, has_pictures)
     typer.echo(judge(records.trace, records.summary).paragraph)
     typer.echo(f"\nreport     {page}")
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
+from hyperslab.driver.pictured import pictured
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
@@ -102,10 +103,23 @@ def save_records(
     return summary
 
 
-def write_report(records: Records, path: Path) -> None:
-    """Write the page of a submission as one HTML file."""
+def write_report(records: Records, path: Path, has_pictures: bool = True) -> None:
+    """Write the page of a submission as one HTML file, with pictures of its data if asked for."""
     r = records
-    write_page(path, r.trace, r.summary, r.title, r.facts, r.failures, plan=r.plan, state=r.state)
+    pictures = []
+    if has_pictures:
+        pictures = pictured(r.folder, r.plan)
+    write_page(
+        path,
+        r.trace,
+        r.summary,
+        r.title,
+        r.facts,
+        r.failures,
+        plan=r.plan,
+        state=r.state,
+        pictures=pictures,
+    )
 
 
 def load_records(folder: Path) -> Records:

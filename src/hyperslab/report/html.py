@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from hyperslab.redaction import redact
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
 from hyperslab.report.gantt import (
@@ -26,6 +27,7 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import measures, split
+from hyperslab.report.slices import Pictured, Slice
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import Verdict, judge
@@ -46,6 +48,11 @@ GANTT_HINT = (
     " click a name in the legend to hide its bars. Hatched: lost attempts. Time counts from when"
     " the engine was ready; grey: its start-up."
 )
+PICTURES_HINT = (
+    "Slices through the middle (sagittal, coronal, axial) of the first file; left is left. Grey:"
+    " from the 1st to the 99th percentile of what is shown."
+)
+LONGEST_PX = 230
 GRAPH_HINT = (
     "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
     " its own operator; the engine may join them again."
@@ -74,6 +81,10 @@ section h2:not(:first-child) { margin-top: 22px }
 .key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 10px 0 18px }
 .key i { display: inline-block; width: 11px; height: 11px; margin-right: 7px; border-radius: 3px }
 .hint { margin: 0 0 12px }
+.pictures figure { margin: 0 0 14px; overflow-wrap: anywhere }
+.pictures img { margin: 0 8px 4px 0; max-width: 100%; background: #000; image-rendering: pixelated;
+  vertical-align: bottom }
+.pictures figcaption { color: #5b6475; font-size: 13px }
 .picked { min-height: 21px; margin: 6px 0 0; font-size: 13px; font-weight: 600;
   overflow-wrap: anywhere }
 .failures { border-color: #efb8a0; background: #fff8f5 }
@@ -149,19 +160,21 @@ def write_page(
     failures: Sequence[tuple[str, str]],
     plan: Mapping[str, Any] | None = None,
     state: str = "done",
+    pictures: Sequence[Pictured] = (),
 ) -> None:
     """Write the report of a run as one self-contained file that needs no network; it appears whole
     or not at all.
 
     `facts` are the run's provenance by name, `failures` the label and the reason of every failed
-    task, `plan` what the submission's plan.json holds, for the task graph, and `state` how the run
-    ended.
+    task, `plan` what the submission's plan.json holds, for the task graph, `state` how the run
+    ended, and `pictures` are of its data.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(about(trace, facts, state))}</p>',
         _answer(trace, summary),
         _failures(failures),
+        _pictures(pictures),
         _charts(trace),
         _totals(summary),
         _slowest(trace),
@@ -241,6 +254,36 @@ def _failures(failures: Sequence[tuple[str, str]]) -> str:
     table = f'<div class="scroll"><table>\n{rows}</table></div>'
     title = show_count(len(failures), "failed task")
     return f'<section class="failures">\n<h2>{title}</h2>\n{table}\n</section>'
+
+
+def _pictures(pictures: Sequence[Pictured]) -> str:
+    """What went in and what came out, side by side at one scale each."""
+    if not pictures:
+        return ""
+    rows = "".join(
+        f"<figure>{_slices(one.slices)}<figcaption>{one.what}: {escape(redact(one.name))}"
+        "</figcaption></figure>\n"
+        for one in pictures
+    )
+    return (
+        f'<section class="pictures">\n<h2>The data</h2>\n<p class="hint">{PICTURES_HINT}</p>\n'
+        f"{rows}</section>"
+    )
+
+
+def _slices(shown: Sequence[Slice]) -> str:
+    """Images of slices at one scale, by which the longest edge has so many pixels."""
+    scale = LONGEST_PX / max(max(one.size_mm) for one in shown)
+    return "".join(_slice(one, scale) for one in shown)
+
+
+def _slice(one: Slice, scale: float) -> str:
+    width, height = one.size_mm
+    data = b64encode(one.png).decode("ascii")
+    return (
+        f'<img alt="{one.plane} slice" title="{one.plane}" src="data:image/png;base64,{data}"'
+        f' style="width:{scale * width:.0f}px;aspect-ratio:{width / height:.4f}">'
+    )
 
 
 def _charts(trace: Trace) -> str:

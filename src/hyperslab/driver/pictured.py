@@ -1,0 +1,56 @@
+"""Pictures of a run's data for its page: of its first input, and of the first file it wrote.
+
+What cannot be read now, or not quickly, has none: a page is written all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hyperslab.driver.directory import RunDirectory, load_manifest
+from hyperslab.errors import DamagedRecord, HyperslabError
+from hyperslab.formats import open_source
+from hyperslab.report.slices import Pictured, slices
+from hyperslab.storage.location import is_remote
+
+
+def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
+    """Pictures of the images among a submission's first input and first output, in this order.
+
+    `folder` is the submission's, `plan` what its plan.json holds.
+    """
+    found = []
+    for what, url in _files(folder, plan):
+        try:
+            shown = slices(open_source(url))
+        except (HyperslabError, OSError):
+            continue
+        if shown:
+            found.append(Pictured(what, url, shown))
+    return found
+
+
+def _files(folder: Path, plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    first = plan.get("summary", {}).get("sources", {}).get("source", {}).get("first", "")
+    if first and not is_remote(first):
+        yield "input", first
+    written = _written(folder)
+    if written is not None:
+        yield "output", str(written)
+
+
+def _written(folder: Path) -> Path | None:
+    """The first volume that the run wrote, or else the file of its first block."""
+    directory = RunDirectory.of_records(folder.absolute().parent)
+    if directory is None:
+        return None
+    try:
+        entries = load_manifest(directory).get("outputs", [])
+    except DamagedRecord:
+        return None
+    volumes = [entry for entry in entries if "frame" in entry]
+    for entry in (*volumes, *entries):
+        return Path(directory.out / entry["path"])
+    return None

@@ -1,0 +1,197 @@
+"""A picture of an image: three orthogonal slices through its middle, as small PNG files, by which
+one sees whether the data are what they should be.
+
+Shown as neurologists do: left is left, up is superior or anterior. Of a series, its first volume.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.blocks import reading
+
+MOST_PIXELS = 240
+"Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
+MOST_NBYTES = 64 << 20
+"Bytes that may be read for a picture; a volume that takes more has none."
+MOST_OPERATIONS = 4096
+"Reads that they may take."
+WINDOW = (1.0, 99.0)
+"Percentiles of the values that are shown as black and as white."
+PLANES = (("sagittal", 0, (1, 2)), ("coronal", 1, (0, 2)), ("axial", 2, (0, 1)))
+"Name, the axis of space that is fixed, and those that run to the right and up."
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One slice of an image."""
+
+    plane: str
+    "sagittal, coronal or axial."
+    png: bytes
+    "Grey, 8 bits a pixel."
+    size_mm: tuple[float, float]
+    "Width and height in the units of the affine, which are millimetres nearly always."
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """An image with its slices, as a page shows it."""
+
+    what: str
+    "input or output."
+    name: str
+    "The image's URL."
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A region of one slice, and how to turn it to be looked at."""
+
+    plane: str
+    slab: Hyperslab
+    order: tuple[int, ...]
+    "Axes of the array: that which runs up, that which runs to the right, all others."
+    flipped: tuple[bool, bool]
+    "Whether each of the two runs the other way."
+    size_mm: tuple[float, float]
+
+
+def slices(source: ArraySource) -> tuple[Slice, ...]:
+    """Three slices of an image; none of an array that is no image, or that takes too long to read.
+
+    Raises what `reading.read` does.
+    """
+    if not _is_image(source):
+        return ()
+    cuts = _cuts(source)
+    if not _is_cheap(source, [cut.slab for cut in cuts]):
+        return ()
+    values: Values = "real"
+    if source.unscalable:
+        values = "stored"
+    seen = [_turned(cut, reading.read(source, cut.slab, values=values)) for cut in cuts]
+    low, high = _window(seen)
+    return tuple(
+        Slice(cut.plane, png(_grey(block, low, high)), cut.size_mm)
+        for cut, block in zip(cuts, seen, strict=True)
+    )
+
+
+def _is_image(source: ArraySource) -> bool:
+    """Whether an array has a place in space, and numbers that a grey can stand for."""
+    affine = source.header.affine
+    if affine is None or source.ndim < 3 or source.size == 0 or source.broken:
+        return False
+    is_placed = source.header.native is not None or not np.array_equal(affine, np.eye(4))
+    is_real = source.stored.kind in "biuf"
+    is_solid = min(source.shape[:3]) > 1
+    return is_placed and is_real and is_solid and bool(np.isfinite(affine).all())
+
+
+def _is_cheap(source: ArraySource, slabs: Sequence[Hyperslab]) -> bool:
+    nbytes = sum(reading.read_nbytes(source, slab) for slab in slabs)
+    operations = sum(reading.read_operations(source, slab) for slab in slabs)
+    peak = max(reading.read_peak(source, slab) for slab in slabs)
+    return max(nbytes, peak) <= MOST_NBYTES and operations <= MOST_OPERATIONS
+
+
+def _cuts(source: ArraySource) -> list[_Cut]:
+    affine = np.asarray(source.header.affine)
+    of_space = _axes(affine)
+    sizes = np.linalg.norm(affine[:3, :3], axis=0)
+    found = []
+    for plane, fixed, (right, up) in PLANES:
+        across, along, height = of_space[fixed], of_space[right], of_space[up]
+        width_mm = float(sizes[along] * source.shape[along])
+        height_mm = float(sizes[height] * source.shape[height])
+        others = (across, *range(3, source.ndim))
+        flipped = (affine[up, height] > 0, affine[right, along] < 0)
+        slab = _slab(source.shape, across)
+        found.append(_Cut(plane, slab, (height, along, *others), flipped, (width_mm, height_mm)))
+    return found
+
+
+def _axes(affine: Array) -> list[int]:
+    """The axis of an array that runs most along each axis of space."""
+    directions = np.abs(affine[:3, :3])
+    directions = directions / np.maximum(np.linalg.norm(directions, axis=0), np.finfo(float).tiny)
+    found = [-1, -1, -1]
+    for _ in found:
+        space, axis = np.unravel_index(np.argmax(directions), directions.shape)
+        found[int(space)] = int(axis)
+        directions[space, :] = -1
+        directions[:, axis] = -1
+    return found
+
+
+def _slab(shape: tuple[int, ...], across: int) -> Hyperslab:
+    """The middle of one axis, few voxels of the other two, the first of all further axes."""
+    start = [0] * len(shape)
+    count = [1] * len(shape)
+    stride = [1] * len(shape)
+    start[across] = shape[across] // 2
+    for axis in {0, 1, 2} - {across}:
+        stride[axis] = math.ceil(shape[axis] / MOST_PIXELS)
+        count[axis] = math.ceil(shape[axis] / stride[axis])
+    return Hyperslab(tuple(start), tuple(count), tuple(stride))
+
+
+def _turned(cut: _Cut, block: Array) -> Array:
+    """The slice as it is looked at: rows from top to bottom, columns from left to right."""
+    upright = block.transpose(cut.order)
+    flat = upright.reshape(upright.shape[:2]).astype(np.float64)
+    for axis, is_flipped in enumerate(cut.flipped):
+        if is_flipped:
+            flat = np.flip(flat, axis)
+    return flat
+
+
+def _window(blocks: Sequence[Array]) -> tuple[float, float]:
+    """The values that are black and white; two numbers that differ."""
+    values = np.concatenate([block.ravel() for block in blocks])
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return 0.0, 1.0
+    low, high = np.percentile(finite, WINDOW)
+    if low == high:
+        low = finite.min()
+        high = finite.max()
+    if low == high:
+        high = low + 1
+    return float(low), float(high)
+
+
+def _grey(block: Array, low: float, high: float) -> Pixels:
+    """NaN is black, as what lies below the window."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (block / 2 - low / 2) / (high / 2 - low / 2)
+    return np.asarray(np.nan_to_num(np.clip(scaled, 0, 1)) * 255, np.uint8)
+
+
+def png(pixels: Pixels) -> bytes:
+    """(height, width) greys as a PNG file (ISO/IEC 15948): one byte a pixel, no filter."""
+    height, width = pixels.shape
+    rows = np.zeros((height, width + 1), np.uint8)
+    rows[:, 1:] = pixels
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_part(kind, data) for kind, data in parts)
+
+
+def _part(kind: bytes, data: bytes) -> bytes:
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return struct.pack(">I", len(data)) + kind + data + checksum
