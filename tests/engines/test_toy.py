@@ -98,7 +98,7 @@ def test_doctor_runs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"serial": SERIAL})
-    assert doctor() == 0
+    assert doctor(start=True) == 0
     said = capsys.readouterr().out
     assert "engine     toy: works\n" in said
     assert "optional   hyperslab-toy 0.7\n" in said
@@ -235,7 +235,7 @@ def test_doctor_says_which_package_is_broken(
 ) -> None:
     bring(tmp_path, "FACTS = 1 / 0", monkeypatch)
     monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"serial": SERIAL})
-    assert doctor() == 0
+    assert doctor(start=True) == 0
     said = capsys.readouterr().out
     line = "engine     broken: not here: --engine broken: its package cannot be loaded: division"
     assert line in said

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import platform
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -26,9 +29,13 @@ BASE = "hyperslab"
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow")
 
 
-def doctor() -> int:
-    """Print versions, limits and built-ins, and run a small job on every engine. Exit status 1 when
-    one fails.
+def doctor(
+    start: Annotated[
+        bool, typer.Option("--start", help="Run a small job on every engine, too.")
+    ] = False,
+) -> int:
+    """Print versions, limits, built-ins and engines; with --start, run a small job on every engine.
+    Exit status 1 when one fails.
     """
     host = Host.here()
     typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
@@ -46,8 +53,27 @@ def doctor() -> int:
         typer.echo(
             f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}"
         )
+    if not start:
+        for name in engine_names():
+            typer.echo(f"engine     {name}: {_installed(name)}")
+        typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
+        return 0
     problems = [name for name in engine_names() if not _works(name)]
     return 1 if problems else 0
+
+
+def _installed(engine: str) -> str:
+    """Whether an engine's libraries are there, without starting it."""
+    try:
+        facts = facts_of(engine)
+    except UsageError as error:
+        return f"not here: {error}"
+    for name in facts.libraries:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            return f"not installed: pip install '{facts.requirement}'"
+    return "installed"
 
 
 def _optional() -> dict[str, str]:
@@ -66,7 +92,13 @@ def _optional() -> dict[str, str]:
 
 def _distribution(module: str) -> str:
     """The distribution that a module is of, which often has the module's name."""
-    return packages_distributions().get(module, [module])[0]
+    return _distributions().get(module, [module])[0]
+
+
+@functools.cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Distributions by the modules that they bring; all that is installed is looked through."""
+    return packages_distributions()
 
 
 def _version(name: str, requirement: str) -> str:

@@ -56,8 +56,8 @@ SUMMARIES = {
     ),
     "functions": "List the built-in functions with their parameters.",
     "doctor": (
-        "Print versions, limits and built-ins, and run a small job on every engine. Exit status 1"
-        " when one fails."
+        "Print versions, limits, built-ins and engines; with --start, run a small job on every"
+        " engine. Exit status 1 when one fails."
     ),
 }
 "What each verb's own help begins with, by the name of its module and function."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -21,7 +22,7 @@ def test_doctor() -> None:
     assert done.code == 0
     assert done.err == ""
     for engine in ENGINES:
-        assert f"engine     {engine}: works\n" in done.out
+        assert f"engine     {engine}: installed\n" in done.out
     for name in BUILTINS:
         assert re.search(rf"^built-in   {name}: [A-Z].*\.$", done.out, re.MULTILINE)
     assert f"library    hyperslab {hyperslab.__version__}\n" in done.out
@@ -29,12 +30,37 @@ def test_doctor() -> None:
     assert re.search(r"^memory     \S+ [MGT]B \(by \S.*\)$", done.out, re.MULTILINE)
 
 
+def test_doctor_starts_no_engine_unless_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hyperslab.driver.run.run", lambda *_, **__: pytest.fail("a run"))
+    assert call("doctor").out.endswith(
+        "'hyperslab doctor --start' runs a small job on every engine.\n"
+    )
+
+
+def test_doctor_runs_a_job_on_every_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    local = {name: ENGINES[name] for name in ("serial", "threads", "processes")}
+    monkeypatch.setattr("hyperslab.engines.facts.ENGINES", local)
+    done = call("doctor", "--start")
+    assert done.code == 0
+    assert done.err == ""
+    for engine in local:
+        assert f"engine     {engine}: works\n" in done.out
+
+
+def test_doctor_says_which_engine_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = replace(ENGINES["spark"], libraries=("no-such-distribution",))
+    monkeypatch.setitem(ENGINES, "spark", absent)
+    done = call("doctor")
+    assert done.code == 0
+    assert "engine     spark: not installed: pip install 'hyperslab[spark]'\n" in done.out
+
+
 def test_doctor_says_what_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, engine: str, **__: object) -> object:
         raise hyperslab.HyperslabError(f"no {engine} today")
 
     monkeypatch.setattr("hyperslab.driver.run.run", broken)
-    done = call("doctor")
+    done = call("doctor", "--start")
     assert done.code == 1
     assert "engine     threads: fails: no threads today\n" in done.out
 
