@@ -28,7 +28,7 @@ Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing el
 RealOrStored = Annotated[str, Opt(help="real (slope and intercept applied) or stored.")]
 Report = Annotated[
     bool,
-    Opt(help="Write the page at the end, which takes a second; 'hyperslab report' does so later."),
+    Opt(help="Write the page at the end; 'hyperslab report' does so later."),
 ]
 Retries = Annotated[int, Opt(help="Further attempts at a task that failed.")]
 Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.")]
