@@ -24,7 +24,7 @@ SUMMARIES = {
         "Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path"
         " is used and why."
     ),
-    "run": "Run FUNCTION over SOURCE, block by block, into the directory OUT.",
+    "run": "Run FUNCTION over SOURCE, block by block, into the directory or file OUT.",
     "convert": (
         "Write the arrays of SOURCE to DEST: in another format, in other chunks, split into"
         " blocks, or merged."
