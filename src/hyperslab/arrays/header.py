@@ -173,6 +173,8 @@ class Header:
             whole_shape=_whole_shape(axes, self.whole_shape, shape),
             axes=axes,
         )
+        if SPACE_AFFINE in self.attributes:
+            return _with_space(moved, [name for name in self.dims if name in SPACE])
         if not self._has_place or _keeps_space(axes, len(shape)):
             return moved
         motion = _motion(axes, shape)
@@ -189,6 +191,20 @@ class Header:
 
 def _picked(axes: Axes, values: Sequence[float], new: float) -> tuple[float, ...]:
     return tuple(new if axis is None else values[axis] for axis in axes.kept)
+
+
+def _with_space(header: Header, before: Sequence[str]) -> Header:
+    """A header of whose axes of space, `before` some were lost or came first, an attribute
+    speaks.
+    """
+    space = [name for name in header.dims if name in SPACE]
+    affine = header.attributes[SPACE_AFFINE]
+    if space == before and tuple(space) != header.dims[: len(SPACE)]:
+        return header
+    others = {name: value for name, value in header.attributes.items() if name != SPACE_AFFINE}
+    if space != before:
+        return replace(header, attributes=others)
+    return replace(header, attributes=others, base_affine=np.asarray(affine).reshape(4, 4))
 
 
 def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:

@@ -5,20 +5,24 @@ nibabel on the whole image.
 from __future__ import annotations
 
 import os
+import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import h5py
 import nibabel as nib
 import numpy as np
 import pytest
 import zarr
+from scipy.stats import linregress
 
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.plan import sinks
 from tests.system.end_to_end.command import (
     ANATOMICAL,
+    DATA,
     FUNCTIONAL,
     ROOT,
     affine_of,
@@ -33,6 +37,8 @@ from tests.system.end_to_end.command import (
     values_of,
 )
 
+MINC = DATA / "minc" / "minc2-4d-d.mnc"
+DOCS = ROOT / "docs" / "functions.md"
 SLOPE = ROOT / "examples" / "slope.py"
 QUIET = ("--engine", "serial", "-q", "--no-report")
 MINE = """
@@ -114,6 +120,21 @@ def zooms(path: Path) -> tuple[float, ...]:
 def units(path: Path) -> tuple[str, str]:
     space, time = image_of(path).header.get_xyzt_units()
     return space, time
+
+
+def test_the_example_is_a_regression() -> None:
+    (documented, *_) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(documented, names)
+    series = real_values_of(FUNCTIONAL)
+    time = 2.0 * np.arange(series.shape[3])
+    maps = expected_maps()
+    for name, values in names["fit"](series, tr=2.0).items():
+        assert np.array_equal(values, maps[name])
+    for voxel in ((8, 10, 1), (3, 15, 2), (12, 4, 0)):
+        line = linregress(time, series[voxel])
+        assert np.isclose(maps["slope"][voxel], line.slope, rtol=1e-5)
+        assert np.isclose(maps["t"][voxel], line.slope / line.stderr, rtol=1e-4)
 
 
 def expected_maps() -> dict[str, Array]:
@@ -427,3 +448,18 @@ def test_chunks_of_maps_ask_for_no_more_than_a_block_of_the_series(
     assert np.array_equal(np.asarray(whole[...]), real_values_of(FUNCTIONAL).min(axis=3))
     done = succeed("status", out)
     assert int(done.partition(" of ")[2].partition(" done")[0]) > 1
+
+
+def test_a_mean_over_time_lies_where_the_axes_of_space_do(tmp_path: Path) -> None:
+    source = hyperslab.open(MINC).source
+    assert source.dims[0] == "time"
+    assert source.header.base_affine is None
+    result = hyperslab.run(
+        hyperslab.Pipeline(MINC).map(lambda block: block.mean(axis=0)).write(tmp_path / "mean.nii"),
+        engine="serial",
+    )
+    (written,) = result.outputs
+    assert np.allclose(real_values_of(written), hyperslab.open(MINC)[...].mean(axis=0), rtol=1e-12)
+    spacing = source.header.space_affine
+    assert spacing is not None
+    assert np.allclose(affine_of(written), spacing)
