@@ -146,6 +146,24 @@ class EngineTests:
             assert written("alone", engine=self.engine, workers=1, threads=1) == reference
             assert written("many", **{**place, "workers": 3}) == reference
 
+    def test_a_function_may_return_several_arrays_of_other_axes(
+        self, image: str, tmp_path: Path
+    ) -> None:
+        said = {"low": {}, "high": {"dtype": "float64"}}
+        pipeline = Pipeline(image).map(functions.add)
+        pipeline = pipeline.map(functions.extremes, outputs=said, drop_axis=2)
+        result = self.run(
+            pipeline.write(tmp_path / "out"), rule=Rule("blocks", (4,)), granularity="stepwise"
+        )
+        assert result.ok, result.failures
+        high, low = result.outputs
+        values = values_of(image) + np.uint16(1)
+        assert np.array_equal(values_of(low), values.min(axis=2))
+        assert np.array_equal(values_of(high), values.max(axis=2).astype(np.float64))
+        assert all(
+            wrong is None for _, wrong in verification.verify(RunDirectory(tmp_path / "out"))
+        )
+
     def test_a_block_lies_where_it_lay(self, image: str, tmp_path: Path) -> None:
         result = self.run(Pipeline(image).write(tmp_path / "out"), rule=EIGHT)
         whole = values_of(image)

@@ -37,6 +37,11 @@ def masked(block: Array, mask: Array) -> Array:
     return result
 
 
+def extremes(block: Array) -> dict[str, Array]:
+    """Lowest and highest values along the last axis, in two dtypes."""
+    return {"low": block.min(axis=-1), "high": block.max(axis=-1).astype(np.float64)}
+
+
 def positions(block: Array, slab: Hyperslab, shape: Sequence[int]) -> Array:
     """Every voxel's own number in an array of `shape`, as int64: right only if `slab` is."""
     indices = np.ogrid[slab.slices()]

@@ -170,17 +170,6 @@ def test_three_maps_of_a_time_series(tmp_path: Path, how: tuple[str, ...]) -> No
     assert "state      done" in succeed("status", out)
 
 
-def test_every_engine_writes_several_arrays(tmp_path: Path) -> None:
-    for engine in ("threads", "processes"):
-        out = tmp_path / engine
-        succeed(
-            "run", f"{SLOPE}:fit", FUNCTIONAL, "-o", out, "-p", "tr=2.0", "--blocks", "4",
-            "--engine", engine, "--workers", "2", "-q", "--no-report",
-        )  # fmt: skip
-        for name, values in expected_maps().items():
-            assert np.array_equal(real_values_of(out / f"functional_{name}.nii"), values)
-
-
 def test_files_of_blocks_are_named_by_array_and_place(mine: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     succeed(
