@@ -226,7 +226,6 @@ def test_scaling_that_nifti_cannot_say_is_refused(
 @pytest.mark.parametrize(
     ("shape", "dtype", "encoding", "sentence"),
     [
-        ((2, 3), "?", Encoding(), "cannot hold bool; convert the block to uint8"),
         ((2, 3), "f2", Encoding(), "cannot hold float16; convert the block to float32 or float64"),
         ((2, 3), "M8[s]", Encoding(), "cannot hold datetime64"),
         ((2, 3), "S4", Encoding(), "cannot hold"),

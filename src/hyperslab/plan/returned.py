@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays import Array
+from hyperslab.arrays import Array, DType
+from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.casting import cast
 from hyperslab.errors import BlockError
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
 from hyperslab.plan.task import Job, Task
+
+_NUMBERS = "biufc"
+"Kinds of dtype that are converted to the one that was asked for."
 
 
 def arrays_of(returned: Any, step: Step) -> list[Any]:
@@ -68,25 +73,53 @@ def checked(returned: Any, block: Array, job: Job, number: int, task: Task) -> t
     """
     step = job.steps[number]
     whole_blocks = step.shapes(block.shape)
-    without_halo = [axes.shape(task.core.count) for axes in _axes(job, number, task)]
+    axes = axes_after(job.steps[: number + 1], task.core.ndim)
+    without_halo = [each.shape(task.core.count) for each in axes]
     keeps_halo = step.scale or any(any(later.halo) for later in job.steps[number + 1 :])
     found = []
     arrays = arrays_of(returned, step)
     for place, (value, promise) in enumerate(zip(arrays, step.returns, strict=True)):
         array = _array(value, _called(step, promise))
         expected = np.dtype(promise.dtype or block.dtype)
-        _require_dtype(array, expected, step, promise)
+        is_cast = step.dtype is not None and array.dtype.kind in _NUMBERS
+        if not is_cast:
+            _require_dtype(array, expected, step, promise)
         allowed = [whole_blocks[place]]
         if not keeps_halo:
             allowed.append(without_halo[place])
         if array.shape not in allowed:
             raise BlockError(_other_shape(array, block, allowed[0], step, promise))
-        found.append(array.astype(expected, copy=False))
+        found.append(_as_promised(array, expected, axes[place], job, number, task))
     return tuple(found)
 
 
-def _axes(job: Job, number: int, task: Task) -> list[Any]:
-    return axes_after(job.steps[: number + 1], task.core.ndim)
+def _as_promised(
+    array: Array, expected: DType, axes: Axes, job: Job, number: int, task: Task
+) -> Array:
+    """The array as the dtype that was asked for; of the last step without its halo, whose values
+    nobody will see. Raises BlockError for a value that the dtype cannot hold.
+    """
+    if array.dtype.newbyteorder("=") == expected:
+        return array.astype(expected, copy=False)
+    none = (0,) * axes.ndim
+    start = axes.pick(_start_of(job, number, task), none)
+    count = axes.shape(task.core.count)
+    if any(job.halo) and array.shape != count:
+        halo = axes.pick(job.halo, none)
+        if number < len(job.steps) - 1:
+            start = tuple(first - h for first, h in zip(start, halo, strict=True))
+        else:
+            array = array[tuple(slice(h, h + n) for h, n in zip(halo, count, strict=True))]
+    return cast(array, expected, start)
+
+
+def _start_of(job: Job, number: int, task: Task) -> list[int]:
+    """Where a block begins, in voxels as a step leaves them."""
+    start = list(task.core.start)
+    for step in job.steps[: number + 1]:
+        for axis, merged in enumerate(step.scale or ()):
+            start[axis] //= merged
+    return start
 
 
 def _called(step: Step, promise: Promise) -> str:

@@ -128,10 +128,10 @@ def test_a_dtype_that_no_file_can_hold_is_refused_before_anything_runs(tmp_path:
         "-o",
         tmp_path / "out",
         "--dtype",
-        "bool",
+        "float16",
     )
     assert refused.returncode == 2
-    assert "bool" in refused.stderr
+    assert "float16" in refused.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -28,7 +28,7 @@ from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import Packing
 from hyperslab.formats.nifti.header import DIMS, build_head, parse, real_dtype, scaling_of
 
-_REMEDY = {"b": "uint8", "f": "float32 or float64", "c": "complex64 or complex128"}
+_REMEDY = {"f": "float32 or float64", "c": "complex64 or complex128"}
 
 
 def sink(
@@ -43,15 +43,15 @@ def sink(
     little-endian.
 
     `scaling` becomes scl_slope and scl_inter: give it when the values are stored ones of that
-    scaling. NIfTI-2 is chosen where the header came from NIfTI-2 or an axis is longer than NIfTI-1
-    can say. Raises UsageError for what NIfTI cannot hold.
+    scaling. bool is stored as uint8, of 0 and 1. NIfTI-2 is chosen where the header came from
+    NIfTI-2 or an axis is longer than NIfTI-1 can say. Raises UsageError for what NIfTI cannot hold.
     """
-    _check_storable(path, shape, dtype)
+    dtype = _storable(path, shape, dtype)
     _check_encoding(path, encoding)
     _check_scaling(path, scaling)
     _check_place(path, header)
     axes = tuple(reversed(range(len(shape))))
-    little = np.dtype(dtype).newbyteorder("<")
+    little = dtype.newbyteorder("<")
     head = build_head(path, shape, little, header, scaling)
     _require_meant(path, head, meaning(scaling, dtype, header.real), dtype)
     about = (path, "nifti", tuple(shape), axes, little)
@@ -92,7 +92,8 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | mem
     yield member.tail()
 
 
-def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def _storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype as NIfTI has it. Raises UsageError for what it cannot hold."""
     from nibabel.nifti1 import data_type_codes
 
     if not 1 <= len(shape) <= len(DIMS) or 0 in shape:
@@ -100,12 +101,16 @@ def _check_storable(path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
             f"{path}: NIfTI holds 1 to 7 axes of at least one element, not {shape}; write .h5"
             " instead"
         )
-    if np.dtype(dtype).newbyteorder("=") not in data_type_codes.dtype.values():
+    stored = np.dtype(dtype)
+    if stored.kind == "b":
+        stored = np.dtype(np.uint8)
+    if stored.newbyteorder("=") not in data_type_codes.dtype.values():
         remedy = _REMEDY.get(np.dtype(dtype).kind, "a number type that it has")
         raise UsageError(
             f"{path}: NIfTI cannot hold {dtype}; convert the block to {remedy}, or write .h5"
             " instead"
         )
+    return stored
 
 
 def _check_encoding(path: str, encoding: Encoding) -> None:

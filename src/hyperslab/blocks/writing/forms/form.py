@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
@@ -192,7 +194,9 @@ def require_block(sink: ArraySink, block: Array, shape: Sequence[int]) -> None:
     """
     planned = tuple(shape)
     dtype = sink.dtype.newbyteorder("=")
-    if block.shape != planned or block.dtype.newbyteorder("=") != dtype:
+    given = block.dtype.newbyteorder("=")
+    is_truth = given.kind == "b" and dtype == np.uint8  # in formats that have no bool
+    if block.shape != planned or not (given == dtype or is_truth):
         raise BlockError(
             f"{sink.path}: the block is {block.shape} {block.dtype} where {planned} {dtype} was"
             " planned"
