@@ -36,13 +36,13 @@ def tolerance(affine: Array, shape: Sequence[int]) -> float:
     """
     places = affine[:3] @ _corners(shape)
     rounded = ROUNDINGS * float(np.abs(places).max())
-    smallest = float(_voxel_sizes(affine).min())
+    smallest = float(voxel_sizes(affine).min())
     return max(_NEAR * min(1.0, smallest), rounded)
 
 
 def is_turned(a: Array, b: Array) -> bool:
     """Whether the voxels of two affines differ in size or direction."""
-    largest = float(_voxel_sizes(a).max())
+    largest = float(voxel_sizes(a).max())
     atol = _TURNED_VOXELS * largest
     return not np.allclose(a[:3, :3], b[:3, :3], rtol=_TURNED, atol=atol)
 
@@ -81,7 +81,8 @@ def _largest(moves: Array) -> tuple[Array, Array]:
     return np.argmax(moves, axis=0), np.arange(moves.shape[1])
 
 
-def _voxel_sizes(affine: Array) -> Array:
+def voxel_sizes(affine: Array) -> Array:
+    """(3,) millimetres."""
     directions = affine[:3, :3]
     return np.asarray(np.linalg.norm(directions, axis=0))
 

@@ -136,6 +136,12 @@ class SourceSet:
             edges.append(sorted(places))
         return fragment(f"{arrays} in {files}", rows, grid_svg(edges, source.dims))
 
+    def beside(self, index: int) -> Whole:
+        """The array that goes with the source's of this number: its own, or the only one."""
+        if len(self.wholes) == 1:
+            return self.wholes[0]
+        return self.wholes[index]
+
     def first(self, whole: Whole) -> ArraySource:
         """The source that speaks for a whole: its axes, chunks and dtype decide how the whole is
         cut.

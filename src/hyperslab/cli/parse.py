@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -98,10 +98,13 @@ def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
             raise UsageError(f"--partition {text}: choose auto, chunks, slabs or bytes=SIZE")
 
 
-def parse_inputs(given: Sequence[str]) -> dict[str, str]:
-    """Further inputs from 'mask=path'."""
+def parse_inputs(
+    given: Sequence[str], mask: str | None = None, labels: str | None = None
+) -> dict[str, str]:
+    """Further inputs from 'mask=path', and from the two flags that name theirs."""
+    named = {"mask": mask, "labels": labels}
     inputs: dict[str, str] = {}
-    for text in given:
+    for text in [*given, *(f"{name}={path}" for name, path in named.items() if path is not None)]:
         name, equals, path = text.partition("=")
         if not equals or not path or not name.isidentifier():
             raise UsageError(
@@ -111,6 +114,30 @@ def parse_inputs(given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--with {name} is given twice")
         inputs[name] = path
     return inputs
+
+
+def parse_resample(text: str | None, inputs: Collection[str]) -> dict[str, str]:
+    """How each further input is resampled, from 'nearest', 'linear' or 't1=linear,mask=nearest'.
+
+    A word alone is for all, but masks and labels are never interpolated by it.
+    """
+    if text is None:
+        return {}
+    if not inputs:
+        raise UsageError(f"--resample {text}: there is no further input, such as --mask")
+    if "=" not in text:
+        every = dict.fromkeys(inputs, text)
+        whole_numbers = every.keys() & {"mask", "labels"}
+        if text == "linear":
+            every |= dict.fromkeys(whole_numbers, "nearest")
+        return every
+    found = {}
+    for part in text.split(","):
+        name, equals, how = part.partition("=")
+        if not equals:
+            raise UsageError(f"--resample {text}: give nearest, linear, or NAME=nearest,...")
+        found[name] = how
+    return found
 
 
 def parse_storage_options(given: Sequence[str]) -> dict[str, Any]:

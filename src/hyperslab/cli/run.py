@@ -13,7 +13,7 @@ import typer
 from hyperslab import formats
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
-from hyperslab.blocks.gathering import gather
+from hyperslab.blocks.gathering import expand, gather
 from hyperslab.cli.flags import (
     Axis,
     Engine,
@@ -36,6 +36,7 @@ from hyperslab.cli.parse import (
     parse_inputs,
     parse_names,
     parse_numbers,
+    parse_resample,
     parse_rule,
     parse_shape,
     parse_storage_options,
@@ -76,8 +77,22 @@ def run(
         list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")
     ] = [],  # noqa: B006
     other: Annotated[
-        list[str], Opt("--with", help="Further input of the same shape, as NAME=SOURCE.")
+        list[str],
+        Opt("--with", help="Further input, as NAME=SOURCE: of the same shape, or with fewer axes."),
     ] = [],  # noqa: B006
+    mask: Annotated[
+        str | None, Opt(help="Mask, the same as --with mask=SOURCE: inside where it is not 0.")
+    ] = None,
+    labels: Annotated[
+        str | None, Opt(help="Label image, the same as --with labels=SOURCE: 0 is background.")
+    ] = None,
+    resample: Annotated[
+        str | None,
+        Opt(
+            help="Bring further inputs into the first one's space: nearest or linear, for all or as"
+            " NAME=nearest; masks and labels by nearest."
+        ),
+    ] = None,
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
@@ -165,12 +180,18 @@ def run(
     folder = _writable(out)
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
-    inputs = {}
-    for name, path in parse_inputs(other).items():
+    inputs: dict[str, Any] = {}
+    for name, path in parse_inputs(other, mask, labels).items():
         inputs[name] = _gather_input(name, path, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
-    pipeline = Pipeline(primary, values=values, boundary=boundary, **inputs)  # type: ignore[arg-type]
+    pipeline = Pipeline(
+        primary,
+        values=values,  # type: ignore[arg-type]
+        boundary=boundary,  # type: ignore[arg-type]
+        resample=parse_resample(resample, inputs),  # type: ignore[arg-type]
+        **inputs,
+    )
     around = parse_numbers("--halo", halo) if halo is not None else None
     shape = Shape(
         parse_shape("--drop-axis", drop_axis),
@@ -228,9 +249,12 @@ def _writable(given: str) -> Path:
 def _gather_input(
     name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]
 ) -> SourceSet:
+    kind = sources
     try:
+        if len(expand(path)) == 1:
+            kind = "independent"
         # gather refuses other words itself
-        return gather(path, sources, axis, None, stores)  # type: ignore[arg-type]
+        return gather(path, kind, axis, None, stores)  # type: ignore[arg-type]
     except HyperslabError as error:
         raise UsageError(f"--with {name}={path}: {error}") from error
 

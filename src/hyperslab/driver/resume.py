@@ -119,7 +119,7 @@ def _wholes(plan: Plan) -> Iterator[dict[str, Any]]:
         members = [
             (inputs.sources[m.source], m.box)
             for inputs in sets
-            for m in inputs.wholes[index].members
+            for m in inputs.beside(index).members
         ]
         cut = repr((whole.shape, plan.partitions[index].cuts, [box for _, box in members]))
         yield {
@@ -236,7 +236,7 @@ def _positions(plan: Plan, index: int) -> dict[tuple[int, int], int]:
     members = [
         (i, m.source)
         for i, inputs in enumerate(plan.inputs.values())
-        for m in inputs.wholes[index].members
+        for m in inputs.beside(index).members
     ]
     return {key: position for position, key in enumerate(members)}
 

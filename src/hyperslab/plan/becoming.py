@@ -141,7 +141,7 @@ def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
     inputs = pipeline.inputs[name]
     wholes = inputs.wholes
     if index is not None:
-        wholes = wholes[index : index + 1]
+        wholes = (inputs.beside(index),)
     members = [member for whole in wholes for member in whole.members]
     dtypes = {inputs.sources[member.source].dtype(pipeline.values) for member in members}
     if len(dtypes) > 1:

@@ -19,14 +19,15 @@ from typing import Any
 from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Partition, Rule
-from hyperslab.arrays.sets import SourceSet, Whole
+from hyperslab.arrays.sets import Piece, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import UsageError
 from hyperslab.plan import description
+from hyperslab.plan.alignment import align
 from hyperslab.plan.becoming import Becoming, Made, become, output_dtype
-from hyperslab.plan.costs import reading_cost, working_bytes
+from hyperslab.plan.costs import aligning_nbytes, reading_cost, working_bytes
 from hyperslab.plan.cutting import Cutting
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
@@ -181,7 +182,6 @@ def compile_plan(
         raise UsageError("the pipeline has no end: call .write(directory) or .reduce(fold)")
     pipeline = pipeline.settled()
     _require_fixed_size(pipeline)
-    _require_same_shapes(pipeline)
     _require_uncut(pipeline, rule)
     job = _job(pipeline)
     cutting = Cutting(pipeline, job.becoming, job.output, rule)
@@ -223,18 +223,6 @@ def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, 
     return cutting.partitions(cutting.auto_limit(budget.slots, budget.per_slot))
 
 
-def _require_same_shapes(pipeline: Pipeline) -> None:
-    primary = [whole.shape for whole in pipeline.source.wholes]
-    for name, other in pipeline.inputs.items():
-        shapes = [whole.shape for whole in other.wholes]
-        if shapes != primary:
-            _require_sound([*pipeline.source.sources, *other.sources])
-            raise UsageError(
-                f"the input '{name}' has shape {shapes[0]}, the source {primary[0]}: they must be"
-                " the same"
-            )
-
-
 def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
     """Raise UsageError for blocks that a user has cut along an axis which a function drops."""
     if rule.kind not in ("blocks", "block-shape") or len(rule.value) != pipeline.source.ndim:
@@ -262,15 +250,10 @@ def _require_fixed_size(pipeline: Pipeline) -> None:
             )
 
 
-def _require_sound(sources: Sequence[ArraySource]) -> None:
-    for source in sources:
-        if source.broken:
-            raise FormatError(source.broken)
-
-
 def _job(pipeline: Pipeline) -> Job:
     for name, inputs in pipeline.inputs.items():
         _require_one_scaling(name, inputs, pipeline)
+    alignments = align(pipeline)
     end = pipeline.end
     fold: FunctionRef | None = None
     if isinstance(end, Reduce):
@@ -291,6 +274,7 @@ def _job(pipeline: Pipeline) -> Job:
         steps=pipeline.steps,
         fold=fold,
         output=files,
+        alignments=alignments,
     )
 
 
@@ -375,8 +359,9 @@ def _task(
     needs: tuple[int, int],
 ) -> Task:
     read, pad = _with_halo(core, job.halo, pipeline.source.wholes[index].shape)
-    reads = tuple(tuple(inputs.wholes[index].pieces(read)) for inputs in pipeline.inputs.values())
+    reads = tuple(_reads(pipeline, job, index, read))
     nbytes, peak = reading_cost(job.inputs, reads, job.values)
+    peak += aligning_nbytes(job.alignment(index), read, job.becoming[index].given)
     written, working = needs
     task = Task(number, index, core, pad, reads, names, nbytes, written, peak + working)
     if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
@@ -385,6 +370,17 @@ def _task(
     windows = max(form_of(sink).window_nbytes for sink, _ in job.output.volumes)
     peak = task.bytes_peak + padded - written + windows
     return replace(task, bytes_written=padded, bytes_peak=peak)
+
+
+def _reads(
+    pipeline: Pipeline, job: Job, index: int, read: Hyperslab
+) -> Iterator[tuple[Piece, ...]]:
+    """What is read of each input for a region of the source."""
+    for inputs, alignment in zip(pipeline.inputs.values(), job.alignment(index), strict=True):
+        region = read
+        if alignment is not None:
+            region = alignment.region(read)
+        yield tuple(inputs.beside(index).pieces(region))
 
 
 def _with_halo(

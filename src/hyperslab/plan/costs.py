@@ -10,9 +10,11 @@ import numpy as np
 from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.sets import Piece
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
 from hyperslab.blocks.reading import gzipindex
+from hyperslab.plan.alignment import Row
 from hyperslab.plan.pipeline import Pipeline, Reduce, Write
 
 
@@ -32,6 +34,17 @@ def reading_cost(
             held += result
             beside = max(beside, peak - result)  # one is read at a time
     return nbytes, held + beside
+
+
+def aligning_nbytes(row: Row, read: Hyperslab, dtypes: Sequence[DType]) -> int:
+    """Memory that bringing further inputs beside the source's block takes, in bytes; `dtypes` are
+    those of all inputs.
+    """
+    nbytes = 0
+    for alignment, dtype in zip(row, dtypes, strict=True):
+        if alignment is not None:
+            nbytes += alignment.working_nbytes(read, dtype)
+    return nbytes
 
 
 def working_bytes(pipeline: Pipeline, count: Sequence[int], dtypes: Sequence[DType]) -> int:

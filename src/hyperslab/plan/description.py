@@ -26,8 +26,12 @@ def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -
     sources = {
         name or "source": _describe_sources(inputs) for name, inputs in pipeline.inputs.items()
     }
+    more: dict[str, Any] = {}
+    if pipeline.resample:
+        more["resample"] = dict(pipeline.resample)
     return {
         "sources": sources,
+        **more,
         "values": pipeline.values,
         "boundary": pipeline.boundary,
         "steps": [_describe_step(step) for step in pipeline.steps],

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hyperslab import formats
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import Values
 from hyperslab.blocks.gathering import Named, gather
@@ -154,6 +155,8 @@ class Pipeline:
     boundary: Boundary = "reflect"
     steps: tuple[Step, ...] = ()
     end: Write | Reduce | None = None
+    resample: Mapping[str, Resampling] = field(default_factory=dict)
+    "How further inputs are brought into the space of the first one, by their names."
 
     def __init__(
         self,
@@ -162,12 +165,18 @@ class Pipeline:
         values: Values = "real",
         boundary: Boundary = "reflect",
         storage_options: Mapping[str, Any] | None = None,
+        resample: Resampling | Mapping[str, Resampling] | None = None,
         **others: Named | Sequence[Named] | SourceSet,
     ) -> None:
-        """`others` are further inputs of the same shape, such as `mask="mask.nii"`, passed to
-        functions by name.
+        """`others` are further inputs, such as `mask="mask.nii"`, passed to functions by name: one
+        array for each of the source's, or one for all. An axis that one of them lacks is broadcast:
+        with a series of shape (x, y, z, t) a function gets a mask of shape (x, y, z) as a read-only
+        block of the series' shape.
 
-        `storage_options` are what fsspec is given with URLs.
+        Arrays with affines have to lie in one space; `resample`, "nearest" or "linear", for all or
+        by name, brings further inputs into the space of the first, as
+        `nibabel.processing.resample_from_to` does with order 0 and 1. `storage_options` are what
+        fsspec is given with URLs.
         """
         given = {PRIMARY: source, **others}
         object.__setattr__(self, "inputs", _gathered(given, storage_options))
@@ -175,6 +184,7 @@ class Pipeline:
         object.__setattr__(self, "boundary", boundary)
         object.__setattr__(self, "steps", ())
         object.__setattr__(self, "end", None)
+        object.__setattr__(self, "resample", _resampling(resample, others))
 
     @property
     def source(self) -> SourceSet:
@@ -329,7 +339,7 @@ class Pipeline:
     def altered(self, **changes: Any) -> Pipeline:
         """The same but for these fields."""
         new = object.__new__(Pipeline)
-        for name in ("inputs", "values", "boundary", "steps", "end"):
+        for name in ("inputs", "values", "boundary", "steps", "end", "resample"):
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
         return new
 
@@ -343,6 +353,27 @@ def _gathered(
     storage_options: Mapping[str, Any] | None,
 ) -> dict[str, SourceSet]:
     return {name: gather(value, storage_options=storage_options) for name, value in given.items()}
+
+
+def _resampling(
+    given: Resampling | Mapping[str, Resampling] | None, others: Collection[str]
+) -> dict[str, Resampling]:
+    """How each of the further inputs is resampled, where it is. Raises UsageError for other
+    words.
+    """
+    if given is None:
+        return {}
+    by_name: Mapping[str, Resampling] = {}
+    if isinstance(given, str):
+        by_name = dict.fromkeys(others, given)
+    else:
+        by_name = given
+    for name, how in by_name.items():
+        if name not in others:
+            raise UsageError(f"--resample {name}={how}: there is no further input of this name")
+        if how not in get_args(Resampling):
+            raise UsageError(f"--resample {how}: choose one of {', '.join(get_args(Resampling))}")
+    return dict(by_name)
 
 
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:

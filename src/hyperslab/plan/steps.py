@@ -12,7 +12,7 @@ import inspect
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,20 +160,41 @@ def _message(error: BaseException) -> str:
 
 def _read(job: Job, state: State) -> None:
     task = state.task
-    shape = []
-    for n, h, (low, high) in zip(task.core.count, job.halo, task.pad, strict=True):
-        shape.append(n + 2 * h - low - high)
-    for sources, pieces in zip(job.inputs.values(), task.reads, strict=True):
-        block = _assemble(sources, pieces, tuple(shape), job.values)
-        if any(low or high for low, high in task.pad):
-            block = np.pad(block, task.pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
+    read = _read_region(job, task)
+    row = job.alignment(task.whole)
+    for sources, pieces, alignment in zip(job.inputs.values(), task.reads, row, strict=True):
+        pad = task.pad
+        if alignment is None:
+            block = _assemble(sources, pieces, read.count, job.values)
+        else:
+            block = _assemble(sources, pieces, alignment.region(read).count, job.values)
+            with span("compute"):
+                block = alignment.placed(block, read)
+            pad = alignment.pad(pad)
+        if any(low or high for low, high in pad):
+            block = np.pad(block, pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
         state.blocks.append(block)
+
+
+def _read_region(job: Job, task: Task) -> Hyperslab:
+    """The block with that of its halo which lies within the array."""
+    start = []
+    count = []
+    for first, n, h, (low, high) in zip(
+        task.core.start, task.core.count, job.halo, task.pad, strict=True
+    ):
+        start.append(first - h + low)
+        count.append(n + 2 * h - low - high)
+    return Hyperslab(tuple(start), tuple(count))
 
 
 def _assemble(
     sources: Sequence[ArraySource], pieces: Sequence[Piece], shape: tuple[int, ...], values: Values
 ) -> Array:
     """The block that the pieces make; one piece is the block itself and is not copied."""
+
+    if not pieces:  # a region that lies beyond an image that is resampled
+        return np.zeros(shape, sources[0].dtype(values))
 
     def read(piece: Piece, out: Array | None) -> Array:
         return reading.read(sources[piece.source], piece.slab, out, values)
@@ -193,7 +214,7 @@ def _map(job: Job, state: State, number: int) -> None:
 def _call(
     function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
 ) -> Any:
-    others = dict(zip(list(job.inputs)[1:], state.blocks[1:], strict=True))
+    others = dict(zip(list(job.inputs)[1:], _beside(job, state), strict=True))
     return call(function, state.blocks[0], others, params, state.task.core, **more)
 
 
@@ -209,6 +230,21 @@ def call(
     if _wants_slab(function):
         more["slab"] = slab
     return function(block, **others, **params, **more)
+
+
+def _beside(job: Job, state: State) -> Iterator[Array]:
+    """The blocks of the further inputs in the shape of the first one as it was read: broadcast
+    where they lack an axis; without its halo once a function has cut that off.
+    """
+    count = state.task.core.count
+    shape = tuple(n + 2 * h for n, h in zip(count, job.halo, strict=True))
+    for block in state.blocks[1:]:
+        whole = block
+        if block.shape != shape:
+            whole = np.broadcast_to(block, shape)
+        if state.blocks[0].shape == count:
+            whole = whole[tuple(slice(h, h + n) for h, n in zip(job.halo, count, strict=True))]
+        yield whole
 
 
 def _wants_slab(function: Callable[..., Any]) -> bool:

@@ -15,6 +15,7 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
+from hyperslab.plan.alignment import Row
 from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
@@ -94,6 +95,14 @@ class Job:
     prior: Any = None
     "Result of the stage before, handed to the fold as `prior`."
     output: Output | None = None
+    alignments: tuple[Row, ...] = ()
+    "How further inputs lie beside each whole; () where all lie as it does."
+
+    def alignment(self, whole: int) -> Row:
+        """How each input lies beside a whole of the source, which lies as itself."""
+        if not self.alignments:
+            return (None,) * len(self.inputs)
+        return (None, *self.alignments[whole])
 
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""

@@ -130,7 +130,7 @@ def test_a_function_that_asks_for_its_slab(mine: Path, tmp_path: Path) -> None:
 
 def test_a_mask(mine: Path, tmp_path: Path) -> None:
     mask = np.random.default_rng(2).integers(0, 5, (33, 41, 25), dtype=np.uint8)
-    path = save(tmp_path / "in" / "mask.nii.gz", mask)
+    path = save(tmp_path / "in" / "mask.nii.gz", mask, affine_of(ANATOMICAL))
     succeed(
         "run",
         f"{mine}:inside",

@@ -5,23 +5,36 @@ and NumPy.
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shutil
 from pathlib import Path
+from typing import Any
 
+import nibabel as nib
 import numpy as np
 import pytest
+from nibabel.processing import resample_from_to
 
+import hyperslab
+from hyperslab.arrays import Array
 from tests.system.end_to_end.command import (
     ANATOMICAL,
+    FUNCTIONAL,
+    affine_of,
     assembled,
     call,
+    image_of,
     only_output,
+    real_values_of,
+    save,
     succeed,
     values_of,
 )
 
 SERIAL = ("--engine", "serial", "--no-report", "-q")
 MINE = """
+import hyperslab
 import numpy as np
 
 def bright(block):
@@ -29,6 +42,21 @@ def bright(block):
 
 def halve(block):
     return block / 2
+
+def inside(block, mask):
+    assert mask.shape == block.shape
+    return np.where(mask > 0, block, 0).astype(block.dtype)
+
+def spread(block, mask):
+    spread = np.maximum(np.roll(block, 1, 0), np.roll(block, -1, 0))
+    return np.where(mask > 0, spread, 0).astype(block.dtype)
+
+def other(block, image):
+    return np.broadcast_to(image, block.shape).astype(np.float64)
+
+voxels = hyperslab.Fold(
+    lift=lambda block, mask: float(block[mask > 0].sum()), merge=lambda a, b: a + b
+)
 
 def octuple(block):
     return block.astype(np.float64) * 8
@@ -99,3 +127,150 @@ def test_a_value_that_does_not_fit_is_named_with_its_block(
         assert float(told[1]) == made[where]
         info = np.iinfo(dtype)
         assert made[where] % 1 or not info.min <= made[where] <= info.max
+
+
+def elsewhere(tmp_path: Path, grid: Path, dtype: str = "u1") -> Path:
+    """An image of voxels of other sizes, turned against those of another, which it covers in part.
+
+    It is smooth enough that linear interpolation and the nearest voxel differ little but surely.
+    """
+    affine = affine_of(grid).copy()
+    extent = np.array(image_of(grid).shape[:3])
+    middle = (affine @ [*((extent - 1) / 2), 1])[:3]
+    turn = nib.eulerangles.euler2mat(0.1, -0.2, 0.3)  # type: ignore[no-untyped-call]
+    affine[:3, :3] = turn @ np.diag([2.5, 3, -2])
+    shape = (21, 19, 23)
+    affine[:3, 3] = middle + 4 - affine[:3, :3] @ ((np.array(shape) - 1) / 2)
+    x, y, z = np.meshgrid(*map(np.arange, shape), indexing="ij")
+    values = 120 + 60 * np.sin(x / 3) + 40 * np.cos(y / 4 + z / 5)
+    return save(tmp_path / "elsewhere.nii.gz", values.astype(dtype), affine)
+
+
+def resampled(path: Path, grid: Path, order: int) -> Array:
+    """An image in the space of another one, by nibabel."""
+    image = image_of(grid)
+    space = (image.shape[:3], image.affine)
+    made: Any = resample_from_to(image_of(path), space, order=order)  # type: ignore[no-untyped-call]
+    return np.asarray(made.dataobj)
+
+
+@pytest.mark.parametrize("more", [["--blocks", "2x1x1x5"], ["--halo", "1,0,0,0", "--blocks", "4"]])
+def test_a_mask_without_time_goes_with_every_volume(
+    mine: Path, tmp_path: Path, more: list[str]
+) -> None:
+    mask = np.random.default_rng(2).integers(0, 2, (17, 21, 3), dtype=np.uint8)
+    path = save(tmp_path / "mask.nii", mask, affine_of(FUNCTIONAL))
+    function = "spread" if "--halo" in more else "inside"
+    out = tmp_path / "out"
+    given = ("--mask", path, "--values", "stored", "--keep", "volume", *SERIAL, *more)
+    succeed("run", f"{mine}:{function}", FUNCTIONAL, "-o", out, *given)
+    values = values_of(FUNCTIONAL)
+    if function == "spread":
+        padded = np.pad(values, [(1, 1), (0, 0), (0, 0), (0, 0)], mode="symmetric")
+        values = np.maximum(padded[:-2], padded[2:])
+    assert np.array_equal(values_of(only_output(out)), np.where(mask[..., None] > 0, values, 0))
+
+
+def test_a_mask_of_one_volume_and_one_for_several_files(mine: Path, tmp_path: Path) -> None:
+    mask = np.random.default_rng(2).integers(0, 2, (17, 21, 3, 1), dtype=np.uint8)
+    path = save(tmp_path / "mask.nii", mask, affine_of(FUNCTIONAL))
+    for name in ("a.nii", "b.nii"):
+        shutil.copy(FUNCTIONAL, tmp_path / name)
+    sources = (tmp_path / "a.nii", tmp_path / "b.nii")
+    result = tmp_path / "out"
+    succeed("run", f"{mine}:voxels", *sources, "-o", result, "--with", f"mask={path}", *SERIAL)
+    expected = 2 * real_values_of(FUNCTIONAL)[np.broadcast_to(mask, (17, 21, 3, 20)) > 0].sum()
+    assert json.loads((result / "result.json").read_text()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_mask_of_an_array_in_memory() -> None:
+    series = np.random.default_rng(1).normal(size=(5, 4, 3, 6))
+    mask = np.arange(60).reshape(5, 4, 3) % 2
+    fold = hyperslab.Fold(lift=lambda block, mask: block[mask > 0].sum(), merge=lambda a, b: a + b)
+    result = hyperslab.run(
+        hyperslab.Pipeline(series, mask=mask).reduce(fold),
+        rule=hyperslab.Rule("blocks", (2, 1, 1, 3)),
+        engine="serial",
+    )
+    assert result.value == pytest.approx(series[mask > 0].sum())
+
+
+@pytest.mark.parametrize("source", [ANATOMICAL, FUNCTIONAL], ids=["volume", "series"])
+@pytest.mark.parametrize("how", ["nearest", "linear"])
+def test_an_image_elsewhere_is_resampled_into_the_space_of_the_first(
+    mine: Path, tmp_path: Path, source: Path, how: str
+) -> None:
+    path = elsewhere(tmp_path, source, "f4")
+    expected = resampled(path, source, ("nearest", "linear").index(how))
+    assert 0 < np.count_nonzero(expected) < expected.size
+    cut = ["--blocks", "3"] if source == ANATOMICAL else ["--blocks", "2x3x1x2"]
+    given = ("--with", f"image={path}", "--resample", how, "--dtype", "float64", "--halo", "1")
+    out = tmp_path / "out"
+    succeed("run", f"{mine}:other", source, "-o", out, *given, "--keep", "volume", *SERIAL, *cut)
+    found = values_of(only_output(out))
+    while expected.ndim < found.ndim:
+        expected = expected[..., None]
+    assert np.array_equal(found, np.broadcast_to(expected, found.shape))
+
+
+def test_masks_are_resampled_by_nearest_even_beside_linear(mine: Path, tmp_path: Path) -> None:
+    path = elsewhere(tmp_path, ANATOMICAL)
+    given = ("--mask", path, "--resample", "linear", "--keep", "volume")
+    succeed("run", f"{mine}:inside", ANATOMICAL, "-o", tmp_path / "out", *given, *SERIAL)
+    expected = np.where(resampled(path, ANATOMICAL, 0) > 0, values_of(ANATOMICAL), 0)
+    assert np.array_equal(values_of(only_output(tmp_path / "out")), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            [(0, 3, 1.5)],
+            r"reaches from \(33.5, -40, -16\) to \(-30.5, 40, 32\) mm, the source from",
+        ),
+        ([(0, 0, -2.5)], "; voxels of 2.5 x 2 x 2 and 2 x 2 x 2 mm: ask for --resample nearest"),
+        ([(0, 0, 2)], "; axes that run RAS and LAS: ask for"),
+        ([(0, 1, 0.1)], "; axes turned by 2.9 degrees: ask for"),
+    ],
+)
+def test_what_lies_elsewhere_is_refused_with_both_places(
+    mine: Path, tmp_path: Path, change: list[tuple[int, int, float]], told: str
+) -> None:
+    affine = affine_of(ANATOMICAL).copy()
+    for row, column, value in change:
+        affine[row, column] = value + affine[row, column] * (column == 3)
+    path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
+    done = call("run", f"{mine}:inside", ANATOMICAL, "-o", tmp_path / "out", "--mask", path)
+    assert done.code == 2
+    assert "the input 'mask' does not lie where the source does: " in done.err
+    assert re.search(told, done.err), done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_rounded_affines_are_the_same_place(mine: Path, tmp_path: Path) -> None:
+    affine = affine_of(ANATOMICAL) + 1e-5
+    path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
+    succeed("run", f"{mine}:inside", ANATOMICAL, "-o", tmp_path / "o", "--mask", path, *SERIAL)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--resample", "cubic"], "--resample cubic: choose one of nearest, linear"),
+        (["--resample", "t1=linear"], "--resample t1=linear: there is no further input of this"),
+        (["--resample", "mask=nearest,b"], "give nearest, linear, or NAME=nearest"),
+    ],
+)
+def test_wrong_words_for_resampling(mine: Path, tmp_path: Path, more: list[str], told: str) -> None:
+    given = ("--mask", ANATOMICAL, *more)
+    done = call("run", f"{mine}:inside", ANATOMICAL, "-o", tmp_path / "out", *given)
+    assert (done.code, told in done.err) == (2, True), done.err
+
+
+def test_shapes_that_do_not_fit_are_told_with_their_places(mine: Path, tmp_path: Path) -> None:
+    path = elsewhere(tmp_path, ANATOMICAL)
+    done = call("run", f"{mine}:inside", ANATOMICAL, "-o", tmp_path / "out", "--mask", path)
+    assert done.code == 2
+    assert "'mask' has shape (21, 19, 23), the source (33, 41, 25), and lies elsewhere" in done.err
+    done = call("run", f"{mine}:inside", path, "-o", tmp_path / "out", "--mask", FUNCTIONAL)
+    assert "give the one with more axes as the source" in done.err

@@ -92,3 +92,11 @@ def _set_qform(built: Any, affine: Array, code: int) -> bool:
     built["qform_code"] = 0
     built["pixdim"] = sizes
     return False
+
+
+def orientation(affine: Array) -> str:
+    """Where the axes of an image run, such as RAS: to the right, to the front, upwards."""
+    from nibabel.orientations import aff2axcodes
+
+    codes = aff2axcodes(affine)  # type: ignore[no-untyped-call]
+    return "".join(code or "?" for code in codes)

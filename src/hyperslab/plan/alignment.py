@@ -1,0 +1,194 @@
+"""Alignment: what of a further input goes with a block of the source.
+
+Flow: two arrays -> which axes belong together -> do they lie in one space, or is one resampled ->
+region and place of every block. An axis that the input lacks, or has one element along, is
+broadcast: its block is as long as the source's there, without taking memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyperslab.arrays import Array, DType, resampling
+from hyperslab.arrays.affines import is_invertible
+from hyperslab.arrays.resampling import SPACE, Resampling
+from hyperslab.arrays.sets import SourceSet, Whole
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.errors import FormatError, UsageError
+from hyperslab.plan import places
+from hyperslab.plan.pipeline import PRIMARY, Pipeline
+
+_INTERPOLATED = frozenset("?bhilqBHILQfdFD")
+"Type characters of the numbers that SciPy interpolates."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alignment:
+    """How an input lies beside the source: which of its elements go with a block of that one."""
+
+    ndim: int
+    "Number of the source's axes."
+    axes: tuple[int, ...]
+    "Axis of the source that each of the input's own lies along."
+    shape: tuple[int, ...]
+    "Extents of the input."
+    single: frozenset[int]
+    "Axes of the input, in its own order, whose one element goes with all of the source's."
+    between: Array | None = None
+    """(3, 4): voxels of the source to those of the input, along its first three axes, where it is
+    resampled.
+    """
+    how: Resampling = "nearest"
+
+    def region(self, slab: Hyperslab) -> Hyperslab:
+        """The region of the input that goes with one of the source; empty where it lies beyond."""
+        start = []
+        count = []
+        for axis, along in enumerate(self.axes):
+            if axis in self.single:
+                start.append(0)
+                count.append(1)
+            else:
+                start.append(slab.start[along])
+                count.append(slab.count[along])
+        if self.between is None:
+            return Hyperslab(tuple(start), tuple(count))
+        held = self._held(slab)
+        return Hyperslab((*held.start, *start[SPACE:]), (*held.count, *count[SPACE:]))
+
+    def placed(self, block: Array, slab: Hyperslab) -> Array:
+        """The block of `region(slab)` beside the source's: resampled, its axes in the source's
+        order, with one element along those that are broadcast.
+        """
+        if self.between is not None:
+            block = resampling.resampled(
+                block,
+                self._held(slab),
+                self.shape[:SPACE],
+                self.between,
+                self._wanted(slab),
+                self.how,
+            )
+        ordered = block.transpose(np.argsort(self.axes))
+        absent = [axis for axis in range(self.ndim) if axis not in self.axes]
+        return np.expand_dims(ordered, absent)
+
+    def pad(self, pad: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """The elements of a halo that are made up, per axis of the source: none where the input is
+        broadcast.
+        """
+        repeated = set(range(self.ndim)) - set(self.axes) | {
+            self.axes[axis] for axis in self.single
+        }
+        return tuple((0, 0) if axis in repeated else ends for axis, ends in enumerate(pad))
+
+    def working_nbytes(self, slab: Hyperslab, dtype: DType) -> int:
+        """Memory that placing a block takes beside the block as read, in bytes."""
+        if self.between is None:
+            return 0
+        return slab.size * dtype.itemsize + resampling.working_nbytes(dtype)
+
+    def _wanted(self, slab: Hyperslab) -> Hyperslab:
+        """A region of the source along the axes of space."""
+        space = self.axes[:SPACE]
+        return Hyperslab(
+            tuple(slab.start[axis] for axis in space), tuple(slab.count[axis] for axis in space)
+        )
+
+    def _held(self, slab: Hyperslab) -> Hyperslab:
+        assert self.between is not None
+        return resampling.needed(self.between, self._wanted(slab), self.shape[:SPACE])
+
+
+Row = tuple[Alignment | None, ...]
+"Alignment of each further input of a whole; None: it is read as the source is."
+
+
+def align(pipeline: Pipeline) -> tuple[Row, ...]:
+    """How the further inputs lie beside each whole of the source; () where all lie as it does.
+
+    Raises UsageError for inputs that do not fit: in number, in shape, in space.
+    """
+    others = {name: found for name, found in pipeline.inputs.items() if name != PRIMARY}
+    rows = []
+    for index, whole in enumerate(pipeline.source.wholes):
+        found = []
+        for name, inputs in others.items():
+            found.append(_align(pipeline, name, inputs, index, whole))
+        rows.append(tuple(found))
+    if not any(alignment for row in rows for alignment in row):
+        return ()
+    return tuple(rows)
+
+
+def _align(
+    pipeline: Pipeline, name: str, inputs: SourceSet, index: int, whole: Whole
+) -> Alignment | None:
+    _require_as_many(name, inputs, pipeline.source)
+    other = inputs.beside(index)
+    for source in (pipeline.source.first(whole), inputs.first(other)):
+        if source.broken:
+            raise FormatError(source.broken)
+    how = pipeline.resample.get(name)
+    pair = places.Pair(name, whole, pipeline.source.first(whole), other, inputs.first(other))
+    if how is None:
+        return _as_they_lie(pair)
+    return _resampled(pair, how, inputs.first(other).dtype(pipeline.values), pipeline)
+
+
+def _require_as_many(name: str, inputs: SourceSet, source: SourceSet) -> None:
+    arrays = len(inputs.wholes)
+    if arrays not in (1, len(source.wholes)):
+        raise UsageError(
+            f"the input '{name}' has {arrays} arrays, the source {len(source.wholes)}: give one for"
+            " each of them, or one for all"
+        )
+
+
+def _as_they_lie(pair: places.Pair) -> Alignment | None:
+    axes = pair.axes()
+    single = pair.single(axes)
+    shape = pair.other.shape
+    for axis, along in enumerate(axes):
+        if shape[axis] != pair.whole.shape[along] and axis not in single:
+            raise pair.unlike()
+    pair.require_one_space(axes)
+    if axes == tuple(range(len(pair.whole.shape))) and not single:
+        return None
+    return Alignment(len(pair.whole.shape), axes, shape, single)
+
+
+def _resampled(
+    pair: places.Pair, how: Resampling, dtype: DType, pipeline: Pipeline
+) -> Alignment | None:
+    image, grid = pair.affines()
+    if image is None or grid is None:
+        raise UsageError(
+            f"the input '{pair.name}' cannot be resampled: {pair.placeless()} does not say where"
+            " its voxels lie; give an image with an affine"
+        )
+    for affine, source in ((image, pair.other_source), (grid, pair.source)):
+        if not is_invertible(affine):
+            raise UsageError(
+                f"{source.label}: its affine is singular or not finite: nothing is resampled by it"
+            )
+    axes = pair.axes()
+    single = pair.single(axes)
+    further = range(SPACE, len(axes))
+    if any(pair.other.shape[i] != pair.whole.shape[axes[i]] and i not in single for i in further):
+        raise pair.unlike()
+    if pair.is_in_place(axes):
+        return _as_they_lie(pair)
+    if how == "linear" and pipeline.values == "stored":
+        raise UsageError(
+            "--resample linear interpolates real values: leave out --values stored, or use nearest"
+        )
+    if how == "linear" and dtype.char not in _INTERPOLATED:
+        raise UsageError(f"the input '{pair.name}': {dtype} is not interpolated; use nearest")
+    between = resampling.voxels_of(image, grid)
+    return Alignment(
+        len(pair.whole.shape), axes, pair.other.shape, single - set(range(SPACE)), between, how
+    )

@@ -1,0 +1,220 @@
+"""Places: whether a further input lies where the source does, and in words where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.affines import apart, is_invertible, tolerance, voxel_sizes
+from hyperslab.arrays.resampling import SPACE
+from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
+from hyperslab.arrays.source import ArraySource
+from hyperslab.errors import UsageError
+from hyperslab.formats.nifti.space import orientation
+
+_LEAST_DEGREES = 0.05
+_REMEDY = (
+    "ask for --resample nearest (masks, labels) or --resample linear, or give one that lies there"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """An array of a further input, and that of the source which it goes with."""
+
+    name: str
+    "Name of the input."
+    whole: Whole
+    "Array of the source."
+    source: ArraySource
+    "File that speaks for it."
+    other: Whole
+    "Array of the input."
+    other_source: ArraySource
+
+    def axes(self) -> tuple[int, ...]:
+        """Axis of the source that each of the input's lies along.
+
+        Where both are placed by affines, axes of space lie along axes of space; those that are
+        lacking go by the names of axes, or else are the last or the first ones, as extents tell.
+        Raises UsageError for an input that has more axes, or could lie in two ways.
+        """
+        few = len(self.other.shape)
+        many = len(self.whole.shape)
+        if few > many:
+            raise self.unlike()
+        if self.are_placed:
+            space = self._space()
+            further = [axis for axis in range(many) if axis not in space]
+            return (*space[:few], *further)[:few]
+        if few == many:
+            return tuple(range(many))
+        return self._named_axes() or self._axes_by_extent()
+
+    def _named_axes(self) -> tuple[int, ...]:
+        names = self.source.dims
+        wanted = self.other_source.dims
+        generic = all(name.startswith("dim_") for name in wanted)
+        if generic or len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
+            return ()
+        return tuple(names.index(name) for name in wanted)
+
+    def _axes_by_extent(self) -> tuple[int, ...]:
+        few = len(self.other.shape)
+        many = len(self.whole.shape)
+        first = tuple(range(few))
+        last = tuple(range(many - few, many))
+        fitting = [axes for axes in (first, last) if self._fits(axes)]
+        if not fitting:
+            raise self.unlike()
+        if len(fitting) == 2:
+            raise UsageError(
+                f"the input '{self.name}' of shape {self.other.shape} could lie along the first or"
+                f" the last axes of the source, whose shape is {self.whole.shape}: give it"
+                f" {many} axes, one element along those that it lacks"
+            )
+        return fitting[0]
+
+    def _fits(self, axes: tuple[int, ...]) -> bool:
+        return all(
+            n in (1, self.whole.shape[axis]) for n, axis in zip(self.other.shape, axes, strict=True)
+        )
+
+    def single(self, axes: tuple[int, ...]) -> frozenset[int]:
+        """Axes of the input along which its one element goes with all of the source's; along axes
+        of space none does, where affines say where it lies.
+        """
+        first = 0
+        if self.are_placed:
+            first = SPACE
+        return frozenset(
+            axis
+            for axis, along in enumerate(axes)
+            if axis >= first and self.other.shape[axis] == 1 != self.whole.shape[along]
+        )
+
+    def affines(self) -> tuple[Array | None, Array | None]:
+        """(4, 4) of the input and of the source, along their axes of space; None where a file does
+        not say one.
+        """
+        grid = _affine_of(self.whole)
+        if grid is None and self._space() != tuple(range(SPACE)):
+            grid = np.asarray(self.whole.header.attributes["space_affine"], np.float64)
+        return _affine_of(self.other), grid
+
+    @property
+    def are_placed(self) -> bool:
+        """Whether both files say where their voxels lie."""
+        return all(affine is not None for affine in self.affines())
+
+    def _space(self) -> tuple[int, ...]:
+        """The source's axes of space, in the order of its affine: in a series of MINC volumes time
+        may come first.
+        """
+        named = [axis for axis, name in enumerate(self.source.dims) if name.endswith("space")]
+        if "space_affine" in self.whole.header.attributes and len(named) == SPACE:
+            return tuple(named)
+        return tuple(range(SPACE))
+
+    def is_in_place(self, axes: tuple[int, ...]) -> bool:
+        """Whether the voxels of both are the same, in number and in place."""
+        extents = tuple(self.whole.shape[along] for along in axes[:SPACE])
+        image, grid = self.affines()
+        if image is None or grid is None:
+            return True
+        return self.other.shape[:SPACE] == extents and _is_near(image, grid, extents)
+
+    def require_one_space(self, axes: tuple[int, ...]) -> None:
+        """Raise UsageError where affines put the two in different places."""
+        if not self.is_in_place(axes):
+            raise UsageError(
+                f"the input '{self.name}' does not lie where the source does:"
+                f" {self._differences()}: {_REMEDY}"
+            )
+
+    def unlike(self) -> UsageError:
+        """The error for shapes that do not fit."""
+        text = (
+            f"the input '{self.name}' has shape {self.other.shape}, the source {self.whole.shape}"
+        )
+        few = len(self.other.shape)
+        if few > len(self.whole.shape):
+            return UsageError(f"{text}: give the one with more axes as the source")
+        if not self.are_placed or self.is_in_place(tuple(range(few))):
+            return UsageError(
+                f"{text}: they must be the same, but for axes that the input lacks (a mask of a"
+                " series needs no time)"
+            )
+        return UsageError(f"{text}, and lies elsewhere: {self._differences()}: {_REMEDY}")
+
+    def placeless(self) -> str:
+        """What the one that has no place is called."""
+        if self.affines()[0] is None:
+            return self.other_source.label
+        return self.source.label
+
+    def _differences(self) -> str:
+        image, grid = self.affines()
+        assert image is not None
+        assert grid is not None
+        reach = (_reach(image, self.other.shape), _reach(grid, self._spatial_shape()))
+        told = [f"{self.other_source.label} reaches from {reach[0]}, the source from {reach[1]}"]
+        sizes = (_sizes(image), _sizes(grid))
+        if sizes[0] != sizes[1]:
+            told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")
+        codes = (orientation(image), orientation(grid))
+        if codes[0] != codes[1]:
+            told.append(f"axes that run {codes[0]} and {codes[1]}")
+        elif (angle := _degrees(image, grid)) >= _LEAST_DEGREES:
+            told.append(f"axes turned by {angle:.1f} degrees")
+        return "; ".join(told)
+
+    def _spatial_shape(self) -> tuple[int, ...]:
+        return tuple(
+            self.whole.shape[axis] for axis in self._space() if axis < len(self.whole.shape)
+        )
+
+
+def _affine_of(whole: Whole) -> Array | None:
+    """The affine of an array whose file says one: formats without have that of voxels."""
+    affine = whole.header.affine
+    if affine is None:
+        return None
+    is_said = whole.header.native is not None or not np.array_equal(affine, np.eye(4))
+    return affine if is_said else None
+
+
+def _is_near(image: Array, grid: Array, shape: tuple[int, ...]) -> bool:
+    """Whether two affines mean the same places, to a hundredth of a voxel."""
+    if np.array_equal(image, grid, equal_nan=True):
+        return True
+    if not (np.isfinite(image).all() and is_invertible(grid)):
+        return False
+    least = ORIGIN_TOLERANCE_VOXELS * float(voxel_sizes(grid).min())
+    return apart(image, grid, shape) <= max(least, tolerance(grid, shape))
+
+
+def _reach(affine: Array, shape: tuple[int, ...]) -> str:
+    """Where the first and the last voxel lie."""
+    last = np.array([*(n - 1 for n in (*shape, 1, 1, 1)[:SPACE]), 1])
+    ends = (affine[:3, 3], (affine @ last)[:3])
+    return " to ".join(f"({_numbers(end, ', ')})" for end in ends) + " mm"
+
+
+def _sizes(affine: Array) -> str:
+    return _numbers(voxel_sizes(affine), " x ")
+
+
+def _numbers(values: Array, between: str) -> str:
+    return between.join(f"{round(float(value), 3) + 0.0:g}" for value in values)
+
+
+def _degrees(image: Array, grid: Array) -> float:
+    """Largest angle between an axis of one and the same axis of the other."""
+    cosines = (image[:3, :3] * grid[:3, :3]).sum(axis=0)
+    lengths = voxel_sizes(image) * voxel_sizes(grid)
+    with np.errstate(all="ignore"):
+        angles = np.degrees(np.arccos(np.clip(cosines / lengths, -1, 1)))
+    return float(np.nan_to_num(angles).max())
