@@ -201,7 +201,10 @@ def test_a_range_that_the_dtype_cannot_hold() -> None:
 
 def test_built_ins_take_one_input() -> None:
     pipeline = Pipeline(np.zeros((4, 4, 4)), mask=np.ones((4, 4, 4)))
-    with pytest.raises(UsageError, match="the built-in 'stats' takes one input; leave out mask"):
+    with pytest.raises(UsageError, match="the built-in 'smooth' takes one input; leave out mask"):
+        workloads.build("smooth", pipeline, {})
+    pipeline = Pipeline(np.zeros((4, 4, 4)), t1=np.ones((4, 4, 4)))
+    with pytest.raises(UsageError, match="takes one input beside mask and labels; leave out t1"):
         workloads.build("stats", pipeline, {})
 
 

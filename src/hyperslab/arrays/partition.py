@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hyperslab.arrays.slab import Hyperslab
@@ -63,7 +63,7 @@ class Partition:
     """Blocks of an array: the cross product of the intervals between cuts."""
 
     cuts: tuple[tuple[int, ...], ...]
-    "Cut positions of each axis: 0, the inner ones, the extent."
+    "Cut positions of each axis: 0 (or where a region begins), the inner ones, the extent."
     order: tuple[int, ...]
     "Axes from slowest to fastest, for the order of the blocks."
 
@@ -115,6 +115,24 @@ def cut(layout: Layout, rule: Rule, limit_nbytes: int, align: Sequence[int] = ()
         block = map(_align, wanted, align, layout.shape)
         cuts = tuple(map(_regular, layout.shape, block))
     return Partition(cuts, layout.axes)
+
+
+def cut_within(layout: Layout, region: Hyperslab, rule: Rule, limit_nbytes: int) -> Partition:
+    """Cut a region of an array by a rule; blocks that a rule makes of chunks begin where these
+    do. Raises UsageError for a rule that does not fit.
+    """
+    unit = _unit(layout)
+    if rule.kind == "blocks":
+        unit = (1,) * len(layout.shape)
+    origin = [first // u * u for first, u in zip(region.start, unit, strict=True)]
+    stop = region.bounds[1]
+    shape = tuple(last - first for first, last in zip(origin, stop, strict=True))
+    made = cut(replace(layout, shape=shape), rule, limit_nbytes)
+    cuts = []
+    for first, begin, axis in zip(region.start, origin, made.cuts, strict=True):
+        places = {max(first, begin + place) for place in axis}
+        cuts.append(tuple(sorted(places)))
+    return Partition(tuple(cuts), made.order)
 
 
 def _block_shape(

@@ -93,6 +93,13 @@ def run(
             " NAME=nearest; masks and labels by nearest."
         ),
     ] = None,
+    region: Annotated[
+        str | None,
+        Opt(
+            help="Part to work on: 10:40,20:60,5:25 in voxels, as NumPy's slices, or"
+            " mm:-30:30,-20:40,0:50."
+        ),
+    ] = None,
     sources: Annotated[
         str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
     ] = "independent",
@@ -190,6 +197,7 @@ def run(
         values=values,  # type: ignore[arg-type]
         boundary=boundary,  # type: ignore[arg-type]
         resample=parse_resample(resample, inputs),  # type: ignore[arg-type]
+        region=region,
         **inputs,
     )
     around = parse_numbers("--halo", halo) if halo is not None else None

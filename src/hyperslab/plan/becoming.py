@@ -108,7 +108,7 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     promised = list(zip(pipeline.returns, pipeline.axes, strict=True))
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
-        given = tuple(_input_dtype(pipeline, name, index) for name in pipeline.inputs)
+        given = tuple(input_dtype(pipeline, name, index) for name in pipeline.inputs)
         before = _last_dtype(pipeline.steps[:-1]) or given[0]
         outputs = tuple(
             _made(pipeline, whole, promise, axes, np.dtype(promise.dtype or before))
@@ -125,7 +125,7 @@ def output_dtype(pipeline: Pipeline) -> DType:
     named = _last_dtype(pipeline.steps)
     if named is not None:
         return named
-    return _input_dtype(pipeline, PRIMARY, None)
+    return input_dtype(pipeline, PRIMARY, None)
 
 
 def _last_dtype(steps: Sequence[Step]) -> DType | None:
@@ -136,7 +136,7 @@ def _last_dtype(steps: Sequence[Step]) -> DType | None:
     return np.dtype(named[-1])
 
 
-def _input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
+def input_dtype(pipeline: Pipeline, name: str, index: int | None) -> DType:
     """dtype of the blocks of an input, of one whole or of all."""
     inputs = pipeline.inputs[name]
     wholes = inputs.wholes

@@ -183,6 +183,7 @@ def compile_plan(
     pipeline = pipeline.settled()
     _require_fixed_size(pipeline)
     _require_uncut(pipeline, rule)
+    _require_region_fits(pipeline)
     job = _job(pipeline)
     cutting = Cutting(pipeline, job.becoming, job.output, rule)
     limit = limit_nbytes or cutting.auto_limit(budget.slots, budget.per_slot)
@@ -238,6 +239,17 @@ def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
                 f"--{rule.kind} {','.join(map(str, rule.value))}: cuts axis {axis}, but {name}"
                 f" drops it, and needs all of it in every block: cut other axes"
             )
+
+
+def _require_region_fits(pipeline: Pipeline) -> None:
+    """Raise UsageError for a region of a pipeline that needs all of its arrays."""
+    if pipeline.region is None:
+        return
+    asked = f"--region {pipeline.region.text}"
+    if isinstance(pipeline.end, Write) and pipeline.end.keep == "volume":
+        raise UsageError(f"{asked}: what is written in part is a file per block: say --keep blocks")
+    if any(n > 1 for n in pipeline.scale):
+        raise UsageError(f"{asked}: is for functions that do not merge voxels")
 
 
 def _require_fixed_size(pipeline: Pipeline) -> None:

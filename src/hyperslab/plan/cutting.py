@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hyperslab.arrays.partition import Layout, Partition, Rule, cut
+from hyperslab.arrays.partition import Layout, Partition, Rule, cut, cut_within
 from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
 from hyperslab.plan.becoming import Becoming
@@ -39,7 +39,7 @@ class Cutting:
             max(source.stored.itemsize for source in inputs.sources)
             for inputs in pipeline.inputs.values()
         ]
-        share = math.ceil(pipeline.source.size * sum(largest) / (2 * slots))
+        share = math.ceil(self._size() * sum(largest) / (2 * slots))
         fits = int(slot_nbytes / _multiples(pipeline))
         most = max(1, min(fits, max(share, AUTO_FLOOR_NBYTES)))
         output = self._shared_files()
@@ -57,7 +57,19 @@ class Cutting:
             return cut_transfer(self._transfer(output, index), limit)
         becoming = self.becoming[index]
         rule = replace(self.rule, axes_whole=(*self.rule.axes_whole, *becoming.dropped))
-        return cut(self._layout(index), rule, limit, becoming.unit)
+        layout = self._layout(index)
+        if self.pipeline.region is None:
+            return cut(layout, rule, limit, becoming.unit)
+        region = self.pipeline.region.within(self.pipeline.source.wholes[index])
+        return cut_within(layout, region, rule, limit)
+
+    def _size(self) -> int:
+        """Elements of the source that it runs over."""
+        source = self.pipeline.source
+        region = self.pipeline.region
+        if region is None:
+            return source.size
+        return sum(region.within(whole).size for whole in source.wholes)
 
     def _shared_files(self) -> Output | None:
         """The output, where blocks are cut for long runs of what is written, too: files that all

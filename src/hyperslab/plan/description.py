@@ -29,6 +29,8 @@ def summarise(pipeline: Pipeline, rule: Rule, partitions: Sequence[Partition]) -
     more: dict[str, Any] = {}
     if pipeline.resample:
         more["resample"] = dict(pipeline.resample)
+    if pipeline.region is not None:
+        more["region"] = pipeline.region.text
     return {
         "sources": sources,
         **more,

@@ -31,6 +31,7 @@ from hyperslab.plan.promise import (
 from hyperslab.plan.promise import (
     Named as NamedOutputs,
 )
+from hyperslab.plan.region import Region, region_of
 from hyperslab.storage.location import local_folder
 
 Boundary = Literal["reflect", "nearest", "constant"]
@@ -157,6 +158,8 @@ class Pipeline:
     end: Write | Reduce | None = None
     resample: Mapping[str, Resampling] = field(default_factory=dict)
     "How further inputs are brought into the space of the first one, by their names."
+    region: Region | None = None
+    "The part of every array that it runs over; None: all."
 
     def __init__(
         self,
@@ -166,6 +169,7 @@ class Pipeline:
         boundary: Boundary = "reflect",
         storage_options: Mapping[str, Any] | None = None,
         resample: Resampling | Mapping[str, Resampling] | None = None,
+        region: str | Sequence[slice] | Region | None = None,
         **others: Named | Sequence[Named] | SourceSet,
     ) -> None:
         """`others` are further inputs, such as `mask="mask.nii"`, passed to functions by name: one
@@ -175,8 +179,10 @@ class Pipeline:
 
         Arrays with affines have to lie in one space; `resample`, "nearest" or "linear", for all or
         by name, brings further inputs into the space of the first, as
-        `nibabel.processing.resample_from_to` does with order 0 and 1. `storage_options` are what
-        fsspec is given with URLs.
+        `nibabel.processing.resample_from_to` does with order 0 and 1. `region` is the part
+        of every array that is worked on: "10:40,20:60,5:25" in voxels, as NumPy's slices, or
+        "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
+        URLs.
         """
         given = {PRIMARY: source, **others}
         object.__setattr__(self, "inputs", _gathered(given, storage_options))
@@ -185,6 +191,8 @@ class Pipeline:
         object.__setattr__(self, "steps", ())
         object.__setattr__(self, "end", None)
         object.__setattr__(self, "resample", _resampling(resample, others))
+        box = region_of(region) if region is not None else None
+        object.__setattr__(self, "region", box)
 
     @property
     def source(self) -> SourceSet:
@@ -339,7 +347,7 @@ class Pipeline:
     def altered(self, **changes: Any) -> Pipeline:
         """The same but for these fields."""
         new = object.__new__(Pipeline)
-        for name in ("inputs", "values", "boundary", "steps", "end", "resample"):
+        for name in ("inputs", "values", "boundary", "steps", "end", "resample", "region"):
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
         return new
 

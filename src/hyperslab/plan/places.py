@@ -99,10 +99,10 @@ class Pair:
         """(4, 4) of the input and of the source, along their axes of space; None where a file does
         not say one.
         """
-        grid = _affine_of(self.whole)
+        grid = affine_of(self.whole)
         if grid is None and self._space() != tuple(range(SPACE)):
             grid = np.asarray(self.whole.header.attributes["space_affine"], np.float64)
-        return _affine_of(self.other), grid
+        return affine_of(self.other), grid
 
     @property
     def are_placed(self) -> bool:
@@ -159,8 +159,8 @@ class Pair:
         image, grid = self.affines()
         assert image is not None
         assert grid is not None
-        reach = (_reach(image, self.other.shape), _reach(grid, self._spatial_shape()))
-        told = [f"{self.other_source.label} reaches from {reach[0]}, the source from {reach[1]}"]
+        ends = (reach(image, self.other.shape), reach(grid, self._spatial_shape()))
+        told = [f"{self.other_source.label} reaches from {ends[0]}, the source from {ends[1]}"]
         sizes = (_sizes(image), _sizes(grid))
         if sizes[0] != sizes[1]:
             told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")
@@ -177,7 +177,7 @@ class Pair:
         )
 
 
-def _affine_of(whole: Whole) -> Array | None:
+def affine_of(whole: Whole) -> Array | None:
     """The affine of an array whose file says one: formats without have that of voxels."""
     affine = whole.header.affine
     if affine is None:
@@ -196,7 +196,7 @@ def _is_near(image: Array, grid: Array, shape: tuple[int, ...]) -> bool:
     return apart(image, grid, shape) <= max(least, tolerance(grid, shape))
 
 
-def _reach(affine: Array, shape: tuple[int, ...]) -> str:
+def reach(affine: Array, shape: tuple[int, ...]) -> str:
     """Where the first and the last voxel lie."""
     last = np.array([*(n - 1 for n in (*shape, 1, 1, 1)[:SPACE]), 1])
     ends = (affine[:3, 3], (affine @ last)[:3])

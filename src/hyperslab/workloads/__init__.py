@@ -1,7 +1,8 @@
 """The built-in functions: what `hyperslab run NAME` adds to a pipeline.
 
 Each is a module with `build(pipeline, **params)`, which adds maps or a reduction and never a write,
-a line SUMMARY, PARAMS, which describes its parameters, and VERSION, which is raised when its
+a line SUMMARY, PARAMS, which describes its parameters, INPUTS, the names of further inputs that it
+takes, if any, and VERSION, which is raised when its
 results change. They are imported at first use.
 """
 
@@ -38,12 +39,8 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
     """
     if name not in BUILTINS:
         raise unknown_builtin(name)
-    if len(pipeline.inputs) > 1:
-        raise UsageError(
-            f"the built-in '{name}' takes one input; leave out"
-            f" {', '.join(list(pipeline.inputs)[1:])}"
-        )
     module = importlib.import_module(BUILTINS[name])
+    _require_known_inputs(name, pipeline, getattr(module, "INPUTS", ()))
     hints = typing.get_type_hints(module.build)
     known = list(inspect.signature(module.build).parameters)[1:]
     for param, value in params.items():
@@ -56,6 +53,18 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
             )
     built: Pipeline = module.build(pipeline, **params)
     return built
+
+
+def _require_known_inputs(name: str, pipeline: Pipeline, known: Sequence[str]) -> None:
+    unknown = [given for given in list(pipeline.inputs)[1:] if given not in known]
+    if not unknown:
+        return
+    beside = ""
+    if known:
+        beside = f" beside {_and(known)}"
+    raise UsageError(
+        f"the built-in '{name}' takes one input{beside}; leave out {', '.join(unknown)}"
+    )
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:

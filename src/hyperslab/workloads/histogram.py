@@ -26,7 +26,8 @@ from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
-from hyperslab.workloads import kernels
+from hyperslab.storage.whole import replace_text
+from hyperslab.workloads import kernels, selection
 
 VERSION = 1
 "Version of its results: raised when they change, see `hyperslab.plan.builtin`."
@@ -38,11 +39,13 @@ PARAMS: Mapping[str, str] = {
     "bins": "number of equal bins, from 1 to 1048576",
     "range": "lower edge of the first and upper edge of the last bin",
 }
+INPUTS = selection.INPUTS
 DEFAULT_BINS = 1024
 MOST_BINS = 2**20
 "Most bins: in float32, a bin's number is known to less than one up to here."
 MOST_VALUES = 65536
 _EXACT_BELOW = 2**52
+_APART = ("below", "above", "nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +120,18 @@ class Histogram:
         ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelHistograms:
+    """Counts of each label's values, all in the same bins."""
+
+    rows: Mapping[int, Histogram]
+    "Labels that have voxels, in their order, without 0."
+
+    def lines(self) -> list[str]:
+        """A line per label, to print."""
+        return [f"label {label:>8}  {row.title}" for label, row in self.rows.items()]
+
+
 class Range(NamedTuple):
     """Smallest and largest finite value; None when there is none."""
 
@@ -127,7 +142,9 @@ class Range(NamedTuple):
 def build(
     pipeline: Pipeline, bins: int | None = None, range: tuple[float, float] | None = None
 ) -> Pipeline:
-    """End the pipeline with the histogram of its values. Raises UsageError."""
+    """End the pipeline with the histogram of its values: of all, of those within its input `mask`,
+    or of each label of its input `labels`, in bins that all labels share. Raises UsageError.
+    """
     dtype = countable(output_dtype(pipeline))
     if bins is not None and not 1 <= bins <= MOST_BINS:
         raise UsageError(f"--param bins={bins}: give {PARAMS['bins']}")
@@ -138,13 +155,19 @@ def build(
         )
     if range is not None:
         return _reduce(pipeline, "IN_RANGE", {"bins": bins or DEFAULT_BINS, "range": range})
-    if bins is None and has_few_values(dtype):
+    few = has_few_values(dtype)
+    if selection.kind_of(pipeline) == "labels":
+        few = few and dtype.itemsize == 1  # 65,536 bins for every label would be too many
+    if bins is None and few:
         return _reduce(pipeline, "PER_VALUE", {})
     return _reduce(pipeline, "FROM_LOW_TO_HIGH", {"bins": bins})
 
 
 def _reduce(pipeline: Pipeline, fold: str, params: Mapping[str, Any]) -> Pipeline:
-    return pipeline.reduce(f"{__name__}:{fold}", params, temporaries=1.0)
+    selects = selection.kind_of(pipeline)
+    temporaries = selection.TEMPORARIES if selects else 1.0
+    suffix = {"": "", "mask": "_IN_MASK", "labels": "_OF_LABELS"}[selects]
+    return pipeline.reduce(f"{__name__}:{fold}{suffix}", params, temporaries=temporaries)
 
 
 def countable(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -285,6 +308,39 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
+def save_rows(result: LabelHistograms, folder: Path) -> Sequence[Path]:
+    """Write histogram.csv, a row per label and a column per bin, named by its value or its lower
+    edge; and histogram.npz: labels (n,), counts (n, bins), edges, and values as above.
+    """
+    rows = list(result.rows.values())
+    arrays: dict[str, Any] = {"labels": np.array(list(result.rows), np.int64)}
+    bins: list[Any] = []
+    if rows:
+        arrays |= {"counts": np.stack([row.counts for row in rows]), "edges": rows[0].edges}
+        bins = rows[0].edges[:-1].tolist()
+        if rows[0].values is not None:
+            arrays["values"] = rows[0].values
+            bins = rows[0].values.tolist()
+    for apart in _APART:
+        arrays[apart] = np.array([getattr(row, apart) for row in rows], np.int64)
+    head = ["label", *_APART, *bins]
+    text = [",".join(map(str, head))]
+    for label, row in result.rows.items():
+        numbers = [label, *(getattr(row, apart) for apart in _APART), *row.counts.tolist()]
+        text.append(",".join(map(str, numbers)))
+    table = folder / "histogram.csv"
+    replace_text(table, "\n".join(text) + "\n")
+    npz = folder / "histogram.npz"
+    _replace(npz, lambda partial: _save_arrays(partial, arrays))
+    return [table, npz]
+
+
 PER_VALUE = Fold(count_values, add, save=save)
 IN_RANGE = Fold(count_in_range, add, save=save)
 FROM_LOW_TO_HIGH = Fold(count_from_low_to_high, add, prior=Fold(find_range, widen), save=save)
+PER_VALUE_IN_MASK = selection.within_mask(PER_VALUE)
+IN_RANGE_IN_MASK = selection.within_mask(IN_RANGE)
+FROM_LOW_TO_HIGH_IN_MASK = selection.within_mask(FROM_LOW_TO_HIGH)
+PER_VALUE_OF_LABELS = selection.of_labels(PER_VALUE, LabelHistograms, save_rows)
+IN_RANGE_OF_LABELS = selection.of_labels(IN_RANGE, LabelHistograms, save_rows)
+FROM_LOW_TO_HIGH_OF_LABELS = selection.of_labels(FROM_LOW_TO_HIGH, LabelHistograms, save_rows)

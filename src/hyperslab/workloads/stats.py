@@ -10,6 +10,7 @@ units in the last place of it; sums of integers are not rounded at all.
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,8 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
 from hyperslab.storage.recordfile import save_json
-from hyperslab.workloads import kernels
+from hyperslab.storage.whole import replacement
+from hyperslab.workloads import kernels, selection
 
 VERSION = 1
 "Version of its results: raised when they change, see `hyperslab.plan.builtin`."
@@ -30,6 +32,7 @@ SUMMARY = (
     " counted apart."
 )
 PARAMS: Mapping[str, str] = {}
+INPUTS = selection.INPUTS
 _GUARD_BITS = 128
 
 
@@ -57,6 +60,29 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelStats:
+    """Measures of each label's finite values."""
+
+    rows: Mapping[int, Stats]
+    "Labels that have voxels, in their order, without 0."
+
+    def lines(self) -> list[str]:
+        """A table of the most important measures, to print."""
+        shown = ("count", "min", "max", "mean", "std")
+        lines = [f"{'label':>8} " + " ".join(f"{name:>12}" for name in shown)]
+        for label, stats in self.rows.items():
+            numbers = (_short(getattr(stats, name)) for name in shown)
+            lines.append(f"{label:>8} " + " ".join(f"{number:>12}" for number in numbers))
+        return lines
+
+
+def _short(value: float | None) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Moments:
     """Exact sums over some finite values, and how many others there were."""
 
@@ -73,8 +99,8 @@ class Moments:
 
 
 def build(pipeline: Pipeline) -> Pipeline:
-    """End the pipeline with the statistics of its values. Raises UsageError for values that are not
-    real numbers.
+    """End the pipeline with the statistics of its values: of all, of those within its input `mask`,
+    or of each label of its input `labels`. Raises UsageError for values that are not real numbers.
     """
     dtype = output_dtype(pipeline)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
@@ -82,7 +108,11 @@ def build(pipeline: Pipeline) -> Pipeline:
             f"stats needs real numbers of up to 64 bits, not {dtype}: map a function that converts"
             " them first"
         )
-    return pipeline.reduce(f"{__name__}:FOLD", temporaries=1.0)
+    selects = selection.kind_of(pipeline)
+    if not selects:
+        return pipeline.reduce(f"{__name__}:FOLD", temporaries=1.0)
+    fold = {"mask": "IN_MASK", "labels": "PER_LABEL"}[selects]
+    return pipeline.reduce(f"{__name__}:{fold}", temporaries=selection.TEMPORARIES)
 
 
 def measure(block: Array) -> Moments:
@@ -170,4 +200,19 @@ def save(result: Stats, folder: Path) -> Sequence[Path]:
     return [path]
 
 
+def save_rows(result: LabelStats, folder: Path) -> Sequence[Path]:
+    """Write stats.csv, a row per label, and stats.json with the same."""
+    rows = [{"label": label, **asdict(stats)} for label, stats in result.rows.items()]
+    table = folder / "stats.csv"
+    with replacement(table) as file:
+        writer = csv.DictWriter(file, ["label", *Stats.__slots__], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    plain = folder / "stats.json"
+    save_json(plain, rows)
+    return [table, plain]
+
+
 FOLD = Fold(measure, combine, conclude, save=save)
+IN_MASK = selection.within_mask(FOLD)
+PER_LABEL = selection.of_labels(FOLD, LabelStats, save_rows)

@@ -199,8 +199,8 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         ("stats", ["--format", "h5"], "--format h5: the function reduces all blocks to one value"),
         (
             "stats",
-            ["--with", f"mask={ANATOMICAL}"],
-            "the built-in 'stats' takes one input; leave out mask",
+            ["--with", f"t1={ANATOMICAL}"],
+            "the built-in 'stats' takes one input beside mask and labels; leave out t1",
         ),
     ],
 )
