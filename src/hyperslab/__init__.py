@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hyperslab.apps.conversion import convert
     from hyperslab.apps.difference import diff
+    from hyperslab.apps.locality import check_locality
     from hyperslab.arrays.encoding import Encoding
     from hyperslab.arrays.partition import Rule
     from hyperslab.arrays.slab import Hyperslab
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "apps.conversion": ("convert",),
     "apps.difference": ("diff",),
+    "apps.locality": ("check_locality",),
     "connectors.dask": ("to_dask",),
     "driver.run": ("Result", "run"),
     "arrays.encoding": ("Encoding",),
@@ -57,6 +59,7 @@ __all__ = [
     "Rule",
     "__version__",
     "cancel",
+    "check_locality",
     "clean",
     "convert",
     "diff",

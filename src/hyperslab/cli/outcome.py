@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.driver.admission import admit
 from hyperslab.driver.prepare import Prepared
@@ -69,6 +70,15 @@ def show_plan(prepared: Prepared, out: Path) -> int:
     admit(needs, out)
     typer.echo("fits       yes")
     return 0
+
+
+def show_locality(found: Locality) -> int:
+    """What a sample says of a function's halo; exit status 0, or 1 where the result depends on the
+    blocks.
+    """
+    with told_if_heard():
+        typer.echo("\n".join(found.lines()))
+    return 0 if found.ok else 1
 
 
 def show_result(result: Result, out: Path | str, quiet: bool, verb: str = "run") -> int:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hyperslab import formats
+from hyperslab.apps import locality
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import expand, gather
@@ -30,7 +31,7 @@ from hyperslab.cli.flags import (
     resume_flag,
 )
 from hyperslab.cli.function import Shape, add_function
-from hyperslab.cli.outcome import show_plan, show_result
+from hyperslab.cli.outcome import show_locality, show_plan, show_result
 from hyperslab.cli.parse import (
     parse_axes,
     parse_inputs,
@@ -169,6 +170,14 @@ def run(
         float | None, Opt(help="Seconds after which a task's worker is stopped.")
     ] = None,
     dry_run: Annotated[bool, dry_run_flag("Say what would be done and what it needs")] = False,
+    check_locality: Annotated[
+        bool,
+        Opt(
+            "--check-locality",
+            help="Try on a sample whether the result depends on the blocks, and which halo helps;"
+            " do nothing else.",
+        ),
+    ] = False,
     report: Report = True,
     quiet: Quiet = False,
 ) -> int:
@@ -229,6 +238,8 @@ def run(
         report=report,
         accept_changed_function=accept_changed_function,
     )
+    if check_locality:
+        return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
     if dry_run:
         return show_plan(prepare(pipeline, options, folder), folder)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))

@@ -1,0 +1,155 @@
+"""check_locality: which functions depend on the blocks, by how much, and which halo mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hyperslab
+from hyperslab import Pipeline, workloads
+from hyperslab.apps.locality import check_locality
+from hyperslab.arrays import Array
+from hyperslab.errors import BlockError, UsageError
+from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, real_values_of
+
+
+def gaussian(block: Array) -> Array:
+    return np.asarray(ndimage.gaussian_filter(block, 2))
+
+
+def along_time(block: Array) -> Array:
+    return np.asarray(ndimage.uniform_filter1d(block, 3, axis=3))
+
+
+def standardised(block: Array) -> Array:
+    return np.asarray((block - block.mean()) / block.std())
+
+
+def detrended(block: Array) -> Array:
+    return np.asarray(block - block.mean(axis=3, keepdims=True))
+
+
+def random(block: Array) -> Array:
+    return block + np.random.default_rng().normal(size=block.shape)
+
+
+def failing(block: Array) -> Array:
+    raise ValueError("not to my liking")
+
+
+def summed(block: Array) -> Array:
+    """Rounding depends on where the block begins, as in sums that run along an axis."""
+    return np.asarray(
+        np.cumsum(block[::-1], axis=0)[::-1] - np.cumsum(block[::-1], axis=0)[::-1] + block
+    )
+
+
+def noise(shape: tuple[int, ...]) -> Array:
+    return np.asarray(np.random.default_rng(5).normal(1000, 100, shape))
+
+
+def test_a_gaussian_without_a_halo_is_told_with_the_halo_that_it_needs() -> None:
+    values = noise((90, 60, 40))
+    found = check_locality(Pipeline(values).map(gaussian))
+    assert not found.ok
+    assert found.enough == (8, 8, 8)  # scipy's truncate of 4 standard deviations
+    whole = gaussian(values[found.window.slices()])
+    for difference in found.differences:
+        assert difference.reach == 8
+        half = found.window.count[difference.axis] // 2
+        cut = np.concatenate(
+            [
+                gaussian(part)
+                for part in np.split(values[found.window.slices()], [half], difference.axis)
+            ],
+            difference.axis,
+        )
+        assert difference.largest == np.abs(whole - cut).max()
+        assert difference.elements == np.count_nonzero(whole != cut)
+        place = tuple(np.subtract(difference.at, found.window.start))
+        assert (difference.whole, difference.cut) == (whole[place], cut[place])
+    assert check_locality(Pipeline(values).map(gaussian, halo=8)).ok
+    assert check_locality(Pipeline(values).map(gaussian, halo=5)).enough == (8, 8, 8)
+
+
+def test_what_is_voxel_by_voxel_is_local() -> None:
+    for pipeline in (
+        Pipeline(noise((9, 8, 7))).map(np.sqrt),
+        Pipeline(ANATOMICAL).map(np.sqrt, dtype="float32"),
+        workloads.build("smooth", Pipeline(ANATOMICAL), {}),
+    ):
+        found = check_locality(pipeline)
+        assert found.ok
+        assert found.differences == ()
+
+
+def test_a_filter_along_time_needs_a_halo_there_alone() -> None:
+    values = real_values_of(FUNCTIONAL)
+    found = check_locality(Pipeline(values).map(along_time))
+    assert found.enough == (0, 0, 0, 1)
+    assert [difference.axis for difference in found.differences] == [3]
+    assert check_locality(Pipeline(values).map(along_time), axes_whole=[3]).ok
+
+
+@pytest.mark.parametrize(("function", "axes"), [(standardised, [0, 1, 2, 3]), (detrended, [3])])
+def test_no_halo_helps_what_needs_the_whole_array(function: Any, axes: list[int]) -> None:
+    found = check_locality(Pipeline(noise((12, 10, 8, 30))).map(function))
+    assert found.enough is None
+    assert [difference.axis for difference in found.differences] == axes
+    assert f"--axes-whole {','.join(map(str, axes))}" in found.lines()[-1]
+
+
+def test_other_values_each_time() -> None:
+    found = check_locality(Pipeline(noise((12, 10, 8))).map(random))
+    assert not found.ok
+    assert "makes other values of the same block each time" in found.lines()[0]
+
+
+def test_rounding_is_no_difference() -> None:
+    found = check_locality(Pipeline(noise((30, 10, 8))).map(summed))
+    assert found.ok
+
+
+def test_inputs_beside_it_are_cut_with_it() -> None:
+    values = noise((20, 20, 20))
+    mask = values > 1000
+    pipeline = Pipeline([values, values], mask=mask)
+    assert check_locality(pipeline.map(lambda block, mask: np.where(mask, block, 0))).ok
+
+
+def test_the_sample_is_where_there_is_something() -> None:
+    values = np.zeros((200, 200, 130))
+    values[:90, :, :] = noise((90, 200, 130))
+    values[60:] = 0
+    found = check_locality(Pipeline(values).map(gaussian))
+    assert not found.ok
+
+
+def test_what_cannot_be_tried() -> None:
+    with pytest.raises(UsageError, match="is for functions that are mapped"):
+        hyperslab.check_locality(workloads.build("stats", Pipeline(ANATOMICAL), {}))
+    with pytest.raises(UsageError, match="merge no voxels"):
+        check_locality(workloads.build("downsample", Pipeline(ANATOMICAL), {"factor": 2}))
+    with pytest.raises(BlockError, match="ValueError: not to my liking"):
+        check_locality(Pipeline(ANATOMICAL).map(failing))
+
+
+def test_the_command_says_where_and_how_much_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from scipy import ndimage\n\ndef blur(block):\n    return ndimage.gaussian_filter(block, 2)\n"
+    )
+    given = ("run", f"{path}:blur", ANATOMICAL, "-o", tmp_path / "out", "--check-locality")
+    done = call(*given)
+    assert done.code == 1, done
+    assert "not local  with a halo of 0,0,0, the result depends on the blocks" in done.out
+    assert "differ by up to" in done.out
+    remedy = done.out.splitlines()[-1]
+    halo = remedy.split()[2].rstrip(",")
+    assert min(map(int, halo.split(","))) >= 4
+    assert call(*given, "--halo", halo).code == 0
+    assert not (tmp_path / "out").exists()
