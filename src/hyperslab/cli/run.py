@@ -198,7 +198,10 @@ def run(
     stores = parse_storage_options(storage_option)
     inputs: dict[str, Any] = {}
     for name, path in parse_inputs(other, mask, labels).items():
-        inputs[name] = _gather_input(name, path, sources, axis or 0, stores)
+        flag = f"--with {name}={path}"
+        if path in (mask, labels):
+            flag = f"--{name} {path}"
+        inputs[name] = _gather_input(flag, path, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(
@@ -238,6 +241,8 @@ def run(
         report=report,
         accept_changed_function=accept_changed_function,
     )
+    if check_locality and dry_run:
+        raise UsageError("--check-locality and --dry-run: give one of them")
     if check_locality:
         return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
     if dry_run:
@@ -266,7 +271,7 @@ def _writable(given: str) -> Path:
 
 
 def _gather_input(
-    name: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]
+    flag: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]
 ) -> SourceSet:
     kind = sources
     try:
@@ -275,7 +280,7 @@ def _gather_input(
         # gather refuses other words itself
         return gather(path, kind, axis, None, stores)  # type: ignore[arg-type]
     except HyperslabError as error:
-        raise UsageError(f"--with {name}={path}: {error}") from error
+        raise UsageError(f"{flag}: {error}") from error
 
 
 def _with_end(
