@@ -106,9 +106,15 @@ def test_what_is_no_rule(
 def test_inputs() -> None:
     assert parse_inputs([]) == {}
     assert parse_inputs(["mask=a=b.nii", "weights=w.h5::x"]) == {
-        "mask": "a=b.nii",
-        "weights": "w.h5::x",
+        "mask": ("--with mask=a=b.nii", "a=b.nii"),
+        "weights": ("--with weights=w.h5::x", "w.h5::x"),
     }
+    assert parse_inputs([], "m.nii", "l.nii") == {
+        "mask": ("--mask m.nii", "m.nii"),
+        "labels": ("--labels l.nii", "l.nii"),
+    }
+    with pytest.raises(UsageError, match=r"^--mask m\.nii: is given as --with mask too"):
+        parse_inputs(["mask=a.nii"], "m.nii")
 
 
 @pytest.mark.parametrize("text", ["mask", "mask=", "=a.nii", "my-mask=a.nii", "2=a.nii"])

@@ -100,11 +100,12 @@ def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
 
 def parse_inputs(
     given: Sequence[str], mask: str | None = None, labels: str | None = None
-) -> dict[str, str]:
-    """Further inputs from 'mask=path', and from the two flags that name theirs."""
-    named = {"mask": mask, "labels": labels}
-    inputs: dict[str, str] = {}
-    for text in [*given, *(f"{name}={path}" for name, path in named.items() if path is not None)]:
+) -> dict[str, tuple[str, str]]:
+    """(flag as it was given, path) of further inputs, from 'mask=path' and the two flags that name
+    theirs.
+    """
+    inputs: dict[str, tuple[str, str]] = {}
+    for text in given:
         name, equals, path = text.partition("=")
         if not equals or not path or not name.isidentifier():
             raise UsageError(
@@ -112,7 +113,12 @@ def parse_inputs(
             )
         if name in inputs:
             raise UsageError(f"--with {name} is given twice")
-        inputs[name] = path
+        inputs[name] = (f"--with {text}", path)
+    for name, named in (("mask", mask), ("labels", labels)):
+        if named is not None and name in inputs:
+            raise UsageError(f"--{name} {named}: is given as --with {name} too; leave one out")
+        if named is not None:
+            inputs[name] = (f"--{name} {named}", named)
     return inputs
 
 

@@ -197,10 +197,7 @@ def run(
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
     inputs: dict[str, Any] = {}
-    for name, path in parse_inputs(other, mask, labels).items():
-        flag = f"--with {name}={path}"
-        if path in (mask, labels):
-            flag = f"--{name} {path}"
+    for name, (flag, path) in parse_inputs(other, mask, labels).items():
         inputs[name] = _gather_input(flag, path, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
@@ -241,14 +238,18 @@ def run(
         report=report,
         accept_changed_function=accept_changed_function,
     )
-    if check_locality and dry_run:
-        raise UsageError("--check-locality and --dry-run: give one of them")
     if check_locality:
-        return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
+        return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return show_plan(prepare(pipeline, options, folder), folder)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
     return show_result(result, folder, quiet)
+
+
+def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
+    if dry_run:
+        raise UsageError("--check-locality and --dry-run: give one of them")
+    return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
 
 
 def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:

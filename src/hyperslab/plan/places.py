@@ -101,7 +101,7 @@ class Pair:
         """
         grid = affine_of(self.whole)
         if grid is None and self._space() != tuple(range(SPACE)):
-            grid = np.asarray(self.whole.header.attributes["space_affine"], np.float64)
+            grid = self.whole.header.space_affine
         return affine_of(self.other), grid
 
     @property
@@ -114,7 +114,7 @@ class Pair:
         may come first.
         """
         named = [axis for axis, name in enumerate(self.source.dims) if name.endswith("space")]
-        if "space_affine" in self.whole.header.attributes and len(named) == SPACE:
+        if self.whole.header.space_affine is not None and len(named) == SPACE:
             return tuple(named)
         return tuple(range(SPACE))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.affines import is_invertible, voxel_sizes
+from hyperslab.arrays.affines import directions, is_invertible, voxel_sizes
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
@@ -19,8 +19,6 @@ from hyperslab.plan.places import affine_of, reach
 _IN_MM = "mm:"
 _WORLD = "xyz"
 _EXAMPLE = "10:40,20:60,5:25 (voxels) or mm:-30:30,-20:40,0:50 (millimetres)"
-_LEAST_COSINE = math.cos(math.radians(0.1))
-"Axes of an image that are turned by less count as those of the scanner."
 _ROUNDING_VOXELS = 1e-3
 
 Bound = tuple[float | None, float | None]
@@ -88,12 +86,11 @@ class Region:
                 f"--region {self.text}: {whole.name} does not say where its voxels lie: give the"
                 " region in voxels, such as 10:40,20:60,5:25"
             )
-        cosines = np.abs(affine[:3, :3] / voxel_sizes(affine))
-        least = float(cosines.max(axis=0).min())
-        if least < _LEAST_COSINE:
-            angle = math.degrees(math.acos(least))
+        if None in directions(affine, whole.shape):
+            cosines = np.abs(affine[:3, :3] / voxel_sizes(affine)).max(axis=0)
+            angle = math.degrees(math.acos(min(1.0, float(cosines.min()))))
             raise UsageError(
-                f"--region {self.text}: the axes of {whole.name} are turned by {angle:.1f} degrees"
+                f"--region {self.text}: the axes of {whole.name} are turned by {angle:.2g} degrees"
                 " against x, y and z, so that a box in millimetres is none in voxels: give the"
                 " region in voxels, or a mask"
             )
