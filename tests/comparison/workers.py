@@ -91,7 +91,7 @@ def quiet() -> Iterator[None]:
         submission.write_report = before
 
 
-def _nothing(records: object, path: Path) -> None:
+def _nothing(records: object, path: Path, has_pictures: bool = True) -> None:
     """Instead of the page of a run."""
 
 

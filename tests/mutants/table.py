@@ -234,8 +234,8 @@ MUTANTS = [
     Mutant(
         "a halo is cut off at one side alone",
         "src/hyperslab/plan/steps.py",
-        "slice(h, h + n)",
-        "slice(0, n)",
+        "slice(h, h + n) for h, n in zip(first",
+        "slice(0, n) for h, n in zip(first",
         "tests/plan/test_pieces.py::test_two_steps_share_one_halo",
     ),
     Mutant(
@@ -418,8 +418,8 @@ MUTANTS = [
     Mutant(
         "stored values are cast as if they were the real ones",
         "src/hyperslab/apps/conversion.py",
-        'values = "real"',
-        "pass",
+        'if wanted.dtype is not None:\n        return "real", ()',
+        'if wanted.dtype is not None:\n        return "stored", ()',
         "tests/system/end_to_end/test_convert.py"
         "::test_dtype_is_changed_on_request_and_only_if_every_value_fits",
     ),

@@ -33,7 +33,10 @@ VERBS = {name: load(name) for name in LISTED}
 
 WRONG_FLAGS = [
     ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
-    ("--out", ["-o", f"{ANATOMICAL}"], "-o "),
+    ("--out", ["-o", f"{ANATOMICAL}"], "exists: give another name"),
+    ("--drop-axis", ["--drop-axis", "x"], "--drop-axis x: give whole numbers"),
+    ("--new-axis", ["--new-axis", "x"], "--new-axis x: give AXIS or AXIS:LENGTH"),
+    ("--outputs", ["--outputs", "a"], "--outputs: the built-in 'increment' sets its own"),
     ("--out", ["-o", f"{ANATOMICAL}/out"], "is a file: give a directory"),
     ("--out", ["-o", f"{DATA}"], "-o "),
     ("--param", ["-p", "iterations"], "--param iterations: write it as name=value"),
@@ -132,7 +135,8 @@ def refuse(*arguments: object, program: bool = False) -> str:
 def test_a_wrong_flag_of_run(tmp_path: Path, flag: str, more: list[str], said: str) -> None:
     out = [] if flag == "--out" else ["-o", tmp_path / "out"]
     sentence = refuse("run", "increment", ANATOMICAL, *out, *more)
-    assert (flag if flag != "--out" else "-o ") in sentence
+    named = more[1] if flag == "--out" else flag
+    assert named in sentence
     assert said in sentence
     assert tree(tmp_path) == []
 
