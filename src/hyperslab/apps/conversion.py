@@ -18,6 +18,7 @@ import numpy as np
 
 from hyperslab import formats
 from hyperslab.apps.publication import publish, require_unfinished, staged
+from hyperslab.apps.surroundings import surrounded
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
@@ -113,6 +114,7 @@ def _drafted(
     written = _format(path, name, wanted.format, sources)
     sources = _in_order(sources, written)
     carried = tuple(_carried(wanted.encoding, written, sources, whole) for whole in sources.wholes)
+    sources, left = surrounded(sources, written)
     values, notes = _values(wanted, written, sources, carried)
     pipeline = Pipeline(sources, values=values)
     if wanted.dtype is not None:
@@ -130,7 +132,7 @@ def _drafted(
         overwrite=wanted.overwrite,
         encodings=each,
     )
-    return _Draft(pipeline, notes)
+    return _Draft(pipeline, (*notes, *left))
 
 
 def _check(path: str, name: str, wanted: Wanted) -> None:

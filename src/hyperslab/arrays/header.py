@@ -32,6 +32,20 @@ class Omitted(str):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Companion:
+    """A small variable that goes with an array from file to file, such as the coordinates along one
+    of its axes.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    "Names of its axes; those that the array has too are cut with it."
+    values: Array
+    "Stored values, of the whole array."
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Header:
     """What travels with the values: geometry, units, attributes, and the format's own header.
 
@@ -73,6 +87,18 @@ class Header:
     """Places along axes of the uncut array, by the axes' names: those that no affine places, as
     time, and those that the format describes one by one.
     """
+
+    companions: tuple[Companion, ...] = ()
+    "Variables that go into the new file with the array."
+    file_attributes: Mapping[str, Any] = field(default_factory=dict)
+    "Attributes of the file as a whole, which the new file gets."
+
+    def companions_here(self, shape: Sequence[int]) -> list[Companion]:
+        """The companions of this block, which has this shape; without those whose samples it has
+        not.
+        """
+        cut = [_cut(one, self, shape) for one in self.companions]
+        return [one for one in cut if one is not None]
 
     def sampling(self, dims: Sequence[str]) -> dict[str, Sampling]:
         """Places along the axes of this block, which have these names."""
@@ -262,3 +288,21 @@ def _motion(axes: Axes, shape: Sequence[int]) -> Array | None:
         else:
             return None
     return motion
+
+
+def _cut(one: Companion, header: Header, shape: Sequence[int]) -> Companion | None:
+    values = one.values
+    moves = zip(header.origin, header.step, strict=True)
+    moved = dict(zip(header.dims, moves, strict=False))
+    extents = dict(zip(header.dims, shape, strict=False))
+    for axis, name in enumerate(one.dims):
+        if name not in extents:
+            continue
+        first, step = moved.get(name, (0.0, 1.0))
+        places = first + step * np.arange(extents[name])
+        numbers = places.astype(np.int64)
+        is_there = (numbers == places).all() and ((numbers >= 0) & (numbers < values.shape[axis]))
+        if not np.all(is_there):
+            return None
+        values = np.take(values, numbers, axis)
+    return replace(one, values=values)

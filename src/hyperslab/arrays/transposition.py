@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from hyperslab.arrays.header import SPACE, SPACE_AFFINE, Header
 from hyperslab.arrays.source import ArraySource, Scaling
@@ -47,8 +50,11 @@ def transposed(source: ArraySource, order: Sequence[int], header: Header) -> Arr
 def _scaling(scaling: Scaling | None, order: Sequence[int]) -> Scaling | None:
     if scaling is None or scaling.is_linear:
         return scaling
-    slope, inter = (
-        factor.transpose(order) if getattr(factor, "ndim", 0) else factor
-        for factor in (scaling.slope, scaling.inter)
-    )
+    slope, inter = (_factor(factor, order) for factor in (scaling.slope, scaling.inter))
     return replace(scaling, slope=slope, inter=inter)
+
+
+def _factor(factor: Any, order: Sequence[int]) -> Any:
+    if isinstance(factor, np.ndarray) and factor.ndim:
+        return factor.transpose(order)
+    return factor

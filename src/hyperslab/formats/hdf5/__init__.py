@@ -48,6 +48,7 @@ from hyperslab.formats.hdf5.virtual import part_sink, parts_folder, require_part
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.netcdf.variables import OF_ARRAYS, OF_COORDINATES, without_auxiliary
 from hyperslab.formats.place import header_of
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import size_of
@@ -68,6 +69,8 @@ __all__ = [
 _INTERNAL_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _DIMENSIONS2 = "/minc-2.0/dimensions"
 _SHOWN_ELEMENTS = 1024
+_MOST_ASKED = 1000
+"Datasets of a file that are asked which others belong to them."
 
 
 def arrays(path: str) -> list[ArrayInfo]:
@@ -83,8 +86,8 @@ def arrays(path: str) -> list[ArrayInfo]:
 
 
 def candidates(path: str) -> list[str]:
-    """Names of the numeric datasets of one or more dimensions that are not dimension scales; of
-    MINC2 its image.
+    """Names of the numeric datasets of one or more dimensions that are not dimension scales, nor
+    named by another as its coordinates, bounds or grid mapping; of MINC2 its image.
 
     Where there is none, those whose elements are several numbers, such as colours.
     """
@@ -95,7 +98,16 @@ def candidates(path: str) -> list[str]:
         chosen = [dataset for dataset in arrays if is_number(dataset)] or list(
             filter(is_record, arrays)
         )
-        return [str(dataset.name) for dataset in chosen]
+        names = [str(dataset.name) for dataset in chosen]
+        if not 1 < len(chosen) <= _MOST_ASKED:
+            return names
+        return without_auxiliary(names, [_naming(one) for one in datasets(file)])
+
+
+def _naming(dataset: Any) -> dict[str, Any]:
+    """The attributes of a dataset that name variables which belong to it."""
+    names = (*OF_ARRAYS, *OF_COORDINATES)
+    return {name: attribute(dataset, name) for name in names if name in dataset.attrs}
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name

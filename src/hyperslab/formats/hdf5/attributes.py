@@ -4,7 +4,7 @@ place, its units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
+from hyperslab.formats.hdf5 import companions
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
 from hyperslab.formats.place import NAMES, attributes_of
@@ -39,7 +40,16 @@ def describe(file: Any, dataset: Any, sink: ArraySink) -> None:
     elif sink.header.dims and len(sink.header.dims) == dataset.ndim:
         for axis, label in enumerate(sink.header.dims):
             dataset.dims[axis].label = label
+        _add_scales(file, dataset, sink)
     dataset.attrs.update(_attributes(sink))
+    file.attrs.update({name: _of(sink)(v) for name, v in sink.header.file_attributes.items()})
+
+
+def _of(sink: ArraySink) -> Callable[[Any], Any]:
+    """What makes an attribute as the file has it."""
+    if is_netcdf(sink.path):
+        return _of_netcdf
+    return _of_hdf5
 
 
 def _attributes(sink: ArraySink) -> dict[str, Any]:
@@ -58,10 +68,7 @@ def _attributes(sink: ArraySink) -> dict[str, Any]:
         elif name not in not_kept and _is_plain(name, value):
             said[name] = np.array(value, object) if isinstance(value, tuple) else value
     said |= {**packing, **attributes_of(header, sink.shape)}
-    of_format = _of_hdf5
-    if is_netcdf(sink.path):
-        of_format = _of_netcdf
-    return {name: of_format(value) for name, value in said.items()}
+    return {name: _of(sink)(value) for name, value in said.items()}
 
 
 def _of_hdf5(value: Any) -> Any:
@@ -124,24 +131,65 @@ def is_netcdf(path: str) -> bool:
     return path.lower().endswith(_NETCDF_SUFFIXES)
 
 
+def _add_scales(file: Any, dataset: Any, sink: ArraySink) -> None:
+    """A dimension scale for every axis whose coordinates are known; other companions beside it."""
+    own = dataset_name(sink).partition("/")[0]
+    here = [one for one in sink.header.companions_here(sink.shape) if one.name != own]
+    scales = {}
+    for one in here:
+        if one.dims == (one.name,) and one.name in sink.header.dims:
+            scales[one.name] = companions.write(file, one, _of_hdf5)
+            scales[one.name].make_scale(one.name)
+            dataset.dims[sink.header.dims.index(one.name)].attach_scale(scales[one.name])
+    for one in here:
+        if one.name not in scales:
+            companions.attach(companions.write(file, one, _of_hdf5), one, scales)
+
+
 def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
-    """A dimension scale without values for every dimension, as netCDF-4 has those that have no
-    coordinates.
+    """A dimension scale for every dimension: its coordinates, or one without values, as netCDF-4
+    has those that have no coordinates. Then the other companions.
     """
+    names = _dimension_names(sink)
+    own = dataset_name(sink).partition("/")[0]
+    here = {
+        one.name: one
+        for one in sink.header.companions_here(sink.shape)
+        if one.name != own and names == list(sink.header.dims)
+    }
+    extents = dict(zip(names, sink.shape, strict=True))
+    for one in here.values():
+        extents |= {
+            d: n for d, n in zip(one.dims, one.values.shape, strict=True) if d not in extents
+        }
+    scales = {}
+    for number, (dim, extent) in enumerate(extents.items()):
+        if dim in here and here[dim].dims == (dim,):
+            scales[dim] = companions.write(file, here.pop(dim), _of_netcdf)
+            scales[dim].make_scale(dim)
+        else:
+            scales[dim] = _dimension(file, dim, extent)
+        scales[dim].attrs.create("_Netcdf4Dimid", number, dtype="i4")
+    for axis, dim in enumerate(names):
+        dataset.dims[axis].attach_scale(scales[dim])
+    for one in here.values():
+        if one.name not in scales:
+            companions.attach(companions.write(file, one, _of_netcdf), one, scales)
+    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+
+
+def _dimension(file: Any, dim: str, extent: int) -> Any:
+    """A dimension scale without values."""
     import h5py
 
-    names = _dimension_names(sink)
-    for number, (dim, extent) in enumerate(zip(names, sink.shape, strict=True)):
-        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        creation.set_obj_track_times(False)
-        space = h5py.h5s.create_simple((extent,))
-        scale = h5py.Dataset(
-            h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation)
-        )
-        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
-        scale.attrs.create("_Netcdf4Dimid", number, dtype="i4")
-        dataset.dims[number].attach_scale(scale)
-    file.attrs["_NCProperties"] = np.bytes_("version=2,hyperslab")
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_obj_track_times(False)
+    space = h5py.h5s.create_simple((extent,))
+    scale = h5py.Dataset(
+        h5py.h5d.create(file.id, dim.encode(), h5py.h5t.IEEE_F32BE, space, creation)
+    )
+    scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{extent:10d}")
+    return scale
 
 
 def _dimension_names(sink: ArraySink) -> list[str]:

@@ -37,6 +37,7 @@ from hyperslab.formats.netcdf.header import (
     Variable,
     read_header,
 )
+from hyperslab.formats.netcdf.variables import without_auxiliary
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
 
@@ -61,17 +62,15 @@ def arrays(path: str) -> list[ArrayInfo]:
 
 
 def candidates(path: str) -> list[str]:
-    """Names of the numeric variables of one or more dimensions that are not coordinates; of a MINC1
-    file its image.
+    """Names of the numeric variables of one or more dimensions that are not coordinates, nor named
+    by another as its coordinates, bounds or grid mapping; of a MINC1 file its image.
     """
     header = read_header(path)
     if _minc_image(path, header) is not None:
         return [minc.IMAGE1]
-    return [
-        v.name
-        for v in header.variables.values()
-        if v.dims and v.dtype.kind != "S" and v.dims != (v.name,)
-    ]
+    every = header.variables.values()
+    chosen = [v.name for v in every if v.dims and v.dtype.kind != "S" and v.dims != (v.name,)]
+    return without_auxiliary(chosen, [v.attributes for v in every])
 
 
 def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats share this name

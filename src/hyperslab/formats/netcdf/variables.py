@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,3 +73,30 @@ class Listing:
     "Groups by their paths, '/' and '/a/b', parents before children."
     file_size: int
     mtime_ns: int
+
+
+OF_ARRAYS = ("coordinates", "grid_mapping")
+"Attributes of an array that name variables (CF conventions, sections 5 and 5.6)."
+OF_COORDINATES = ("bounds", "climatology")
+"Attributes of coordinates that name variables (CF conventions, sections 7.1 and 7.4)."
+
+
+def named_in(attributes: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Names of variables that some attributes list."""
+    found = []
+    for name in names:
+        said = attributes.get(name, "")
+        if isinstance(said, bytes):
+            said = said.decode("utf-8", "replace")
+        if isinstance(said, str):
+            found += [word.rstrip(":") for word in said.replace("\0", " ").split()]
+    return found
+
+
+def without_auxiliary(paths: Sequence[str], every: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Paths of the variables that no attributes name as what belongs to another; all, where none
+    would be left.
+    """
+    named = {name for said in every for name in named_in(said, (*OF_ARRAYS, *OF_COORDINATES))}
+    left = [path for path in paths if path.rpartition("/")[2] not in named]
+    return left or list(paths)

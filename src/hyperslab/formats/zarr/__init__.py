@@ -132,8 +132,9 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     axes = zarr_metadata.axes(json.loads(source.metadata), source.ndim)
     if axes != source.axes:  # an array that is seen with its axes in another order
         order = order_of(source, axes)
-        own = transposed(source, np.argsort(order), source.header)
-        return read_reference(own, slab.permute(np.argsort(order)), threads).transpose(order)
+        back = [order.index(axis) for axis in range(source.ndim)]
+        own = transposed(source, back, source.header)
+        return read_reference(own, slab.permute(back), threads).transpose(order)
     low, _ = slab.bounds
     forward = Hyperslab(low, slab.count, tuple(map(abs, slab.stride)))
     block = empty(forward.count, source.axes, source.dtype("stored"))
