@@ -193,6 +193,8 @@ def _stored(source: ArraySource, slab: Hyperslab, dataset: Any) -> Array:
     with readable(dataset, source.url) as elements:
         block: Array = np.asarray(elements[forward[: dataset.ndim] or ...])[within]
     turned = np.asarray(block[turn]).astype(source.dtype("stored"), copy=False)
+    if turned.ndim != source.ndim:
+        raise FormatError(f"{source.label}: its elements changed; open the file again")
     return turned.transpose(np.argsort(source.axes))
 
 
