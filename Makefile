@@ -91,9 +91,12 @@ mutants: $(VENV)/.installed-test ## break lines one at a time; a test must notic
 docs: $(VENV)/.installed-docs ## build the pages into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-wheel: $(VENV)/.installed-release ## build the source distribution and the wheel into dist/
+# zig links with the symbols of glibc 2.17, whichever this machine has: manylinux2014.
+wheel: $(VENV)/.installed-release ## build source distribution and wheel (manylinux2014, any Python from 3.11) into dist/, and try it
 	@rm -rf dist
-	@$(BIN)/python -m build
+	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin sdist --quiet --out dist
+	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --quiet --release --zig --compatibility manylinux2014 --out dist
+	@$(BIN)/python -m tests.wheels dist/*.whl
 
 changelog: $(VENV)/.installed-release ## show what the next release will announce
 	@$(BIN)/python -m towncrier build --draft
