@@ -21,7 +21,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.transfer import Side, Transfer, best_limit, cut_transfer
 from hyperslab.plan.compile import Budget, Plan, compile_plan
-from hyperslab.plan.sinks import operations
+from hyperslab.plan.costs import Operations
 from hyperslab.testing.formats import traced_memory
 
 MIB = 2**20
@@ -129,7 +129,7 @@ def planned(
     """The plan of a conversion within so much memory, and its reads and writes."""
     pipeline = conversion(str(path), str(dest), Wanted(**options))
     plan = compile_plan(pipeline, Rule(), Budget(memory, 1))
-    counts = [operations(stage.job, task) for stage in plan.stages for task in stage.tasks]
+    counts = [Operations(stage.job).of(stage.tasks) for stage in plan.stages]
     assert plan.bytes_peak <= memory
     return plan, sum(reads for reads, _ in counts), sum(writes for _, writes in counts)
 
@@ -196,7 +196,7 @@ def test_merging_blocks_reads_each_once(tmp_path: Path) -> None:
         files.append(str(path))
     pipeline = conversion(files, str(tmp_path / "out" / "whole.nii"))
     plan = compile_plan(pipeline, Rule(), Budget(32 * MIB, 1))
-    counts = [operations(stage.job, task) for stage in plan.stages for task in stage.tasks]
+    counts = [Operations(stage.job).of(stage.tasks) for stage in plan.stages]
     assert plan.bytes_read == plan.bytes_written == 500 * 400 * 300
     assert sum(reads for reads, _ in counts) <= 125 * 4
     assert sum(writes for _, writes in counts) <= 125

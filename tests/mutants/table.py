@@ -226,7 +226,7 @@ MUTANTS = [
     # plan
     Mutant(
         "a halo before the end of an array is one voxel too narrow",
-        "src/hyperslab/plan/compile.py",
+        "src/hyperslab/plan/blocktasks.py",
         "extent - first - n)",
         "extent - first - n - 1)",
         "tests/plan/test_pieces.py::test_a_block_with_its_halo_is_part_of_the_padded_whole",

@@ -285,10 +285,15 @@ class Conversion:
 
 
 def planned(
-    source: Named | Sequence[Named] | SourceSet, dest: str, options: Options, wanted: Wanted
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str,
+    options: Options,
+    wanted: Wanted,
+    *,
+    dry: bool = False,
 ) -> Conversion:
-    """The conversion to a path or URL. Raises UsageError, and AlreadyDone where all of it has
-    arrived at a URL before.
+    """The conversion to a path or URL; a `dry` one is not to be run, and any path will do. Raises
+    UsageError, and AlreadyDone where all of it has arrived at a URL before.
     """
     stores = wanted.storage_options
     place = staged(dest, stores, wanted.overwrite, options.resume)
@@ -296,7 +301,7 @@ def planned(
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
         _require_one_object(wanted.encoding, dest)
-    prepared = prepare(pipeline, options)
+    prepared = prepare(pipeline, options, dry=dry)
     require_unfinished(prepared, dest, stores)
     return Conversion(dest, options, pipeline, prepared, wanted, notes)
 

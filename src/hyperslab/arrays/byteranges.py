@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ChunkTable
 
@@ -153,6 +155,18 @@ def covering_nbytes(shape: Sequence[int], slab: Hyperslab, itemsize: int) -> int
     row = row_nbytes(shape, itemsize)
     step = map(operator.mul, slab.stride, row)
     return _reach(slab.count, tuple(step), itemsize)
+
+
+def box_nbytes(overlapping: ChunkTable, box: Hyperslab, itemsize: int) -> int:
+    """Bytes from the first to the last element of a box in each of the chunks that overlap it,
+    added up.
+    """
+    low, high = box.bounds
+    row = row_nbytes(overlapping.chunk_shape, itemsize)
+    first = np.maximum(overlapping.start, low)
+    last = np.minimum(overlapping.start + overlapping.chunk_shape, high) - 1
+    between = (last - first) @ np.array(row, np.int64)
+    return int(between.sum()) + itemsize * len(overlapping)
 
 
 def row_nbytes(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -98,28 +98,40 @@ class Partition:
         return tuple(extents)
 
 
-def cut(layout: Layout, rule: Rule, limit_nbytes: int, align: Sequence[int] = ()) -> Partition:
+def cut(
+    layout: Layout,
+    rule: Rule,
+    limit_nbytes: int,
+    align: Sequence[int] = (),
+    most: int | None = None,
+) -> Partition:
     """Cut an array by a rule.
 
     `limit_nbytes` bounds the blocks of the `auto` rule; `align` gives per axis a number that every
     inner cut must be a multiple of (for functions that merge neighbouring voxels). Raises
-    UsageError for a rule that does not fit.
+    UsageError for a rule that does not fit, and for one that makes more than `most` blocks, before
+    any of them is made.
     """
     whole = _whole_axes(rule.axes_whole, len(layout.shape))
     align = tuple(align) or (1,) * len(layout.shape)
     if rule.kind == "blocks":
-        parts = _parts_per_axis(layout, rule.value, whole)
-        cuts = tuple(_balanced(*axis) for axis in zip(layout.shape, parts, align, strict=True))
+        asked = _parts_per_axis(layout, rule.value, whole)
+        parts = tuple(map(_possible, layout.shape, asked, align))
+        _require_few(layout, rule, math.prod(parts), most)
+        cuts = tuple(map(_balanced, layout.shape, parts, align))
     else:
         wanted = _block_shape(layout, rule, limit_nbytes, whole)
-        block = map(_align, wanted, align, layout.shape)
+        block = tuple(map(_align, wanted, align, layout.shape))
+        _require_few(layout, rule, number_of_blocks(layout, block), most)
         cuts = tuple(map(_regular, layout.shape, block))
     return Partition(cuts, layout.axes)
 
 
-def cut_within(layout: Layout, region: Hyperslab, rule: Rule, limit_nbytes: int) -> Partition:
+def cut_within(
+    layout: Layout, region: Hyperslab, rule: Rule, limit_nbytes: int, most: int | None = None
+) -> Partition:
     """Cut a region of an array by a rule; blocks that a rule makes of chunks begin where these
-    do. Raises UsageError for a rule that does not fit.
+    do. Raises UsageError for a rule that does not fit, or makes more than `most`.
     """
     unit = _unit(layout)
     if rule.kind == "blocks":
@@ -127,12 +139,37 @@ def cut_within(layout: Layout, region: Hyperslab, rule: Rule, limit_nbytes: int)
     origin = [first // u * u for first, u in zip(region.start, unit, strict=True)]
     stop = region.bounds[1]
     shape = tuple(last - first for first, last in zip(origin, stop, strict=True))
-    made = cut(replace(layout, shape=shape), rule, limit_nbytes)
+    made = cut(replace(layout, shape=shape), rule, limit_nbytes, most=most)
     cuts = []
     for first, begin, axis in zip(region.start, origin, made.cuts, strict=True):
         places = {max(first, begin + place) for place in axis}
         cuts.append(tuple(sorted(places)))
     return Partition(tuple(cuts), made.order)
+
+
+def _require_few(layout: Layout, rule: Rule, blocks: int, most: int | None) -> None:
+    """Raise UsageError for more blocks than may be planned."""
+    if most is None or blocks <= most:
+        return
+    shape = "x".join(map(str, layout.shape))
+    raise UsageError(
+        f"{_flag(rule)} cuts the array of shape {shape} into {blocks:,} blocks; a run has at most"
+        f" {most:,}: ask for fewer and larger ones, or leave the choice to --partition auto"
+    )
+
+
+def _flag(rule: Rule) -> str:
+    """A rule as the command line has it."""
+    value = ",".join(map(str, rule.value))
+    match rule.kind:
+        case "block-shape":
+            return f"--block-shape {value}"
+        case "blocks":
+            return f"--blocks {'x'.join(map(str, rule.value))}"
+        case "bytes":
+            return f"--partition bytes={value}"
+        case _:
+            return f"--partition {rule.kind}"
 
 
 def _block_shape(
@@ -219,12 +256,19 @@ def _compact(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[
     The fastest axis is halved only when the others are much shorter, since that makes the runs of
     storage shorter.
     """
+    block = layout.shape
+    for block in halvings(layout, whole):
+        if padded_nbytes(layout, block) <= limit_nbytes:
+            break
+    return block
+
+
+def halvings(layout: Layout, whole: Collection[int] = ()) -> Iterator[tuple[int, ...]]:
+    """Shapes of blocks with a halo, from the array's own down to the smallest: each is the one
+    before, halved along the axis where the halo costs least.
+    """
     unit = _unit(layout)
     block = list(layout.shape)
-
-    def padded_nbytes() -> int:
-        padded = (n + 2 * h for n, h in zip(block, layout.halo, strict=True))
-        return math.prod(padded) * layout.itemsize
 
     def gain(axis: int) -> float:
         halo = layout.halo[axis] or 0.5
@@ -232,14 +276,25 @@ def _compact(layout: Layout, limit_nbytes: int, whole: frozenset[int]) -> tuple[
             halo *= FAST_AXIS_WEIGHT
         return block[axis] / halo
 
-    while padded_nbytes() > limit_nbytes:
+    while True:
+        yield tuple(block)
         axes = [axis for axis in layout.axes if axis not in whole and block[axis] > unit[axis]]
         if not axes:
-            break
+            return
         axis = max(axes, key=gain)
         half = math.ceil(block[axis] / 2 / unit[axis]) * unit[axis]
         block[axis] = max(unit[axis], half)
-    return tuple(block)
+
+
+def padded_nbytes(layout: Layout, block: Sequence[int]) -> int:
+    """Bytes of a block with its halo, that beyond the array's edges included."""
+    padded = (n + 2 * h for n, h in zip(block, layout.halo, strict=True))
+    return math.prod(padded) * layout.itemsize
+
+
+def number_of_blocks(layout: Layout, block: Sequence[int]) -> int:
+    """How many blocks of a shape an array is cut into."""
+    return math.prod(map(_number, layout.shape, block))
 
 
 def _parts_per_axis(
@@ -264,14 +319,20 @@ def _parts_per_axis(
     return tuple(parts)
 
 
+def _possible(extent: int, parts: int, align: int) -> int:
+    """The number of parts asked for, or as many as the extent has elements."""
+    return max(1, min(parts, -(-extent // align)))
+
+
 def _balanced(extent: int, parts: int, align: int) -> tuple[int, ...]:
-    """Cut positions of `parts` nearly equal intervals, fewer where the extent has fewer
-    elements.
-    """
-    units = math.ceil(extent / align)
-    parts = max(1, min(parts, units))
+    """Cut positions of `parts` nearly equal intervals."""
+    units = -(-extent // align)
     inner = (align * (units * i // parts) for i in range(1, parts))
     return (0, *inner, extent)
+
+
+def _number(extent: int, block: int) -> int:
+    return -(-extent // max(1, block))
 
 
 def _regular(extent: int, block: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,11 @@ Values = Literal["real", "stored"]
 """Two kinds of value: as meant (slope and intercept applied, fill as NaN) or as the bytes in the
 file say.
 """
+
+
+_WORTH_FINDING = 8
+"Times as many rows to be looked at as a region has cells, from which on its rows are looked up."
+_MOST_CELLS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,35 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ChunkGrid:
+    """Chunks by their place among all that an array may have, so that a few of millions are found
+    without looking at the others.
+    """
+
+    shape: tuple[int, ...]
+    "Cells along each axis; () where chunks do not lie on a grid."
+    numbers: npt.NDArray[np.int64] | None
+    "(rows,): number of each row's cell, in C order; None where every cell has a row."
+
+    @property
+    def is_regular(self) -> bool:
+        return bool(self.shape)
+
+    def rows(self, cells: Sequence[range]) -> npt.NDArray[np.intp]:
+        """The rows of the cells in these ranges, one range per axis."""
+        wanted = np.zeros(1, np.intp)
+        for axis, extent in zip(cells, self.shape, strict=True):
+            along = np.arange(axis.start, min(axis.stop, extent))
+            wanted = (wanted[:, None] * extent + along).ravel()
+        if self.numbers is None:
+            return wanted
+        near = np.searchsorted(self.numbers, wanted)
+        near = np.minimum(near, len(self.numbers) - 1)
+        rows: npt.NDArray[np.intp] = near[self.numbers[near] == wanted]
+        return rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ChunkTable:
     """Where the bytes of an array are: one row per stored chunk, in columns. All in stored order.
 
@@ -117,6 +151,7 @@ class ChunkTable:
     "(rows,): stored bytes."
     mask: npt.NDArray[np.int64]
     "(rows,): bit i is set where the chunk was stored without the i-th filter."
+    _grid: ChunkGrid | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -129,6 +164,9 @@ class ChunkTable:
         # Rows are sorted by their first axis, so that most of a long table is left out before it is
         # looked at.
         first, last = np.searchsorted(self.start[:, 0], (low[0] - self.chunk_shape[0] + 1, high[0]))
+        cells = _cells(low, high, self.chunk_shape)
+        if math.prod(map(len, cells)) * _WORTH_FINDING < last - first and self.grid.is_regular:
+            return self.take(self.grid.rows(cells))
         touches = np.ones(last - first, np.bool_)
         for axis, extent in enumerate(self.chunk_shape):
             column = self.start[first:last, axis]
@@ -136,9 +174,42 @@ class ChunkTable:
             touches &= column > low[axis] - extent
         return self.take(first + np.flatnonzero(touches))
 
+    @property
+    def grid(self) -> ChunkGrid:
+        """The rows by their cells, found out at the first question."""
+        if self._grid is None:
+            object.__setattr__(self, "_grid", _grid_of(self))
+        assert self._grid is not None
+        return self._grid
+
     def take(self, rows: npt.NDArray[np.intp]) -> ChunkTable:
         columns = (self.start[rows], self.offset[rows], self.nbytes[rows], self.mask[rows])
         return ChunkTable(self.chunk_shape, *columns)
+
+
+def _cells(low: Sequence[int], high: Sequence[int], chunk_shape: Sequence[int]) -> list[range]:
+    """The cells that a region between these bounds touches, per axis."""
+    cells = []
+    for first, last, extent in zip(low, high, chunk_shape, strict=True):
+        end = -(-last // extent)
+        cells.append(range(first // extent, end))
+    return cells
+
+
+def _grid_of(table: ChunkTable) -> ChunkGrid:
+    extents = np.array(table.chunk_shape, np.int64)
+    cells, beside = np.divmod(table.start, extents)
+    if beside.any():
+        return ChunkGrid((), None)
+    shape = tuple((cells.max(axis=0) + 1).tolist())
+    if math.prod(shape) > _MOST_CELLS:
+        return ChunkGrid((), None)
+    numbers = np.ravel_multi_index(tuple(cells.T), shape).astype(np.int64)
+    if not (np.diff(numbers) > 0).all():
+        return ChunkGrid((), None)
+    if math.prod(shape) == len(table):
+        return ChunkGrid(shape, None)
+    return ChunkGrid(shape, numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -161,7 +161,7 @@ def convert(
         storage_options=parse_storage_options(storage_option),
     )
     try:
-        conversion = planned(source, dest, options, wanted)
+        conversion = planned(source, dest, options, wanted, dry=dry_run)
     except AlreadyDone as done:
         typer.echo(str(done))
         return 0

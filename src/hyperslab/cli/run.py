@@ -193,7 +193,7 @@ def run(
     _choice("--keep", keep or "blocks", ("blocks", "volume"))
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
-    folder = _writable(out)
+    folder = Path(local_folder(out))
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
     inputs: dict[str, Any] = {}
@@ -240,8 +240,12 @@ def run(
     )
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
+    refusal = _refusal(out)
     if dry_run:
-        return show_plan(prepare(pipeline, options, folder), folder)
+        return show_plan(prepare(pipeline, options, folder, dry=True), folder, refusal)
+    if refusal:
+        prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
+        raise UsageError(refusal)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
     return show_result(result, folder, quiet)
 
@@ -257,18 +261,18 @@ def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
         raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
 
 
-def _writable(given: str) -> Path:
-    """The output directory, or file. Raises UsageError where it could not be made."""
+def _refusal(given: str) -> str:
+    """Why the output directory, or file, could not be made; '' where it could."""
     out = Path(local_folder(given))
     folder = out.absolute()
     if formats.is_file_name(given):
         folder = folder.parent
     place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     if not place.is_dir():
-        raise UsageError(f"-o {out}: {place} is a file: give a directory")
+        return f"-o {out}: {place} is a file: give a directory"
     if not os.access(place, os.W_OK | os.X_OK):
-        raise UsageError(f"-o {out}: you may not write to {place}; choose another directory")
-    return out
+        return f"-o {out}: you may not write to {place}; choose another directory"
+    return ""
 
 
 def _gather_input(

@@ -13,7 +13,6 @@ from hyperslab import formats
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import DoesNotFit
-from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.compile import Budget, Plan
 from hyperslab.plan.task import Volume
 from hyperslab.units import show_bytes, show_count
@@ -34,6 +33,15 @@ _SMALLER = {
 }
 _LARGER = {"run": "blocks, or --keep volume", "convert": "blocks, --chunks or --shards"}
 "What helps, by the options of a command."
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Memory of the machine that tasks run on."""
+
+    bytes_available: int
+    interpreter_bytes: int
+    "What workers that are to be started take beside their tasks."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +70,27 @@ class Needs:
     verb: str = "run"
     "The command whose options the remedies name."
 
+    is_automatic: bool = False
+    "True when the planner chose the blocks, as small as saves memory."
+    machine: Machine | None = None
+    "None where tasks run on machines of others, or it is not known."
+
     @property
-    def worker_bytes(self) -> int:
-        """Memory of one worker when all its slots are at their peak, interpreter included."""
-        return self.bytes_peak * (self.budget.slots // self.workers) + WORKER_BASE_BYTES
+    def at_a_time(self) -> int:
+        """Tasks that may run at the same time."""
+        return min(self.budget.slots, self.tasks)
+
+    @property
+    def tasks_bytes(self) -> int:
+        """Memory of all tasks that run at the same time, each at its peak."""
+        return self.at_a_time * self.bytes_peak
+
+    @property
+    def all_bytes(self) -> int:
+        """The same, with the interpreters of the workers."""
+        if self.machine is None:
+            return self.tasks_bytes
+        return self.tasks_bytes + self.machine.interpreter_bytes
 
 
 def examine(
@@ -113,6 +138,7 @@ def examine(
         bytes_least=least,
         folders=sum(form_of(sink).folders(sink) for sink, _ in volumes if left),
         verb=verb,
+        is_automatic=plan.summary["partition"]["rule"].startswith("auto"),
     )
 
 
@@ -148,6 +174,13 @@ def _allocated(plan: Plan) -> int:
     return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 
+def _less(needs: Needs) -> str:
+    """What makes a plan need less memory, or allows it more."""
+    if needs.is_automatic and needs.verb == "run":
+        return "fewer --workers, or more --memory (smaller blocks would hardly need less)"
+    return _SMALLER[needs.verb]
+
+
 def admit(needs: Needs, out: Path) -> None:
     """Raise DoesNotFit, with the number and the remedy, for a plan that this machine cannot
     carry.
@@ -156,7 +189,14 @@ def admit(needs: Needs, out: Path) -> None:
         raise DoesNotFit(
             f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
             f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
-            f"{show_count(needs.budget.slots, 'slot')}): use {_SMALLER[needs.verb]}"
+            f"{show_count(needs.budget.slots, 'slot')}): use {_less(needs)}"
+        )
+    if needs.machine is not None and needs.all_bytes > needs.machine.bytes_available:
+        raise DoesNotFit(
+            f"{show_count(needs.at_a_time, 'task')} at a time and their interpreters need"
+            f" {show_bytes(needs.all_bytes)} of memory ({show_bytes(needs.tasks_bytes)} and"
+            f" {show_bytes(needs.machine.interpreter_bytes)}) but this machine has"
+            f" {show_bytes(needs.machine.bytes_available)} available: use {_less(needs)}"
         )
     if needs.bytes_least > needs.disk_free:
         about = ""

@@ -20,7 +20,7 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.machine.host import Host
 from hyperslab.plan.compile import Plan, Stage
-from hyperslab.plan.costs import reading_cost
+from hyperslab.plan.costs import ReadingCosts
 from hyperslab.plan.task import Task
 from hyperslab.units import show_bytes, show_count
 
@@ -147,23 +147,24 @@ def _over(stage: Stage, found: Mapping[Key, ArraySource]) -> Stage:
         for n, s in enumerate(sources)
         if s.gzip is not None
     }
-    return replace(
-        stage, job=job, tasks=tuple(_costed(task, stage, inputs, changed) for task in stage.tasks)
-    )
+    before = ReadingCosts(stage.job.inputs, job.values)
+    after = ReadingCosts(inputs, job.values)
+    tasks = tuple(_costed(task, before, after, changed) for task in stage.tasks)
+    return replace(stage, job=job, tasks=tasks)
 
 
 def _costed(
     task: Task,
-    stage: Stage,
-    inputs: Mapping[str, tuple[ArraySource, ...]],
+    costs_before: ReadingCosts,
+    costs_after: ReadingCosts,
     changed: Collection[tuple[int, int]],
 ) -> Task:
     if not any(
         (i, piece.source) in changed for i, pieces in enumerate(task.reads) for piece in pieces
     ):
         return task
-    _, before = reading_cost(stage.job.inputs, task.reads, stage.job.values)
-    nbytes, peak = reading_cost(inputs, task.reads, stage.job.values)
+    _, before = costs_before.of(task.reads)
+    nbytes, peak = costs_after.of(task.reads)
     return replace(task, bytes_read=nbytes, bytes_peak=task.bytes_peak - before + peak)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from hyperslab import engines
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import resume
-from hyperslab.driver.admission import Needs, examine
+from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.learning import learned
@@ -20,15 +21,18 @@ from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.facts import DEFAULT
+from hyperslab.engines.facts import DEFAULT, facts_of
 from hyperslab.errors import OutputBusy, UsageError
-from hyperslab.machine.host import MEMORY_SHARE, Host
+from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.unfinished import leftovers
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
+
+LEAST_TASKS_SHARE = 0.1
+"Share of the memory that tasks are given however many workers there are; it may then not fit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class Prepared:
     """Tasks that earlier submissions finished, but of which the machine has lost what they wrote:
     they are done again.
     """
+    obstacle: str = ""
+    "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
 
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -92,8 +98,14 @@ class Prepared:
         return self.plan.html({"done": done, "slots": memory})
 
 
-def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Prepared:
-    """Compile a plan and add up what it needs, without writing anything. Raises UsageError."""
+def prepare(
+    pipeline: Pipeline, options: Options, out: Path | None = None, *, dry: bool = False
+) -> Prepared:
+    """Compile a plan and add up what it needs, without writing anything.
+
+    Raises UsageError for what is asked for, then OutputBusy for a directory that a run cannot begin
+    in; of a `dry` run that is said in `obstacle` instead.
+    """
     host = Host.here()
     workers, threads = _slots(options, host)
     engines.require(
@@ -101,8 +113,7 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
         EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
     )
     pipeline = learned(pipeline, options.rule.axes_whole)
-    memory = options.memory_bytes or int(host.memory_bytes * MEMORY_SHARE)
-    budget = Budget(memory, workers * threads)
+    budget = Budget(_memory_bytes(options, host, workers), workers * threads)
     folder = out
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()
@@ -111,28 +122,70 @@ def prepare(pipeline: Pipeline, options: Options, out: Path | None = None) -> Pr
         directory = RunDirectory(folder, _own_file(pipeline))
     replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
     earlier: list[dict[str, Any]] = []
-    if directory is not None:
-        earlier = _earlier(directory, options, replaces)
+    if directory is not None and not replaces:
+        earlier = [plan for _, plan in directory.plans()]
     limit_nbytes = None
-    if directory is not None and earlier:
-        made(directory)  # or it refuses, before anything is done
-        discard_replaced(directory)
+    if earlier and options.resume:
         limit_nbytes = earlier[-1]["limit_nbytes"]
     plan = compile_plan(pipeline, options.rule, budget, limit_nbytes)
+    obstacle = ""
+    if directory is not None:
+        obstacle = _obstacle(
+            functools.partial(_require_usable, directory, options, replaces, bool(earlier)), dry
+        )
+    if obstacle:
+        earlier = []
     inherited: list[Inherited] = []
     done: set[int] = set()
     damaged: set[int] = set()
     if directory is not None and earlier:
+        made(directory)  # or it refuses, before anything is done
+        if not dry:
+            discard_replaced(directory)
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
         done, damaged = _done_earlier(directory, plan, inherited)
-    if directory is not None:
-        _require_free_names(pipeline, plan, directory, options)
+    if directory is not None and not obstacle:
+        obstacle = _obstacle(
+            functools.partial(_require_free_names, pipeline, plan, directory, options), dry
+        )
     require_whole_pages(plan, workers * threads)
     needs = examine(
         plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb
     )
-    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
+    needs = replace(needs, machine=_machine(options, host, workers))
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before)
+
+
+def _memory_bytes(options: Options, host: Host, workers: int) -> int:
+    """Memory for all tasks: as asked for, or a share of what is available beside the workers."""
+    if options.memory_bytes:
+        return options.memory_bytes
+    share = host.memory_bytes * MEMORY_SHARE
+    if facts_of(options.engine).in_caller or options.connect:
+        return int(share)
+    beside = share - workers * WORKER_BASE_BYTES
+    return max(int(beside), int(share * LEAST_TASKS_SHARE))
+
+
+def _machine(options: Options, host: Host, workers: int) -> Machine | None:
+    """The machine that tasks run on; None where they run elsewhere."""
+    if options.connect:
+        return None
+    if facts_of(options.engine).in_caller:
+        workers = 0
+    return Machine(host.memory_bytes, workers * WORKER_BASE_BYTES)
+
+
+def _obstacle(require: Callable[[], None], dry: bool) -> str:
+    """What a check refuses: raised as it is, or as a text for a dry run."""
+    try:
+        require()
+    except OutputBusy as busy:
+        if not dry:
+            raise
+        return str(busy)
+    return ""
 
 
 def _own_file(pipeline: Pipeline) -> str:
@@ -238,9 +291,11 @@ def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[dict[str, Any]]:
-    """The plans in the output directory; raises OutputBusy when they are not meant to be
-    resumed.
+def _require_usable(
+    directory: RunDirectory, options: Options, replaces: bool, has_earlier: bool
+) -> None:
+    """Raise OutputBusy for a directory that another run is using, that holds earlier ones which are
+    not meant to be resumed, or something else.
     """
     if directory.is_owned():
         raise OutputBusy(
@@ -249,24 +304,13 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
         )
     if replaces:
         _require_replaceable(directory)
-        return []
-    plans = [plan for _, plan in directory.plans()]
-    flag = ""
-    if options.verb == "run":
-        flag = "-o "
-    if not plans:
-        if directory.out.exists() and not directory.out.is_dir():
-            raise OutputBusy(f"{flag}{directory.out} is a file: give a directory")
-        if (
-            not directory.file
-            and directory.out.is_dir()
-            and any(p.name != FOLDER for p in directory.out.iterdir())
-        ):
-            raise OutputBusy(
-                f"{flag}{directory.out} holds files that no run wrote: give a new or empty"
-                " directory"
-            )
-    elif not options.resume and directory.file:
+        return
+    if not has_earlier:
+        _require_empty(directory, options.verb)
+        return
+    if options.resume:
+        return
+    if directory.file:
         what = "is being made by a run that ended early"
         if (directory.out / directory.file).exists():
             what = "is there already"
@@ -277,12 +321,26 @@ def _earlier(directory: RunDirectory, options: Options, replaces: bool) -> list[
             f"{directory.out / directory.file} {what}: give another name,{anew} or --resume to go"
             " on with the run that made it"
         )
-    elif not options.resume:
+    raise OutputBusy(
+        f"{directory.out} holds an earlier run: add --resume to repeat only what is missing,"
+        " choose another output, or remove it with 'hyperslab clean --all'"
+    )
+
+
+def _require_empty(directory: RunDirectory, verb: str) -> None:
+    """Raise OutputBusy for a file, and for a directory that holds what no run wrote."""
+    flag = ""
+    if verb == "run":
+        flag = "-o "
+    out = directory.out
+    if out.exists() and not out.is_dir():
+        raise OutputBusy(f"{flag}{out} is a file: give a directory")
+    if directory.file or not out.is_dir():
+        return
+    if any(path.name != FOLDER for path in out.iterdir()):
         raise OutputBusy(
-            f"{directory.out} holds an earlier run: add --resume to repeat only what is missing,"
-            " choose another output, or remove it with 'hyperslab clean --all'"
+            f"{flag}{out} holds files that no run wrote: give a new or empty directory"
         )
-    return plans
 
 
 def _done_earlier(

@@ -236,6 +236,9 @@ class _Run:
                 f"{show_count(self.prepared.damaged, 'task')} will be done again: the machine was"
                 " restarted, and has lost what they had written"
             )
+        if self.plan.note:
+            blocks = show_count(self.plan.summary["partition"]["blocks"], "block")
+            self.progress.tell(f"{blocks}; {self.plan.note}")
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         self.progress.begin(

@@ -7,38 +7,29 @@ and no array data is read here.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
-import math
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hyperslab import formats
 from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Partition, Rule
-from hyperslab.arrays.sets import Piece, SourceSet, Whole
-from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import ArraySource
-from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.plan import description
 from hyperslab.plan.alignment import align
-from hyperslab.plan.becoming import Becoming, Made, become, output_dtype
-from hyperslab.plan.costs import aligning_nbytes, reading_cost, working_bytes
+from hyperslab.plan.becoming import become, output_dtype
+from hyperslab.plan.blocktasks import BlockTasks
 from hyperslab.plan.cutting import Cutting
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
-    block_name,
     block_sink,
     cut_for,
     output,
     require_short,
-    stem_of,
-    written_nbytes,
 )
 from hyperslab.plan.task import Job, Output, Task
 from hyperslab.units import show_bytes, show_count
@@ -89,6 +80,8 @@ class Plan:
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
     inputs: Mapping[str, SourceSet]
+    note: str = ""
+    "Why the blocks are not as many, or as large, as was asked for; '' where they are."
 
     @property
     def title(self) -> str:
@@ -185,16 +178,14 @@ def compile_plan(
     _require_uncut(pipeline, rule)
     _require_region_fits(pipeline)
     job = _job(pipeline)
-    cutting = Cutting(pipeline, job.becoming, job.output, rule)
-    limit = limit_nbytes or cutting.auto_limit(budget.slots, budget.per_slot)
-    partitions, tasks = _cut(pipeline, job, cutting, limit)
-    if rule.kind == "auto" and limit_nbytes is None:
-        while (peak := _peak(tasks)) > budget.per_slot:
-            fewer_bytes = _cut(pipeline, job, cutting, limit // 2)
-            if _peak(fewer_bytes[1]) > peak * LEAST_SHRINKAGE:
-                break
-            limit //= 2
-            partitions, tasks = fewer_bytes
+    blocks = BlockTasks(pipeline, job)
+    cutting = Cutting.of(pipeline, job.becoming, job.output, rule)
+    if limit_nbytes is None:
+        limit, partitions = _cut(cutting, blocks, budget)
+    else:
+        limit = limit_nbytes
+        partitions = cutting.partitions(limit)
+    tasks = tuple(blocks.of(partitions))
     _require_elements(pipeline, tasks)
     _require_usable_names(job, tasks)
     _require_storable(job, tasks)
@@ -208,20 +199,32 @@ def compile_plan(
         earlier_code=description.earlier_code_digest(pipeline),
         summary=summary,
         inputs=pipeline.inputs,
+        note=cutting.note(partitions),
     )
 
 
-def _cut(
-    pipeline: Pipeline, job: Job, cutting: Cutting, limit: int
-) -> tuple[tuple[Partition, ...], tuple[Task, ...]]:
-    partitions = cutting.partitions(limit)
-    return partitions, tuple(_tasks(pipeline, job, partitions))
+def _cut(cutting: Cutting, blocks: BlockTasks, budget: Budget) -> tuple[int, tuple[Partition, ...]]:
+    """The bound of the blocks, and the blocks: automatic ones are halved while their tasks need
+    more than the memory of a slot, and less than before.
+    """
+    limit, partitions = cutting.few(cutting.auto_limit(budget.slots, budget.per_slot))
+    if cutting.rule.kind != "auto":
+        return limit, partitions
+    peak = blocks.largest_peak(partitions)
+    while peak > budget.per_slot:
+        half, smaller = cutting.few(limit // 2)
+        needed = blocks.largest_peak(smaller)
+        if needed > peak * LEAST_SHRINKAGE:
+            break
+        limit, partitions, peak = half, smaller, needed
+    return limit, partitions
 
 
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:
     """How every whole of a pipeline would be cut; the pipeline need not have an end."""
-    cutting = Cutting(pipeline, become(pipeline), None, rule)
-    return cutting.partitions(cutting.auto_limit(budget.slots, budget.per_slot))
+    cutting = Cutting.of(pipeline, become(pipeline), None, rule)
+    _, partitions = cutting.few(cutting.auto_limit(budget.slots, budget.per_slot))
+    return partitions
 
 
 def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
@@ -317,98 +320,6 @@ def _meaning(source: ArraySource) -> Hashable:
     if source.scaling is None:
         return source.unscalable
     return source.scaling, source.real, source.unscalable
-
-
-def _tasks(pipeline: Pipeline, job: Job, partitions: Sequence[Partition]) -> Iterator[Task]:
-    numbers = itertools.count()
-    suffix = _block_suffix(pipeline.end)
-    for index, partition in enumerate(partitions):
-        whole = pipeline.source.wholes[index]
-        needs = functools.cache(functools.partial(_needs, pipeline, job.becoming[index]))
-        for core in partition:
-            if not core.size:
-                continue
-            names: tuple[str, ...] = ()
-            if suffix:
-                names = tuple(
-                    _block_name(whole, made, core, len(partition)) + suffix
-                    for made in job.becoming[index].outputs
-                )
-            yield _task(pipeline, job, next(numbers), index, core, names, needs(core.count))
-
-
-def _block_name(whole: Whole, made: Made, core: Hyperslab, blocks: int) -> str:
-    """Name of the file of a block, without its suffix: with the first voxel of the block in the
-    whole, along the axes that the array has.
-    """
-    first = made.of_whole.region(core)
-    return block_name(stem_of(whole.name, made), first, made.of_whole.shape(whole.shape), blocks)
-
-
-def _block_suffix(end: Write | Reduce | None) -> str:
-    """What ends the names of files of blocks; '' where tasks write no files of their own."""
-    if isinstance(end, Write) and end.keep == "blocks":
-        return formats.written()[end.format]
-    return ""
-
-
-def _needs(pipeline: Pipeline, becoming: Becoming, count: tuple[int, ...]) -> tuple[int, int]:
-    """(bytes written, working memory) of a task whose block has this shape."""
-    written = 0
-    if isinstance(pipeline.end, Write):
-        for made in becoming.outputs:
-            written += math.prod(made.shape_of(count)) * made.dtype.itemsize
-    return written, working_bytes(pipeline, count, becoming.given)
-
-
-def _task(
-    pipeline: Pipeline,
-    job: Job,
-    number: int,
-    index: int,
-    core: Hyperslab,
-    names: tuple[str, ...],
-    needs: tuple[int, int],
-) -> Task:
-    read, pad = _with_halo(core, job.halo, pipeline.source.wholes[index].shape)
-    reads = tuple(_reads(pipeline, job, index, read))
-    nbytes, peak = reading_cost(job.inputs, reads, job.values)
-    peak += aligning_nbytes(job.alignment(index), read, job.becoming[index].given)
-    written, working = needs
-    task = Task(number, index, core, pad, reads, names, nbytes, written, peak + working)
-    if job.output is None or not any(sink.unit for sink, _ in job.output.volumes):
-        return task
-    padded = written_nbytes(job, task)
-    windows = max(form_of(sink).window_nbytes for sink, _ in job.output.volumes)
-    peak = task.bytes_peak + padded - written + windows
-    return replace(task, bytes_written=padded, bytes_peak=peak)
-
-
-def _reads(
-    pipeline: Pipeline, job: Job, index: int, read: Hyperslab
-) -> Iterator[tuple[Piece, ...]]:
-    """What is read of each input for a region of the source."""
-    for inputs, alignment in zip(pipeline.inputs.values(), job.alignment(index), strict=True):
-        region = read
-        if alignment is not None:
-            region = alignment.region(read)
-        yield tuple(inputs.beside(index).pieces(region))
-
-
-def _with_halo(
-    core: Hyperslab, halo: Sequence[int], shape: Sequence[int]
-) -> tuple[Hyperslab, tuple[tuple[int, int], ...]]:
-    """The region to be read for a block, and the voxels per axis that lie beyond the array."""
-    start = []
-    count = []
-    pad = []
-    for h, first, n, extent in zip(halo, core.start, core.count, shape, strict=True):
-        low = min(h, first)
-        high = min(h, extent - first - n)
-        start.append(first - low)
-        count.append(n + low + high)
-        pad.append((h - low, h - high))
-    return Hyperslab(tuple(start), tuple(count)), tuple(pad)
 
 
 def _require_storable(job: Job, tasks: Sequence[Task]) -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from hyperslab.arrays.partition import Layout, Partition, Rule, cut, cut_within
+from hyperslab.arrays.partition import (
+    Layout,
+    Partition,
+    Rule,
+    cut,
+    cut_within,
+    halvings,
+    padded_nbytes,
+)
 from hyperslab.arrays.source import ArraySource
 from hyperslab.arrays.transfer import Transfer, best_limit, cut_transfer
+from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.sinks import transfer
 from hyperslab.plan.task import Output
+from hyperslab.units import show_count
 
 AUTO_LIMIT_NBYTES = 32 * 2**20
 """Largest block of the automatic partition: glibc serves larger arrays by mmap, whose pages are
@@ -19,6 +31,28 @@ cleared at each use.
 """
 AUTO_FLOOR_NBYTES = 2**20
 "Smallest block that is cut only to give every slot something to do."
+
+
+SMALLEST_NBYTES = 64 * 1024
+"Smallest limit that the automatic partition tries: a task takes more for itself."
+MOST_BLOCKS = 20_000
+"""Blocks of a plan, beyond one for each array: planning takes up to 100 µs for each, and every
+engine more.
+"""
+MOST_SHARE = 64
+"Times its elements that a block with its halo may have: beyond, halving it hardly saves memory."
+_WORTH = 1.1
+"Fewer and larger blocks with a halo are taken for what takes so much longer than the best."
+
+
+class _Try(NamedTuple):
+    """A limit of blocks with a halo, and what comes of it."""
+
+    limit: int
+    padded_nbytes: int
+    "Bytes of the largest block with its halo."
+    cost: int
+    "Bytes that the busiest slot handles; each task costs it some more."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,39 +63,170 @@ class Cutting:
 
     pipeline: Pipeline
     becoming: tuple[Becoming, ...]
-    output: Output | None
+    shared: Output | None
+    "The output, where blocks are cut for long runs of what is written, too."
     rule: Rule
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Pipeline,
+        becoming: tuple[Becoming, ...],
+        output: Output | None,
+        rule: Rule,
+    ) -> Cutting:
+        """What a rule makes of an output: automatic blocks suit files that all tasks write to, of
+        the one array that has the axes of its source.
+        """
+        if rule.kind != "auto" or output is None or not output.volumes:
+            return cls(pipeline, becoming, None, rule)
+        are_alike = all(
+            len(whole.outputs) == 1 and whole.main.is_like_whole and not whole.dropped
+            for whole in becoming
+        )
+        return cls(pipeline, becoming, output if are_alike else None, rule)
 
     def auto_limit(self, slots: int, slot_nbytes: int) -> int:
         """Bytes of a block that fits the memory of a slot and leaves every slot some work."""
-        pipeline = self.pipeline
+        if self.rule.kind != "auto":
+            return AUTO_LIMIT_NBYTES
+        fits = int(slot_nbytes / _multiples(self.pipeline))
+        if any(self.pipeline.halo):
+            return self._limit_with_halo(slots, fits)
+        share = math.ceil(self._nbytes / (2 * slots))
+        most = max(self._least, min(fits, max(share, AUTO_FLOOR_NBYTES)))
+        output = self.shared
+        if output is not None and len(self.pipeline.source.wholes) == 1:
+            return best_limit(self._transfer(output, 0), AUTO_LIMIT_NBYTES, most)
+        return max(self._least, min(AUTO_LIMIT_NBYTES, most))
+
+    @property
+    def _nbytes(self) -> int:
+        """Bytes of all blocks together, by the largest element of each input."""
         largest = [
             max(source.stored.itemsize for source in inputs.sources)
-            for inputs in pipeline.inputs.values()
+            for inputs in self.pipeline.inputs.values()
         ]
-        share = math.ceil(self._size() * sum(largest) / (2 * slots))
-        fits = int(slot_nbytes / _multiples(pipeline))
-        most = max(1, min(fits, max(share, AUTO_FLOOR_NBYTES)))
-        output = self._shared_files()
-        if output is not None and len(pipeline.source.wholes) == 1:
-            return best_limit(self._transfer(output, 0), AUTO_LIMIT_NBYTES, most)
-        return min(AUTO_LIMIT_NBYTES, most)
+        return self._size() * sum(largest)
+
+    @property
+    def _least(self) -> int:
+        """The smallest limit that is worth trying."""
+        return max(SMALLEST_NBYTES, math.ceil(2 * self._nbytes / MOST_BLOCKS))
+
+    def _limit_with_halo(self, slots: int, fits: int) -> int:
+        """The limit with which the slots have the least to do, halos included, or hardly more.
+
+        Smaller blocks occupy more slots, and read and compute more of their neighbours again. Of
+        limits that are about as good it is the largest of those for which a block does not leave
+        the processor's and the allocator's caches, else the one with the smallest blocks.
+        """
+        tried = list(self._tries(slots, fits))
+        able = [one for one in tried if one.padded_nbytes <= fits]
+        if not able:
+            return min(tried, key=_by_padded).limit
+        least = min(one.cost for one in able)
+        good = [one for one in able if one.cost <= least * _WORTH]
+        small = [one for one in good if one.padded_nbytes <= AUTO_LIMIT_NBYTES]
+        if small:
+            return small[0].limit
+        return good[-1].limit
+
+    def _tries(self, slots: int, fits: int) -> Iterator[_Try]:
+        """Limits from that of one block on, each of about half of the one before, while blocks are
+        not so small that they are many or hardly more than their halo.
+        """
+        wholes = self.pipeline.source.wholes
+        index = max(range(len(wholes)), key=lambda i: math.prod(wholes[i].shape))
+        layout = self._layout(index)
+        alike = self.pipeline.source.size / max(1, math.prod(layout.shape))
+        for limit in self._limits(layout):
+            partition = self._partition(index, limit)
+            padded = padded_nbytes(layout, partition.largest)
+            waves = max(1, math.ceil(len(partition) * alike / slots))
+            yield _Try(limit, padded, waves * (padded + AUTO_FLOOR_NBYTES))
+            core_nbytes = math.prod(partition.largest) * layout.itemsize
+            is_small = core_nbytes <= AUTO_FLOOR_NBYTES and padded <= fits
+            if is_small or core_nbytes * MOST_SHARE < padded:
+                return
+
+    def _limits(self, layout: Layout) -> Iterator[int]:
+        """Bounds of the largest of ever smaller blocks."""
+        if self.shared is None:
+            dropped = self.becoming[0].dropped
+            whole_axes = {axis % len(layout.shape) for axis in (*self.rule.axes_whole, *dropped)}
+            limits = [padded_nbytes(layout, block) for block in halvings(layout, whole_axes)]
+        else:
+            nbytes = max(1, math.prod(layout.shape) * layout.itemsize)
+            limits = [nbytes >> times for times in range(nbytes.bit_length())]
+        yield max(limits[0], self._least)
+        yield from (limit for limit in limits[1:] if limit >= self._least)
+
+    def few(self, limit: int) -> tuple[int, tuple[Partition, ...]]:
+        """The limit, and the blocks of every whole: where there would be too many, with the next
+        limit that makes few enough.
+
+        Raises UsageError where the rule says how many there are to be.
+        """
+        whole = [math.prod(whole.shape) for whole in self.pipeline.source.wholes]
+        most = max(MOST_BLOCKS, len(whole))
+        while True:
+            partitions = tuple(self._partition(i, limit, MOST_BLOCKS) for i in range(len(whole)))
+            blocks = sum(map(len, partitions))
+            if blocks <= most:
+                return limit, partitions
+            if self.rule.kind != "auto":
+                raise UsageError(
+                    f"{self.rule} cuts the {show_count(len(whole), 'array')} into {blocks:,}"
+                    f" blocks; a run has at most {MOST_BLOCKS:,}: ask for fewer and larger ones,"
+                    " or run over fewer files at a time"
+                )
+            limit *= 2
 
     def partitions(self, limit: int) -> tuple[Partition, ...]:
         """The blocks of every whole."""
         return tuple(self._partition(index, limit) for index in range(len(self.becoming)))
 
-    def _partition(self, index: int, limit: int) -> Partition:
-        output = self._shared_files()
+    def note(self, partitions: Sequence[Partition]) -> str:
+        """Why blocks are not as many, or not of the shape, that was asked for; '' where they
+        are.
+        """
+        if self.pipeline.region is not None:
+            return ""
+        for index, partition in enumerate(partitions):
+            unlike = _unlike(self.rule, partition)
+            if unlike:
+                return f"{unlike} {self._why(index)}"
+        return ""
+
+    def _why(self, index: int) -> str:
+        becoming = self.becoming[index]
+        shape = "x".join(map(str, self.pipeline.source.wholes[index].shape))
+        unit = "x".join(map(str, becoming.unit))
+        if becoming.unit != becoming.main.scale:
+            return f"cuts keep to the chunks of the output, {unit}"
+        if any(n > 1 for n in becoming.main.scale):
+            return f"cuts keep whole the {unit} voxels that become one"
+        if becoming.dropped:
+            return f"the function drops axes that are not cut, and {shape} has no more others"
+        if self.rule.axes_whole:
+            return f"--axes-whole leaves no more of {shape} to cut"
+        return f"an array of shape {shape} cannot be cut so"
+
+    def _partition(self, index: int, limit: int, most: int | None = None) -> Partition:
+        """The blocks of a whole; UsageError where a rule other than `auto` makes more of them."""
+        output = self.shared
         if output is not None:
             return cut_transfer(self._transfer(output, index), limit)
         becoming = self.becoming[index]
         rule = replace(self.rule, axes_whole=(*self.rule.axes_whole, *becoming.dropped))
         layout = self._layout(index)
+        if rule.kind == "auto":
+            most = None
         if self.pipeline.region is None:
-            return cut(layout, rule, limit, becoming.unit)
+            return cut(layout, rule, limit, becoming.unit, most)
         region = self.pipeline.region.within(self.pipeline.source.wholes[index])
-        return cut_within(layout, region, rule, limit)
+        return cut_within(layout, region, rule, limit, most)
 
     def _size(self) -> int:
         """Elements of the source that it runs over."""
@@ -70,18 +235,6 @@ class Cutting:
         if region is None:
             return source.size
         return sum(region.within(whole).size for whole in source.wholes)
-
-    def _shared_files(self) -> Output | None:
-        """The output, where blocks are cut for long runs of what is written, too: files that all
-        tasks write to, of the one array that has the axes of its source.
-        """
-        if self.rule.kind != "auto" or self.output is None or not self.output.volumes:
-            return None
-        are_alike = all(
-            len(whole.outputs) == 1 and whole.main.is_like_whole and not whole.dropped
-            for whole in self.becoming
-        )
-        return self.output if are_alike else None
 
     def _transfer(self, output: Output, index: int) -> Transfer:
         sources = self.pipeline.source
@@ -97,6 +250,29 @@ class Cutting:
             chunk = _chunk(source)
         itemsize = sum(dtype.itemsize for dtype in self.becoming[index].given)
         return Layout(whole.shape, source.axes, itemsize, chunk, self.pipeline.halo)
+
+
+def _unlike(rule: Rule, partition: Partition) -> str:
+    """How a partition differs from its rule; '' where it does not, or the rule leaves it open."""
+    if rule.kind == "blocks" and len(partition) != math.prod(rule.value):
+        return f"{math.prod(rule.value):,} were asked for, but"
+    if rule.kind != "block-shape" or not len(partition):
+        return ""
+    asked = [
+        extent if axis in _positive(rule.axes_whole, len(rule.value)) else min(n, extent)
+        for axis, (n, extent) in enumerate(zip(rule.value, partition.shape, strict=True))
+    ]
+    if partition.largest == tuple(asked):
+        return ""
+    return f"{'x'.join(map(str, rule.value))} was asked for, but"
+
+
+def _positive(axes: Sequence[int], ndim: int) -> set[int]:
+    return {axis % ndim for axis in axes}
+
+
+def _by_padded(one: _Try) -> int:
+    return one.padded_nbytes
 
 
 def _multiples(pipeline: Pipeline) -> float:

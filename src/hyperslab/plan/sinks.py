@@ -26,12 +26,11 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.arrays.transfer import Positions, Side, Transfer, bounds_of
-from hyperslab.blocks import reading
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
-from hyperslab.plan.task import Job, Output, Task, Volume, label_of, output_pieces
+from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
 
 SOURCE_OF_CHUNK_NBYTES = 32 * 2**20
 "Most bytes of the source that a chunk of an array without some of its axes is made of, if chosen."
@@ -337,13 +336,13 @@ def _coarse(unit: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
     )
 
 
-def written_nbytes(job: Job, task: Task) -> int:
-    """Bytes of a task's result as files hold them uncompressed: whole chunks, which may reach
+def written_nbytes(job: Job, index: int, core: Hyperslab) -> int:
+    """Bytes of the result of a block as files hold them uncompressed: whole chunks, which may reach
     beyond the array.
     """
     assert job.output is not None
     nbytes = 0
-    for _, piece in output_pieces(job, task):
+    for _, piece in pieces_of_block(job, index, core):
         sink = job.output.volumes[piece.source].sink
         elements = piece.slab.size
         if sink.unit:
@@ -351,22 +350,6 @@ def written_nbytes(job: Job, task: Task) -> int:
             elements = math.prod(math.ceil(n / u) * u for n, u in whole_chunks)
         nbytes += elements * sink.dtype.itemsize
     return nbytes
-
-
-def operations(job: Job, task: Task) -> tuple[int, int]:
-    """How many reads and writes of files a task takes."""
-    reads = sum(
-        reading.read_operations(sources[piece.source], piece.slab)
-        for sources, pieces in zip(job.inputs.values(), task.reads, strict=True)
-        for piece in pieces
-    )
-    if job.output is None or not job.output.volumes:
-        return reads, len(task.outputs)
-    writes = 0
-    for _, piece in output_pieces(job, task):
-        sink = job.output.volumes[piece.source].sink
-        writes += form_of(sink).operations(sink, piece.slab)
-    return reads, writes
 
 
 def _edges(whole: Whole, shape: Sequence[int], scale: Sequence[int]) -> tuple[Positions, ...]:

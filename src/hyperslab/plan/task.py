@@ -175,13 +175,18 @@ def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:
     """The parts of what a task makes: the number of the array, and the volume and region that each
     goes to.
     """
+    return pieces_of_block(job, task.whole, task.core)
+
+
+def pieces_of_block(job: Job, index: int, core: Hyperslab) -> list[tuple[int, Piece]]:
+    """The same of a block of a whole."""
     assert job.output is not None
-    made = job.becoming[task.whole].outputs
-    tiles = job.output.wholes[task.whole]
+    made = job.becoming[index].outputs
+    tiles = job.output.wholes[index]
     return [
         (number, piece)
         for number, (array, whole) in enumerate(zip(made, tiles, strict=True))
-        for piece in whole.pieces(array.region_of(task.core))
+        for piece in whole.pieces(array.region_of(core))
     ]
 
 

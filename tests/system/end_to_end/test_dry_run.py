@@ -72,13 +72,16 @@ def test_every_number(image: Path, tmp_path: Path) -> None:
     assert free == pytest.approx(disk.f_bavail * disk.f_frsize, rel=0.1)
     assert " in 20 operations to 20 files, " in rows["writes"]
     assert rows["writes"].endswith(f"free at {tmp_path}/out")
-    task, worker, everything, allowed = sizes(rows["memory"])
+    task, tasks, allowed, interpreters, everything = sizes(rows["memory"])
     assert 2 * 400_000 <= task <= 16 * MIB  # the block, its file, and buffers
-    assert worker > task
-    assert everything == pytest.approx(2 * worker, rel=0.01)
+    assert tasks == pytest.approx(2 * task, rel=0.01)
     assert allowed == 1e9
+    assert interpreters > 1e8
+    assert everything == pytest.approx(tasks + interpreters, rel=0.01)
     assert rows["runs on"].startswith("2 workers x 1 thread (")
-    assert rows["fits"] == "yes"
+    needed, available = sizes(rows["fits"])
+    assert rows["fits"].startswith("yes, ")
+    assert needed == everything < available
 
 
 def test_a_reduction_and_threads(image: Path, tmp_path: Path) -> None:
@@ -127,10 +130,70 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     assert call("run", *failing).code == 1
     before = tree(tmp_path)
     assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 done already"
-    done = call("run", *failing, "--dry-run")
-    assert done.code == 2
-    assert "holds an earlier run: add --resume" in done.err
+    rows = dry_run(*failing)
+    assert rows["tasks"] == "5 to do"
+    assert "a run would be refused: " in rows["but"]
+    assert "holds an earlier run: add --resume" in rows["but"]
     assert tree(tmp_path) == before
+
+
+def test_a_dry_run_may_name_any_place(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    before = tree(tmp_path)
+    for place, why in (
+        (tmp_path, "holds files that no run wrote"),
+        (tmp_path / "notes.txt", "is a file: give a directory"),
+        (tmp_path / "notes.txt" / "out", "is a file: give a directory"),
+    ):
+        rows = dry_run("stats", ANATOMICAL, "-o", place)
+        assert rows["fits"].startswith("yes")
+        assert why in rows["but"]
+        assert call("run", "stats", ANATOMICAL, "-o", place).code == 2
+    assert dry_run("stats", ANATOMICAL, "-o", tmp_path / "a" / "b").keys().isdisjoint({"but"})
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--blocks", "0"], "--blocks 0: give one number"),
+        (["--partition", "chunks"], "the array is not stored in chunks"),
+        (["-p", "nope=1"], "has no such parameter"),
+        (["--memory", "1kB", "--blocks", "1"], ""),
+        (["--workers", "0"], "--workers 0: give 1 or more"),
+    ],
+    ids=str,
+)
+def test_arguments_are_checked_before_the_place(
+    flags: list[str], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = call("run", "stats", ANATOMICAL, "-o", tmp_path, *flags)
+    assert done.code == 2
+    assert said in done.err
+    assert ("holds files that no run wrote" in done.err) == (not said)
+
+
+def test_blocks_that_are_not_those_asked_for_say_why(image: Path, tmp_path: Path) -> None:
+    for flags, why in (
+        (
+            ["--blocks", "20", "--keep", "volume", "--format", "h5", "--chunks", "200,200,50"],
+            (
+                "2 blocks, the largest 200x200x50; 20 were asked for, but cuts keep to the chunks"
+                " of the output, 200x200x50"
+            ),
+        ),
+        (
+            ["--blocks", "500", "--axes-whole", "0,1"],
+            (
+                "100 blocks, the largest 200x200x1; 500 were asked for, but --axes-whole leaves no"
+                " more of 200x200x100 to cut"
+            ),
+        ),
+        (["--block-shape", "500,500,10"], "10 blocks, the largest 200x200x10"),
+    ):
+        rows = dry_run("increment", image, "-o", tmp_path / "out", *flags)
+        assert rows["partition"].partition(": ")[2] == why
 
 
 @pytest.mark.parametrize("flags", [["--dry-run"], []])

@@ -19,6 +19,7 @@ from hyperslab.arrays.byteranges import ascending
 from hyperslab.arrays.order import empty
 from hyperslab.arrays.slab import Hyperslab, require_within
 from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.ways import way_of
 from hyperslab.errors import FormatError, UsageError
@@ -104,6 +105,11 @@ def read_nbytes(source: ArraySource, slab: Hyperslab) -> int:
     if slab.size == 0:
         return 0
     return way_of(source).nbytes(source, _region(source, slab))
+
+
+def is_even(source: ArraySource) -> bool:
+    """True where what a read takes depends on the shape of its box alone, not on its place."""
+    return gzipindex.expected(source) is source and way_of(source).is_even(source)
 
 
 def read_operations(source: ArraySource, slab: Hyperslab) -> int:

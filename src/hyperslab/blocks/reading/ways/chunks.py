@@ -11,6 +11,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import (
     BUFFER_NBYTES,
     Piece,
+    box_nbytes,
     covering_nbytes,
     is_covered,
     pieces,
@@ -88,14 +89,20 @@ class Chunks(Local):
         return chunks.chunk_shape != source.stored_shape and chunk_nbytes <= BUFFER_NBYTES
 
     def nbytes(self, source: ArraySource, region: Hyperslab) -> int:
+        if source.codecs and region.is_box:
+            return int(table_of(source).overlapping(region).nbytes.sum())
         found = pieces_of(source, region)
         if source.codecs:
             return sum(piece.nbytes for piece in found)
         shape = table_of(source).chunk_shape
         item = source.stored.itemsize
+        if region.is_box:
+            return box_nbytes(table_of(source).overlapping(region), region, item)
         return sum(covering_nbytes(shape, piece.part, item) for piece in found)
 
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
+        if region.is_box:
+            return len(table_of(source).overlapping(region))
         return sum(1 for _ in pieces_of(source, region))
 
     def fill_rows(

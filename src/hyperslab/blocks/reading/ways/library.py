@@ -59,6 +59,9 @@ class Library(Way):
             return 1
         return math.prod(touched(region, source.chunk_shape))
 
+    def is_even(self, source: ArraySource) -> bool:
+        return is_one_gzip_stream(source) or not source.chunk_shape
+
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         low, high = region.bounds
         extents = [z - a for a, z in zip(low, high, strict=True)]

@@ -37,6 +37,9 @@ class Memory(Way):
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         return 1
 
+    def is_even(self, source: ArraySource) -> bool:
+        return True
+
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         return 0
 

@@ -24,6 +24,10 @@ class Spans(Local):
     def operations(self, source: ArraySource, region: Hyperslab) -> int:
         return sum(plan.spans for plan in _plans(source, region))
 
+    def is_even(self, source: ArraySource) -> bool:
+        chunks = table_of(source)
+        return chunks.chunk_shape == source.stored_shape and len(chunks) == 1
+
     def fill_rows(
         self,
         file: OpenFile,

@@ -49,6 +49,10 @@ class Way:
         """Reads in which it takes them."""
         raise NotImplementedError
 
+    def is_even(self, source: ArraySource) -> bool:
+        """Whether that, and `peak`, depend on the shape of a box alone, not on its place."""
+        return False
+
     def peak(self, source: ArraySource, region: Hyperslab, threads: int | None) -> int:
         """Upper bound of the bytes held while a region is read, beside its block and its stored
         values.

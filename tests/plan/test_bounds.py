@@ -1,0 +1,196 @@
+"""Planning is bounded: whatever is asked for, it answers soon, with few blocks or with a sentence;
+its blocks cover the array once, and tasks read what it promised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import h5py
+import nibabel as nib
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperslab import formats
+from hyperslab.arrays.partition import Rule
+from hyperslab.arrays.sets import SourceSet, independent
+from hyperslab.arrays.source import ArraySource, ChunkTable
+from hyperslab.blocks.gathering import gather
+from hyperslab.errors import UsageError
+from hyperslab.plan.compile import Budget, Plan, compile_plan
+from hyperslab.plan.costs import Operations
+from hyperslab.plan.cutting import MOST_BLOCKS
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.steps import steps_of
+from hyperslab.plan.task import Outcome
+from hyperslab.testing import functions
+
+LIMIT_S = 2.0
+"Time on a processor in which a plan is to be there; twice that much fails, as machines differ."
+Shape = tuple[int, ...]
+RULES = st.one_of(
+    st.just(Rule()),
+    st.just(Rule("chunks")),
+    st.just(Rule("slabs")),
+    st.builds(lambda n: Rule("blocks", (n,)), st.integers(1, 10**10)),
+    st.builds(lambda n: Rule("bytes", (n,)), st.integers(1, 10**9)),
+    st.builds(lambda n: Rule("block-shape", n), st.tuples(*[st.integers(1, 10**5)] * 3)),
+    st.builds(lambda n: Rule(axes_whole=n), st.lists(st.integers(0, 2)).map(tuple)),
+)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> ArraySource:
+    """A small float32 image, as a description to be made larger."""
+    path = tmp_path_factory.mktemp("bounds") / "image.nii"
+    image = nib.Nifti1Image(np.zeros((4, 4, 4), np.float32), np.eye(4))  # type: ignore[no-untyped-call]
+    nib.save(image, path)
+    return formats.open_source(str(path))
+
+
+def in_one_piece(source: ArraySource, shape: Shape) -> ArraySource:
+    return stored(source, shape, tuple(reversed(shape)))
+
+
+def stored(source: ArraySource, shape: Shape, chunk: Shape) -> ArraySource:
+    """The description of an array of this shape, in chunks of a shape in stored order."""
+    extents = tuple(shape[axis] for axis in source.axes)
+    places = [np.arange(0, n, c, dtype=np.int64) for n, c in zip(extents, chunk, strict=True)]
+    start = np.stack(np.meshgrid(*places, indexing="ij"), -1).reshape(-1, 3)
+    nbytes = np.full(len(start), math.prod(chunk) * source.stored.itemsize, np.int64)
+    table = ChunkTable(chunk, start, np.cumsum(nbytes), nbytes, np.zeros_like(nbytes))
+    return replace(source, shape=shape, chunks=table, chunk_shape=chunk)
+
+
+def planned(
+    source: ArraySource, rule: Rule, halo: int | Shape = 0, memory: int = 2**30, slots: int = 2
+) -> Plan | None:
+    """The plan, or None where a sentence refuses it; either in time."""
+    pipeline = Pipeline(independent([source])).map(np.negative, halo=halo).write("out")
+    began = time.process_time()
+    plan = None
+    with contextlib.suppress(UsageError):
+        plan = compile_plan(pipeline, rule, Budget(memory, slots))
+        Operations(plan.stages[0].job).of(plan.stages[0].tasks)
+    took = time.process_time() - began
+    assert took < 2 * LIMIT_S, f"{rule}: {took:.1f} s"
+    return plan
+
+
+def assert_covers(plan: Plan, shape: Shape) -> None:
+    """Its blocks are the cells between its cuts, each once."""
+    (partition,) = plan.partitions
+    tasks = plan.stages[0].tasks
+    for cuts, extent in zip(partition.cuts, shape, strict=True):
+        assert (cuts[0], cuts[-1]) == (0, extent)
+        assert (np.diff(cuts) > 0).all()
+    assert len(tasks) == len(partition) == len({task.core.start for task in tasks})
+    assert len(tasks) <= MOST_BLOCKS
+    assert sum(task.core.size for task in tasks) == math.prod(shape)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_every_plan_is_small_and_whole(described: ArraySource, data: st.DataObject) -> None:
+    extent = st.one_of(st.integers(1, 30), st.integers(1, 3000))
+    shape = tuple(data.draw(st.tuples(extent, extent, extent)))
+    source = in_one_piece(described, shape)
+    if data.draw(st.booleans()):
+        least = math.ceil(math.prod(shape) ** (1 / 3) / 20)
+        chunk = tuple(data.draw(st.integers(min(least, n), n)) for n in reversed(shape))
+        source = stored(described, shape, chunk)
+    rule = data.draw(RULES)
+    halo = data.draw(st.one_of(st.just(0), st.integers(0, 12), st.integers(0, 10**6)))
+    memory = data.draw(st.one_of(st.integers(1, 10**4), st.integers(10**6, 10**12)))
+    plan = planned(source, rule, halo, memory, data.draw(st.integers(1, 64)))
+    if plan is not None:
+        assert_covers(plan, shape)
+        assert plan.bytes_read >= math.prod(shape) * 4
+    else:
+        assert rule.kind != "auto", "the planner refuses its own choice"
+
+
+@pytest.mark.parametrize("halo", [10, 30, 60, 100])
+def test_a_halo_does_not_make_many_blocks(described: ArraySource, halo: int) -> None:
+    plan = planned(in_one_piece(described, (128, 128, 140)), Rule(), halo, 2**32)
+    assert plan is not None
+    assert len(plan.stages[0].tasks) <= 2
+    assert plan.bytes_read <= 2 * 128 * 128 * 140 * 4
+
+
+def test_a_small_halo_leaves_every_slot_some_work(described: ArraySource) -> None:
+    for slots in (2, 6, 16):
+        plan = planned(in_one_piece(described, (256, 256, 256)), Rule(), 1, 2**34, slots)
+        assert plan is not None
+        assert slots <= len(plan.stages[0].tasks) <= 8 * slots
+        assert plan.bytes_read < 1.2 * 256**3 * 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "memory"),
+    [
+        (Rule(), 10),
+        (Rule("blocks", (9_999_999_999,)), 2**30),
+        (Rule("blocks", (10**9, 10**9, 10**9)), 2**30),
+        (Rule("block-shape", (1, 1, 1)), 2**30),
+        (Rule("bytes", (1,)), 2**30),
+    ],
+    ids=str,
+)
+def test_nothing_that_is_asked_for_takes_long(
+    described: ArraySource, rule: Rule, memory: int
+) -> None:
+    for shape in ((128, 128, 140), (10**12, 1, 1), (1, 10**6, 10**6)):
+        plan = planned(in_one_piece(described, shape), rule, 0, memory)
+        assert (plan is None) == (rule.kind != "auto")
+
+
+@pytest.mark.parametrize("halo", [0, 3])
+def test_a_million_chunks_are_planned_in_time(described: ArraySource, halo: int) -> None:
+    source = stored(described, (1600, 1600, 1600), (16, 16, 16))
+    assert source.chunks is not None
+    assert len(source.chunks) == 10**6
+    plan = planned(source, Rule(), halo)
+    assert plan is not None
+    assert_covers(plan, source.shape)
+    assert planned(source, Rule("chunks"), halo) is None
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[SourceSet]:
+    """Two real files: an image in one piece, and a dataset in filtered chunks of many sizes."""
+    folder = tmp_path_factory.mktemp("files")
+    values = np.random.default_rng(5).integers(0, 9, (19, 23, 17)).astype(np.int16)
+    values[:, 12:] = 0
+    image = nib.Nifti1Image(values, np.eye(4))  # type: ignore[no-untyped-call]
+    nib.save(image, folder / "image.nii")
+    with h5py.File(folder / "chunks.h5", "w") as file:
+        file.create_dataset("a", data=values, chunks=(5, 6, 7), compression="gzip")
+        file.create_dataset("b", data=values, chunks=(5, 6, 7))
+    named = (f"{folder}/image.nii", f"{folder}/chunks.h5::a", f"{folder}/chunks.h5::b")
+    return [gather(name) for name in named]
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_what_is_promised_to_be_read_is_read(files: list[SourceSet], data: st.DataObject) -> None:
+    source = data.draw(st.sampled_from(files))
+    halo = data.draw(st.tuples(*[st.integers(0, 5)] * 3))
+    blocks = st.tuples(*[st.integers(1, 4)] * 3)
+    rule = data.draw(st.one_of(st.just(Rule()), st.builds(lambda n: Rule("blocks", n), blocks)))
+    pipeline = Pipeline(source).map(np.negative, halo=halo).reduce(functions.BLOCKS)
+    (stage,) = compile_plan(pipeline, rule, Budget(2**30, 2)).stages
+    for task in stage.tasks:
+        x: Any = task
+        for step in steps_of(stage.job, stepwise=False):
+            x = step(x)
+        assert isinstance(x, Outcome)
+        assert x.status == "done", x.failure
+        read = sum(phase.nbytes for phase in x.phases if phase.kind == "read")
+        assert read == task.bytes_read
