@@ -31,17 +31,21 @@ def between_gaps(length_s: float, gap_s: float, tasks: int = 40) -> list[Span]:
 
 
 def test_tiny_tasks_are_overhead() -> None:
-    tiny = found(trace(between_gaps(0.001, 0.004)), "engine-overhead")
+    gaps = between_gaps(0.001, 0.004, tasks=800)
+    tiny = found(trace(gaps), "engine-overhead")
     assert tiny.share == pytest.approx(0.79, abs=0.02)
-    assert "40 tasks with a median length of 1 ms cost 3.8 ms each" in tiny.evidence
-    assert "about 76 times larger" in tiny.advice
+    assert "800 tasks with a median length of 1 ms cost 3.99 ms each" in tiny.evidence
+    assert "about 80 times larger" in tiny.advice
     assert "--engine processes" not in tiny.advice
     assert (
-        "--engine processes"
-        in found(
-            trace(between_gaps(0.001, 0.004), run={**RUN, "is_light": False}), tiny.rule
-        ).advice
+        "--engine processes" in found(trace(gaps, run={**RUN, "is_light": False}), tiny.rule).advice
     )
+    automatic = found(trace(gaps, run={**RUN, "rule": "auto", "blocks": 800}), tiny.rule).advice
+    assert automatic == (
+        "Use --engine threads or serial: there is too little work for processes to share."
+    )
+    many = trace(gaps, run={**RUN, "rule": "blocks=800", "blocks": 800, "arrays": 200})
+    assert "about 4 times larger" in found(many, tiny.rule).advice
 
 
 def test_a_seventh_of_overhead_is_not_worth_a_word() -> None:
@@ -51,7 +55,7 @@ def test_a_seventh_of_overhead_is_not_worth_a_word() -> None:
 
 def test_gaps_on_a_crowded_machine_are_overhead_only_where_they_exceed_the_tasks() -> None:
     crowded = {**LOAD, "busy_share": 1.0, "others_share": 0.6}
-    assert "engine-overhead" in rules(trace(between_gaps(0.001, 0.004), load=crowded))
+    assert "engine-overhead" in rules(trace(between_gaps(0.001, 0.004, 800), load=crowded))
     assert "engine-overhead" not in rules(trace(between_gaps(1.0, 0.8), load=crowded))
 
 
@@ -211,7 +215,7 @@ def test_sound_work() -> None:
     verdict = of(trace(threads(2, 0.05)))
     assert [f.rule for f in verdict.findings] == ["compute-bound"]
     assert "Nothing is wrong" in verdict.paragraph
-    assert "use --workers 16" in of(trace(threads(2, 0.05), run={**RUN, "cpus": 16})).paragraph
+    assert "Use --workers 12" in of(trace(threads(2, 0.05), run={**RUN, "cpus": 16})).paragraph
 
 
 def test_a_crowded_machine_is_told_beside_any_verdict() -> None:

@@ -7,6 +7,7 @@ progress and records are here, so that they are the same on every engine.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -131,7 +132,21 @@ def _asked(prepared: Prepared, options: Options) -> dict[str, Any]:
         "memory_nbytes": prepared.needs.budget.memory_bytes,
         "granularity": options.granularity,
         "connect": options.connect,
+        **_cut(prepared),
         **recorded(options.engine),
+    }
+
+
+def _cut(prepared: Prepared) -> dict[str, Any]:
+    """What was done to what, and in which blocks."""
+    plan = prepared.plan
+    partition = plan.summary["partition"]
+    return {
+        "title": plan.title,
+        "rule": partition["rule"],
+        "blocks": partition["blocks"],
+        "arrays": len(plan.partitions),
+        "elements": sum(math.prod(whole.shape) for whole in plan.partitions),
     }
 
 

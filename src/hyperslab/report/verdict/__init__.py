@@ -13,7 +13,7 @@ from hyperslab.report.measures import split
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import memory, processors, storage, tasks
 from hyperslab.report.verdict.evidence import Evidence, collect
-from hyperslab.report.verdict.finding import NOTABLE, Finding, Verdict
+from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
 from hyperslab.trace import Trace
 from hyperslab.units import show_seconds, show_share
 
@@ -25,6 +25,28 @@ MAKESPAN_RULES = ("start-up",)
 "Findings whose share is of the makespan."
 SOUND = ("compute-bound",)
 "Findings that call for no change, and so are told only where they come first."
+_ANY = ("read", "compute", "write", "other", "overhead", "idle")
+_TRANSFERS = ("read", "write")
+_WAITING = ("overhead", "idle")
+EXPLAINS = {
+    "storage-bandwidth": _TRANSFERS,
+    "storage-latency": _TRANSFERS,
+    "storage-wait": _TRANSFERS,
+    "metadata-latency": _TRANSFERS,
+    "gil": ("compute",),
+    "waiting-function": ("compute",),
+    "compute-bound": ("read", "compute", "write", "other"),
+    "engine-overhead": _WAITING,
+    "between-tasks": _WAITING,
+    "too-few-partitions": _WAITING,
+    "unfed-slots": _WAITING,
+    "start-up": _WAITING,
+    "closing": _WAITING,
+    "stragglers": _ANY,
+    "memory-pressure": _ANY,
+    "lost-attempts": _ANY,
+}
+"Parts of the slots' time that a rule speaks of."
 ALSO = 2
 "Findings beside the first that the paragraph mentions."
 
@@ -32,21 +54,29 @@ ALSO = 2
 def judge(trace: Trace, summary: Summary) -> Verdict:
     """Say what limited a run.
 
-    Besides the spans it reads of `trace.meta`, each where there: run, load, labels, probe
-    (read_nbytes_per_s and write_nbytes_per_s of the device). Never raises for a trace that can be
-    summarised.
+    Runs that took less than SHORT_S are not judged. Besides the spans it reads of `trace.meta`,
+    each where there: run, load, labels, probe (read_nbytes_per_s and write_nbytes_per_s of the
+    device). Never raises for a trace that can be summarised.
     """
     evidence = collect(trace)
     if not evidence.attempts:
         return Verdict("No task ran, so there is nothing to judge.", ())
+    if summary.makespan_s < SHORT_S:
+        return Verdict(_too_short(summary), ())
     found = list(_findings(evidence, summary))
+    if summary.makespan_without_startup_s < SHORT_S:
+        found = [finding for finding in found if finding.rule in MAKESPAN_RULES]
     limits = sorted(
         (f for f in found if f.rule not in CIRCUMSTANCES),
         key=lambda f: _rank(f, summary),
         reverse=True,
     )
+    if summary.makespan_without_startup_s >= SHORT_S:
+        limits = [*_unexplained(limits, summary), *limits]
+    if not limits:
+        return Verdict(_too_short(summary), ())
     circumstances = [f for f in found if f.rule in CIRCUMSTANCES]
-    return Verdict(_paragraph(limits, circumstances, summary), (*limits, *circumstances))
+    return Verdict(_paragraph(limits, circumstances), (*limits, *circumstances))
 
 
 def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
@@ -76,26 +106,40 @@ def _rank(finding: Finding, summary: Summary) -> float:
     return finding.share * summary.makespan_without_startup_s / summary.makespan_s
 
 
-def _paragraph(limits: list[Finding], circumstances: list[Finding], summary: Summary) -> str:
-    parts = [_nothing(summary)]
+def _unexplained(limits: list[Finding], summary: Summary) -> list[Finding]:
+    """The largest part of the slots' time, where no rule that claims as much speaks of it."""
+    total = summary.slots * summary.makespan_without_startup_s
+    part = max(split(summary), key=lambda part: part.seconds)
+    if not part.seconds:
+        return []
+    share = part.seconds / total
     if limits:
-        parts = [limits[0].text]
+        first = limits[0]
+        of_makespan = share * summary.makespan_without_startup_s / summary.makespan_s
+        speaks_of_it = part.label in EXPLAINS.get(first.rule, (part.label,))
+        if speaks_of_it or _rank(first, summary) >= of_makespan:
+            return []
+    others = [
+        f"{p.noun} {show_share(p.seconds / total)}"
+        for p in split(summary)
+        if p.seconds and p.label != part.label
+    ]
+    evidence = "Its trace does not say why."
+    if others:
+        evidence = f"The rest: {', '.join(others)}."
+    sentence = f"{show_share(share)} of the slots' time went to {part.noun}."
+    return [Finding("largest-part", sentence, evidence, "", share)]
+
+
+def _paragraph(limits: list[Finding], circumstances: list[Finding]) -> str:
+    parts = [limits[0].text]
     others = [f for f in limits[1:] if f.rule not in SOUND][:ALSO]
     parts += [f"Also: {f.sentence} {f.advice}".rstrip() for f in others]
     return " ".join([*parts, *(f.text for f in circumstances)])
 
 
-def _nothing(summary: Summary) -> str:
-    """What can be said when no rule applies."""
-    total = summary.slots * summary.makespan_without_startup_s
-    parts = [
-        f"{p.noun} {show_share(p.seconds / total)}" for p in split(summary) if total and p.seconds
-    ]
-    where = ""
-    if parts:
-        where = f": {', '.join(parts)}"
+def _too_short(summary: Summary) -> str:
     return (
-        f"What limited this run of {show_seconds(summary.makespan_s)} cannot be told from its"
-        f" trace: no cause that can be seen explains {show_share(NOTABLE)} of the slots'"
-        f" time{where}."
+        f"The run took {show_seconds(summary.makespan_s)}, too short to tell what limited it: that"
+        f" takes {show_seconds(SHORT_S)} of work or more."
     )

@@ -11,6 +11,12 @@ same plan differ by.
 """
 
 
+SHORT_S = 1.0
+"""Runs, and their work beside the start-up, that took less are not judged: chance, and the start of
+anything, weigh too much, and nobody waits for them.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that took a part of a run's time."""
@@ -44,6 +50,20 @@ class Verdict:
     """What limited the run, the largest share first; then the circumstances that make all of it
     more or less certain.
     """
+
+    @property
+    def cause(self) -> str:
+        """What limited the run, in a sentence; '' where there is nothing to say."""
+        if not self.findings:
+            return ""
+        return self.findings[0].sentence
+
+    @property
+    def remedy(self) -> str:
+        """What to change about that; '' where there is nothing to."""
+        if not self.findings:
+            return ""
+        return self.findings[0].advice
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.report.summary import Summary
+from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.evidence import Evidence
 from hyperslab.report.verdict.finding import Finding, listed
 from hyperslab.report.verdict.processors import MEMORY_STALLED, memory_stalled
@@ -17,10 +18,6 @@ OUTGROWN = 1.0
 """Share of the memory that was allowed, interpreters aside: the plan is an upper bound, so this
 should never happen.
 """
-ADVICE = (
-    "Use fewer --workers or smaller blocks (--block-shape, --partition bytes=...); if the function"
-    " needs more than its input and output, say so (temporaries=...), so that the plan counts it."
-)
 
 
 def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
@@ -55,8 +52,24 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
         return []
     said += _circumstances(load)
     return [
-        Finding("memory-pressure", _sentence(stalled, killed, swapped), listed(said), ADVICE, share)
+        Finding(
+            "memory-pressure",
+            _sentence(stalled, killed, swapped),
+            listed(said),
+            _advice(evidence),
+            share,
+        )
     ]
+
+
+def _advice(evidence: Evidence) -> str:
+    less = "smaller blocks (--block-shape, --partition bytes=...)"
+    if remedies.fewer_slots(evidence):
+        less = f"fewer --workers or {less}"
+    return (
+        f"Use {less}; if the function needs more than its input and output, say so"
+        " (temporaries=...), so that the plan counts it."
+    )
 
 
 def _sentence(stalled: float, killed: int, swapped: int) -> str:

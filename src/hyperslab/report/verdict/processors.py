@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.evidence import Counters, Evidence, merged
 from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
 from hyperslab.report.verdict.tasks import stragglers, straggling
@@ -150,11 +151,17 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
             f"For {show_share(share)} of the slots' time compute phases neither ran nor wanted a"
             " processor.",
             "What it waits for cannot be seen from here: files or network that it uses itself,"
-            " sleeping, a lock, a program that it has started. If it must wait, more slots"
-            " (--workers, --threads) overlap the waits.",
+            " sleeping, a lock, a program that it has started."
+            f"{_overlapping(evidence)}",
             share,
         )
     ]
+
+
+def _overlapping(evidence: Evidence) -> str:
+    if not remedies.more_slots(evidence):
+        return ""
+    return " If it must wait, more slots (--workers, --threads) overlap the waits."
 
 
 def bound(evidence: Evidence) -> list[Finding]:
@@ -202,12 +209,13 @@ def bound(evidence: Evidence) -> list[Finding]:
 def _more_processors(evidence: Evidence) -> str:
     cpus = evidence.run.get("cpus")
     slots = len(evidence.slots)
-    if isinstance(cpus, int) and slots < cpus and not evidence.run.get("connect"):
-        workers = max(1, cpus // max(1, int(evidence.run.get("threads") or 1)))
-        return (
-            f"Only {show_count(slots, 'slot')} ran on {cpus} processors: use --workers {workers}."
-        )
-    return "Nothing is wrong with it: only more processors, or a faster function, make it faster."
+    if isinstance(cpus, int) and not evidence.run.get("connect"):
+        able = min(cpus, remedies.tasks(evidence))
+        threads = max(1, int(evidence.run.get("threads") or 1))
+        if slots < able and able // threads > slots // threads:
+            ran = show_count(slots, "slot")
+            return f"Use --workers {able // threads}: only {ran} ran on {cpus} processors."
+    return "Nothing is wrong: only more processors, or a faster function, would make it faster."
 
 
 def starved(evidence: Evidence) -> list[Finding]:
@@ -244,11 +252,14 @@ def starved(evidence: Evidence) -> list[Finding]:
 def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
     cpus = evidence.run.get("cpus")
     slots = len(evidence.slots)
-    less = "so times are longer than they need be and every other conclusion is less certain"
+    less = "so it took longer than it need have, and every other conclusion is less certain"
     if not by_others and isinstance(cpus, int) and slots > cpus and not evidence.run.get("connect"):
         sentence = (
             f"The machine was short of processors: {slots} slots shared {cpus} of them, {less}."
         )
         return sentence, f"Use no more slots than processors (--workers x --threads = {cpus})."
     sentence = f"The machine was short of processors during this run, {less}."
-    return sentence, "Run again when it is quiet, or with fewer --workers."
+    fewer = ", or with fewer --workers"
+    if not remedies.fewer_slots(evidence):
+        fewer = ""
+    return sentence, f"Run again when it is quiet{fewer}."

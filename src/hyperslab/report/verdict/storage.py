@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.evidence import Counters, Evidence
 from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
 from hyperslab.report.verdict.processors import lock
@@ -62,13 +63,26 @@ def metadata(evidence: Evidence) -> list[Finding]:
             f"The latency of the file system limited this run: {show_share(share)} of the slots'"
             " time went into reaching files and small pieces, not into moving their bytes.",
             listed([" and ".join(said)]),
-            "Make fewer and larger accesses (larger blocks; one volume or a few large files instead"
-            " of many small ones), or copy the files to a local disk or tmpfs first. Latencies"
-            " overlap, so more slots (--workers, --threads) also help until the file server is"
-            " busy.",
+            _larger_accesses(evidence),
             share,
         )
     ]
+
+
+def _larger_accesses(evidence: Evidence) -> str:
+    blocks = ""
+    if remedies.larger(evidence, 2) > 1:
+        blocks = "larger blocks; "
+    advice = (
+        f"Make fewer and larger accesses ({blocks}one volume or a few large files instead of many"
+        " small ones), or copy the files to a local disk or tmpfs first."
+    )
+    if remedies.more_slots(evidence):
+        advice += (
+            " Latencies overlap, so more slots (--workers, --threads) also help until the file"
+            " server is busy."
+        )
+    return advice
 
 
 def bandwidth(evidence: Evidence) -> list[Finding]:
@@ -190,43 +204,54 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
         said.append(
             f"some task of the machine waited for a disk for {show_share(stalled)} of the time"
         )
-    rule, sentence, advice = _kind_of_wait(grown, near, kind, noun)
+    rule, sentence, advice = _kind_of_wait(evidence, grown, near, kind)
     return Finding(rule, f"{sentence}: {waiting}.", listed(said), advice, share)
 
 
-def _kind_of_wait(grown: Growth | None, near: bool, kind: str, noun: str) -> tuple[str, str, str]:
+def _kind_of_wait(
+    evidence: Evidence, grown: Growth | None, near: bool, kind: str
+) -> tuple[str, str, str]:
     """Rule, sentence and advice by what more readers brought."""
     data = "the outputs"
     if kind == "read":
         data = "the inputs"
     faster = (
         f"Put {data} on faster storage (a local disk, a burst buffer, tmpfs), or move fewer bytes"
-        " (compressed "
+        " (compressed chunks, a smaller dtype)"
     )
-    faster += "chunks, a smaller dtype)"
     if near or (grown is not None and grown.is_flat):
-        would = "do as well"
-        if grown is not None and grown.exponent < -FLAT_EXPONENT:
-            would = "be faster"
         sentence = f"The bandwidth of the storage limited this run ({kind})"
-        return (
-            "storage-bandwidth",
-            sentence,
-            f"{faster}; more workers do not help, half the --workers would {would}.",
-        )
+        return "storage-bandwidth", sentence, f"{faster}{_fewer(evidence, grown)}."
     if grown is not None and grown.is_rising:
-        advice = (
-            f"The rate still grew with the number of {noun}s: use more slots (--workers,"
-            " --threads). Larger blocks "
+        sentence = f"The latency of the storage limited this run ({kind})"
+        return "storage-latency", sentence, _more_at_a_time(evidence, kind)
+    half = ""
+    if remedies.fewer_slots(evidence):
+        half = (
+            ". Whether more or fewer workers would change anything cannot be seen from this run;"
+            " one with half the --workers tells: if it is as fast, the bandwidth is used up"
         )
-        return (
-            "storage-latency",
-            f"The latency of the storage limited this run ({kind})",
-            advice + "also help.",
+    return "storage-wait", f"Storage limited this run ({kind})", f"{faster}{half}."
+
+
+def _fewer(evidence: Evidence, grown: Growth | None) -> str:
+    """What fewer workers would do."""
+    if not remedies.fewer_slots(evidence):
+        return ""
+    would = "do as well"
+    if grown is not None and grown.exponent < -FLAT_EXPONENT:
+        would = "be faster"
+    return f"; more workers do not help, half the --workers would {would}"
+
+
+def _more_at_a_time(evidence: Evidence, kind: str) -> str:
+    """What makes more, or longer, accesses at a time."""
+    parts = []
+    if remedies.more_slots(evidence):
+        parts.append(
+            f"The rate still grew with the number of slots that {kind}: use more slots (--workers,"
+            " --threads)."
         )
-    advice = (
-        f"{faster}. Whether more or fewer {noun}s would change anything cannot be seen from this"
-        " run; with half the "
-    )
-    advice += "--workers another one tells: if it is as fast, the bandwidth is used up."
-    return "storage-wait", f"Storage limited this run ({kind})", advice
+    if remedies.larger(evidence, 2) > 1:
+        parts.append("Larger blocks also help.")
+    return " ".join(parts)

@@ -6,6 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from hyperslab.report.summary import Summary
+from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.evidence import Attempt, Cover, Evidence, merged
 from hyperslab.report.verdict.finding import NOTABLE, Finding
 from hyperslab.units import show_count, show_seconds, show_share
@@ -61,33 +62,44 @@ def overhead(evidence: Evidence, summary: Summary) -> list[Finding]:
         return []
     if usual > SMALL * each or len(lengths) < FEWEST:
         return [_between_tasks(evidence, share, usual)]
-    times = max(2, round(SMALL * 2 * each / max(usual, 1)))
-    lighter = ""
-    if evidence.is_heavy:
-        lighter = ", or --engine processes, which costs less per task"
     return [
         Finding(
             "engine-overhead",
-            f"The tasks were too small: the engine took {show_share(share)} of the slots' time to"
-            " hand them out and take them in.",
+            f"Handing out tasks took {show_share(share)} of the slots' time: the tasks were too"
+            " short for this engine.",
             f"{show_count(summary.tasks, 'task')} with a median length of"
-            f" {show_seconds(usual / 1e9)} cost {show_seconds(each / 1e9)} each beside it.",
-            f"Use blocks about {times:,} times larger (--block-shape, --blocks or --partition"
-            f" bytes=...){lighter}.",
+            f" {show_seconds(usual / 1e9)} cost {show_seconds(each / 1e9)} each to hand out.",
+            _less_handing_out(evidence, SMALL * 2 * each / max(usual, 1)),
             share,
         )
     ]
 
 
+def _less_handing_out(evidence: Evidence, wanted: float) -> str:
+    """What makes the engine cost less, as far as blocks, slots and other engines allow."""
+    times = remedies.larger(evidence, wanted)
+    lighter = ""
+    if evidence.is_heavy:
+        lighter = "--engine processes, which costs less per task"
+    if times > 1:
+        larger = f"Use blocks about {times:,} times larger (--block-shape, --blocks or --partition"
+        larger += " bytes=...)"
+        return ", or ".join(part for part in (larger, lighter) if part) + "."
+    if lighter:
+        return f"Use {lighter}."
+    if evidence.is_in_caller:
+        return ""
+    return "Use --engine threads or serial: there is too little work for processes to share."
+
+
 def _between_tasks(evidence: Evidence, share: float, usual: float) -> Finding:
     return Finding(
         "between-tasks",
-        f"Between their phases slots had nothing to do for {show_share(share)} of their time,"
-        " though tasks are long.",
-        f"Median length {show_seconds(usual / 1e9)};"
-        f" {show_count(len(evidence.attempts), 'attempt')}.",
+        f"Between tasks the slots had nothing to do for {show_share(share)} of their time.",
+        f"{show_count(len(evidence.attempts), 'attempt')} with a median length of"
+        f" {show_seconds(usual / 1e9)}.",
         "Look at the gaps in the chart: between stages and rounds of retries the engine waits for"
-        " the last task, and code of a function outside its phases (loading it, converting what it"
+        " the last task, and a function's code outside its phases (loading it, converting what it"
         " returns) counts here, too.",
         share,
     )
@@ -126,16 +138,19 @@ def straggling(evidence: Evidence) -> list[Finding]:
     )
     more = f"; and {len(longest) - NAMED} more" if len(longest) > NAMED else ""
     what = "One task" if len(longest) == 1 else f"{len(longest)} tasks"
-    advice = (
-        "Look at what is special about it, or cut smaller blocks so that the others share its work."
-    )
+    advice = "Look at what is special about it."
+    if remedies.more_blocks(evidence, WAVES * len(evidence.slots), found.usual_ns / 1e9):
+        advice = (
+            "Look at what is special about it, or cut smaller blocks, so that other slots share"
+            " its work."
+        )
     if slow := _slow_slot(evidence, longest, found.usual_ns):
         advice = f"All tasks of {slow} were slow: look at that host or slot before the data."
     return [
         Finding(
             "stragglers",
-            f"{what} held up the end of this run: {show_share(share)} of the slots' time was work"
-            " beyond the usual length and the other slots' waiting for it.",
+            f"{what} held up the end of the run: that, and the slots that waited, took"
+            f" {show_share(share)} of the slots' time.",
             f"{named}{more}; the median is {show_seconds(found.usual_ns / 1e9)}.",
             advice,
             share,
@@ -167,22 +182,27 @@ def few(evidence: Evidence) -> list[Finding]:
         sentence = f"There were too few tasks: {show_count(tasks, 'task')} for {slots} slots"
     else:
         sentence = f"The last tasks left slots idle: {show_count(tasks, 'task')} for {slots} slots"
-    blocks = f"about {WAVES * slots} blocks or more (--blocks, --block-shape)"
-    advice = (
-        f"Cut {blocks}"
-        if tasks < WAVES * slots
-        else "Cut smaller blocks, so that the last ones end together"
-    )
     return [
         Finding(
             "too-few-partitions",
             f"{sentence}, which waited for {show_share(share)} of their time without one.",
             f"{show_count(len({a.slot for a in evidence.attempts}), 'slot')} of {slots} ran"
             f" anything; {tasks / slots:.1f} tasks per slot.",
-            f"{advice}; or use fewer --workers.",
+            _more_tasks(evidence, tasks, slots),
             share,
         )
     ]
+
+
+def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
+    """How every slot gets work, as far as the array and the plan allow."""
+    usual_s = median(evidence.lengths() or [0]) / 1e9
+    blocks = remedies.more_blocks(evidence, max(WAVES * slots, 2 * tasks), usual_s)
+    if blocks:
+        return f"Cut about {blocks:,} blocks (--blocks {blocks})."
+    if tasks < slots:
+        return f"Use --workers {tasks}: there is no more to share out."
+    return ""
 
 
 def unfed(evidence: Evidence) -> list[Finding]:
@@ -221,11 +241,17 @@ def starting(evidence: Evidence, summary: Summary) -> list[Finding]:
             f"Starting took {show_seconds(seconds)}, {show_share(share)} of the makespan, before"
             " the first task ran.",
             f"{show_seconds(summary.startup_s)} until the engine was ready.",
-            "It does not grow with the data; for runs this short use --engine threads or processes,"
-            " or a cluster that is already there (--connect).",
+            _quicker_start(evidence),
             share,
         )
     ]
+
+
+def _quicker_start(evidence: Evidence) -> str:
+    same = "It takes the same time however much data there is"
+    if evidence.is_heavy:
+        return f"{same}: for short runs use --engine processes or threads, or --connect."
+    return f"{same}."
 
 
 def closing(evidence: Evidence) -> list[Finding]:
@@ -241,14 +267,20 @@ def closing(evidence: Evidence) -> list[Finding]:
             f"After the last task the run took another {show_seconds(seconds)}.",
             f"{show_share(share)} of the slots' time: results are merged, and outputs forced to"
             " storage.",
-            "Fewer and larger blocks, and outputs on faster storage, shorten it.",
+            _quicker_end(evidence),
             share,
         )
     ]
 
 
+def _quicker_end(evidence: Evidence) -> str:
+    if remedies.larger(evidence, 2) > 1:
+        return "Use fewer and larger blocks, or faster storage for the outputs."
+    return "Put the outputs on faster storage."
+
+
 def losing(evidence: Evidence, summary: Summary) -> list[Finding]:
-    """Attempts that came to nothing."""
+    """Attempts that failed, or whose results did not count."""
     took = evidence.lost + sum(a.length_ns for a in evidence.attempts if a.is_lost)
     share = summary.lost_s / (evidence.total / 1e9) if evidence.total else 0.0
     if not took or share < NOTABLE:
@@ -256,11 +288,11 @@ def losing(evidence: Evidence, summary: Summary) -> list[Finding]:
     return [
         Finding(
             "lost-attempts",
-            f"{show_count(summary.lost_attempts, 'attempt')} of {summary.attempts:,} came to"
-            f" nothing and took {show_share(share)} of the slots' time.",
+            f"{show_count(summary.lost_attempts, 'attempt')} of {summary.attempts:,} failed and"
+            f" took {show_share(share)} of the slots' time.",
             f"{show_seconds(summary.lost_s)} over all slots; where their workers died, what they"
             " did in it is unknown.",
-            "See the failures of the run for the reasons, and mend those first.",
+            "Fix these failures first: the run lists the reasons.",
             min(1.0, share),
         )
     ]

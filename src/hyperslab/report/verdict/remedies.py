@@ -1,0 +1,55 @@
+"""Remedies that a run leaves room for: what its plan, its array and its slots allow to change."""
+
+from __future__ import annotations
+
+from hyperslab.report.verdict.evidence import Evidence
+
+COSTLY_S = 1.0
+"""A usual task of at least this length on automatic blocks: the planner knows bytes, not what a
+function does with them.
+"""
+
+
+def is_automatic(evidence: Evidence) -> bool:
+    """Whether the planner chose the blocks."""
+    return str(evidence.run.get("rule", "")).startswith("auto")
+
+
+def tasks(evidence: Evidence) -> int:
+    """Tasks that ran."""
+    return len({attempt.task for attempt in evidence.attempts})
+
+
+def larger(evidence: Evidence, wanted: float) -> int:
+    """How many times larger blocks may be, and should, that every slot still has one; 1 where they
+    are as large as the array, or as the planner wants them.
+    """
+    if is_automatic(evidence):
+        return 1
+    blocks = int(evidence.run.get("blocks") or tasks(evidence))
+    arrays = int(evidence.run.get("arrays") or 1)
+    most = blocks // max(arrays, len(evidence.slots), 1)
+    return max(1, min(round(wanted), most))
+
+
+def more_blocks(evidence: Evidence, wanted: int, usual_s: float) -> int:
+    """How many blocks there may be, of those wanted; 0 where that is no more than there are, or the
+    planner chose them and they do not take long.
+    """
+    if is_automatic(evidence) and usual_s < COSTLY_S:
+        return 0
+    blocks = int(evidence.run.get("blocks") or tasks(evidence))
+    possible = min(wanted, int(evidence.run.get("elements") or wanted))
+    if possible <= blocks:
+        return 0
+    return possible
+
+
+def more_slots(evidence: Evidence) -> bool:
+    """Whether further slots would get tasks."""
+    return tasks(evidence) > len(evidence.slots)
+
+
+def fewer_slots(evidence: Evidence) -> bool:
+    """Whether there are slots to do without."""
+    return len(evidence.slots) > 1
