@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.facts import DEFAULT, facts_of
+from hyperslab.engines.facts import DEFAULT, facts_of, recorded
 from hyperslab.errors import OutputBusy, UsageError
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
@@ -155,6 +156,34 @@ def prepare(
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before)
+
+
+def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
+    """What the run was given, for who reads its trace."""
+    return {
+        "engine": options.engine,
+        "workers": prepared.workers,
+        "threads": prepared.threads,
+        "cpus": prepared.host.cpus,
+        "memory_nbytes": prepared.needs.budget.memory_bytes,
+        "granularity": options.granularity,
+        "connect": options.connect,
+        **_cut(prepared),
+        **recorded(options.engine),
+    }
+
+
+def _cut(prepared: Prepared) -> dict[str, Any]:
+    """What was done to what, and in which blocks."""
+    plan = prepared.plan
+    partition = plan.summary["partition"]
+    return {
+        "title": plan.title,
+        "rule": partition["rule"],
+        "blocks": partition["blocks"],
+        "arrays": len(plan.partitions),
+        "elements": sum(math.prod(whole.shape) for whole in plan.partitions),
+    }
 
 
 def _memory_bytes(options: Options, host: Host, workers: int) -> int:

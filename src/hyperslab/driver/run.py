@@ -7,7 +7,6 @@ progress and records are here, so that they are the same on every engine.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
@@ -23,12 +22,12 @@ from hyperslab.driver import preindex, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import RunState, save_manifest, save_status
 from hyperslab.driver.measured import Moments, agreement, build_trace
-from hyperslab.driver.prepare import Options, Prepared, prepare
+from hyperslab.driver.prepare import Options, Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import PAGE, Failed, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
-from hyperslab.engines.facts import facts_of, recorded
+from hyperslab.engines.facts import facts_of
 from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
@@ -120,34 +119,6 @@ def run(
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
     return _Run(pipeline, prepared, options, progress or Quiet()).execute()
-
-
-def _asked(prepared: Prepared, options: Options) -> dict[str, Any]:
-    """What the run was given, for who reads its trace."""
-    return {
-        "engine": options.engine,
-        "workers": prepared.workers,
-        "threads": prepared.threads,
-        "cpus": prepared.host.cpus,
-        "memory_nbytes": prepared.needs.budget.memory_bytes,
-        "granularity": options.granularity,
-        "connect": options.connect,
-        **_cut(prepared),
-        **recorded(options.engine),
-    }
-
-
-def _cut(prepared: Prepared) -> dict[str, Any]:
-    """What was done to what, and in which blocks."""
-    plan = prepared.plan
-    partition = plan.summary["partition"]
-    return {
-        "title": plan.title,
-        "rule": partition["rule"],
-        "blocks": partition["blocks"],
-        "arrays": len(plan.partitions),
-        "elements": sum(math.prod(whole.shape) for whole in plan.partitions),
-    }
 
 
 class _Run:
@@ -482,7 +453,7 @@ class _Run:
             "labels": [self.products.label(task.id) for task in self.plan.tasks],
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
-            "run": _asked(self.prepared, self.options),
+            "run": asked(self.prepared, self.options),
             "load": pressure.between(self.load, pressure.sample()),
         }
         trace = build_trace(
