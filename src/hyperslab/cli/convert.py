@@ -17,6 +17,7 @@ from hyperslab.cli.flags import (
     Retries,
     StorageOption,
     Threads,
+    Verbose,
     Workers,
     dry_run_flag,
     memory_bytes,
@@ -116,6 +117,7 @@ def convert(
     dry_run: Annotated[bool, dry_run_flag("Say what would be read and written")] = False,
     report: Report = True,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> int:
     """Write the arrays of SOURCE to DEST: in another format, in other chunks, split into blocks, or
     merged.
@@ -168,10 +170,10 @@ def convert(
     if dry_run:
         _tell_notes(conversion)
         return show_plan(conversion.prepared, conversion.place)
-    return _carry_out(conversion, quiet)
+    return _carry_out(conversion, quiet, verbose)
 
 
-def _carry_out(conversion: Conversion, quiet: bool) -> int:
+def _carry_out(conversion: Conversion, quiet: bool, verbose: bool) -> int:
     """Run a conversion, and send what it made where that is asked for. Returns the exit status."""
     if not quiet:
         with told_if_heard():
@@ -180,7 +182,8 @@ def _carry_out(conversion: Conversion, quiet: bool) -> int:
     result = conversion.run(progress_for(quiet))
     began = time.monotonic()
     sent = conversion.publish(result)
-    code = show_result(result, redact(conversion.dest), quiet, conversion.options.verb)
+    verb = conversion.options.verb
+    code = show_result(result, redact(conversion.dest), quiet, verb, verbose=verbose)
     if sent is not None and not quiet:
         took = f"{show_bytes(sent.nbytes)} in {time.monotonic() - began:.1f} s"
         with told_if_heard():

@@ -25,6 +25,9 @@ Json = Annotated[
     bool, Opt("--json", help="Print one JSON document instead of lines, for programs.")
 ]
 Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")]
+Verbose = Annotated[
+    bool, Opt("--verbose", "-v", help="Print the numbers of the run, too, and all that limited it.")
+]
 RealOrStored = Annotated[str, Opt(help="real (slope and intercept applied) or stored.")]
 Report = Annotated[
     bool,

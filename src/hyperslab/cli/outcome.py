@@ -15,7 +15,7 @@ from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.run import Result
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.costs import Operations
-from hyperslab.report.measures import render
+from hyperslab.report.measures import headline, numbers
 from hyperslab.report.progress import FAILURES_SHOWN
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
@@ -124,27 +124,44 @@ def show_locality(found: Locality) -> int:
     return 0 if found.ok else 1
 
 
-def show_result(result: Result, out: Path | str, quiet: bool, verb: str = "run") -> int:
+def show_result(
+    result: Result, out: Path | str, quiet: bool, verb: str = "run", *, verbose: bool = False
+) -> int:
     """What a run has done, and where its records are; exit status 0, or 1 when tasks failed."""
     with told_if_heard():
-        _tell_result(result, out, quiet, verb)
+        _tell_result(result, out, quiet, verb, verbose)
     return 0 if result.ok else 1
 
 
-def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str) -> None:
+def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbose: bool) -> None:
     if result.failures:
         _show_failures(result, quiet, _remedy(result, out, verb))
     if not quiet:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
-        typer.echo(render(result.summary))
-        typer.echo(f"\n{judge(result.trace, result.summary).paragraph}")
-        typer.echo(f"\noutputs    {show_count(len(result.outputs), 'file')} in {out}")
+        typer.echo("\n".join(_told(result, verbose)))
+        typer.echo(f"outputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {result.folder.parent}")
         report = f"written by: hyperslab report {shlex.quote(str(result.folder))}"
         if result.page is not None:
             report = str(result.page)
         typer.echo(f"report     {report}")
+
+
+def _told(result: Result, verbose: bool) -> list[str]:
+    """What was done, how long that took, what limited it and what to change; with the numbers and
+    the evidence, if asked for.
+    """
+    title = result.trace.meta["run"]["title"]
+    verdict = judge(result.trace, result.summary)
+    lines = [f"{title}: {headline(result.summary)}"]
+    if verbose:
+        return [*lines, *numbers(result.summary), f"\n{verdict.paragraph}\n"]
+    if verdict.cause:
+        lines.append(f"cause      {verdict.cause}")
+    if verdict.remedy:
+        lines.append(f"remedy     {verdict.remedy}")
+    return lines
 
 
 def _show_failures(result: Result, quiet: bool, remedy: str) -> None:

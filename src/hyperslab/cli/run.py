@@ -24,6 +24,7 @@ from hyperslab.cli.flags import (
     Retries,
     StorageOption,
     Threads,
+    Verbose,
     Workers,
     dry_run_flag,
     memory_bytes,
@@ -180,6 +181,7 @@ def run(
     ] = False,
     report: Report = True,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> int:
     """Run FUNCTION over SOURCE, block by block, into the directory or file OUT.
 
@@ -247,7 +249,7 @@ def run(
         prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
         raise UsageError(refusal)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
-    return show_result(result, folder, quiet)
+    return show_result(result, folder, quiet, verbose=verbose)
 
 
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:

@@ -227,9 +227,8 @@ class _Run:
             self.progress.tell(f"{blocks}; {self.plan.note}")
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
-        self.progress.begin(
-            left, sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
-        )
+        nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
+        self.progress.begin(left, nbytes, len(self.done))
         save_status(self.folder, "running", self._counts())
         try:
             if left:

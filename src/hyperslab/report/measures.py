@@ -26,19 +26,15 @@ def measures(summary: Summary) -> list[Measure]:
 
 
 def headline(summary: Summary) -> str:
-    """The answer in one or two sentences: how much was done, how long it took, where the time went
-    first of all.
-    """
-    verb = "Ran"
+    """How much was done, how long it took, and how fast that was, in a clause."""
+    done = show_count(summary.tasks, "task")
     if summary.origin == "predicted":
-        verb = "Predicted"
-    done = f"{verb} {show_count(summary.tasks, 'task')} in {show_seconds(summary.makespan_s)}"
-    where = max(split(summary), key=lambda part: part.seconds, default=None)
-    if where is None or where.seconds == 0:
-        return f"{done}."
-    share = show_share(where.seconds / _slot_time_s(summary))
+        done += " predicted"
     slots = show_count(summary.slots, "slot")
-    return f"{done} on {slots}. The largest part of the slots' time, {share}, went to {where.noun}."
+    text = f"{done} in {show_seconds(summary.makespan_s)} on {slots}"
+    if summary.total_nbytes_per_s:
+        text += f", {show_rate(summary.total_nbytes_per_s)}"
+    return text
 
 
 class Part(NamedTuple):
@@ -80,11 +76,11 @@ BRIEF = (
 "Labels of the measures that a terminal shows."
 
 
-def render(summary: Summary) -> str:
+def numbers(summary: Summary) -> list[str]:
     """The measures that matter most, as lines of text for the terminal; the page has them all."""
     rows = [row for row in measures(summary) if row.label in BRIEF]
     width = max(len(row.label) for row in rows)
-    return "\n".join([headline(summary), *(f"  {row.label:<{width}}  {row.value}" for row in rows)])
+    return [f"  {row.label:<{width}}  {row.value}" for row in rows]
 
 
 def _slot_time_s(summary: Summary) -> float:

@@ -19,7 +19,7 @@ class Progress(Protocol):
     """What the driver tells while tasks run."""
 
     def tell(self, text: str) -> None: ...
-    def begin(self, tasks: int, nbytes: int) -> None: ...
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None: ...
     def advance(self, nbytes: int) -> None: ...
     def failed(self, label: str, reason: str, will_retry: bool) -> None: ...
     def end(self) -> None: ...
@@ -31,8 +31,8 @@ class Quiet:
     def tell(self, text: str) -> None:
         """A line about what is done before the tasks, and takes long."""
 
-    def begin(self, tasks: int, nbytes: int) -> None:
-        """Tasks left to do, and the bytes they read."""
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
+        """Tasks left to do, the bytes they read, and tasks that an earlier run has done."""
 
     def advance(self, nbytes: int) -> None:
         """A task is done."""
@@ -49,24 +49,29 @@ class Lines:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = Listener(stream or sys.stderr)
-        self._tasks = self._done = self._nbytes = self._failures = 0
+        self._tasks = self._done = self._before = self._nbytes = self._failures = 0
         self._began = time.monotonic()
         self._told = 0
 
     def tell(self, text: str) -> None:
         self._say(text)
 
-    def begin(self, tasks: int, nbytes: int) -> None:
-        self._tasks = tasks
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
+        self._tasks = done + tasks
+        self._done = self._before = done
+        self._told = self._passed()
         self._began = time.monotonic()
 
     def advance(self, nbytes: int) -> None:
         self._done += 1
         self._nbytes += nbytes
-        passed = self._done * LINES // max(1, self._tasks)
+        passed = self._passed()
         if passed > self._told:
             self._told = passed
             self._say(self._line())
+
+    def _passed(self) -> int:
+        return self._done * LINES // max(1, self._tasks)
 
     def failed(self, label: str, reason: str, will_retry: bool) -> None:
         self._failures += 1
@@ -82,7 +87,7 @@ class Lines:
     def _line(self) -> str:
         elapsed = time.monotonic() - self._began
         share = self._done / max(1, self._tasks)
-        left = elapsed / share - elapsed
+        left = elapsed * (self._tasks - self._done) / max(1, self._done - self._before)
         rate = ""
         if elapsed:
             rate = show_rate(self._nbytes / elapsed)
@@ -121,10 +126,10 @@ class Bar:
     def tell(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def begin(self, tasks: int, nbytes: int) -> None:
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
         self._began = time.monotonic()
         self._bar.start()
-        self._task = self._bar.add_task("tasks", total=tasks, rate="")
+        self._task = self._bar.add_task("tasks", total=done + tasks, completed=done, rate="")
 
     def advance(self, nbytes: int) -> None:
         self._nbytes += nbytes

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import os
 import pty
@@ -11,10 +13,13 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
+import hyperslab
+from hyperslab.arrays import Array
+from hyperslab.report.progress import Lines, Quiet
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     AS_INSTALLED,
@@ -52,11 +57,19 @@ def test_a_line_per_five_percent_in_a_log(tmp_path: Path, blocks: str, lines: in
 
 def test_the_summary(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = call(
-        "run", ADD, ANATOMICAL, "-o", out, "--blocks", "8", "-p", "seconds=0.02", "--workers", "2"
-    )
+    command = (ADD, ANATOMICAL, "--blocks", "8", "-p", "seconds=0.02", "--workers", "2")
+    brief = succeed("run", *command, "-o", tmp_path / "brief")
+    assert [line.split("  ")[0] for line in brief.splitlines()[1:]] == [
+        "outputs",
+        "records",
+        "report",
+    ], "a run this short is not judged"
+    done = call("run", *command, "-o", out, "-v")
     assert done.code == 0
-    assert re.search(r"^Ran 8 tasks in .* on 2 slots\.", done.out, re.MULTILINE)
+    headline = r"add over anatomical\.nii: 8 tasks in \S+ m?s on 2 slots, \S+ kB/s"
+    for told in (brief, done.out):
+        assert re.fullmatch(headline, told.splitlines()[0]), told
+    assert "too short to tell what limited it" in done.out
     for measure in (
         "makespan",
         "start-up",
@@ -75,6 +88,52 @@ def test_the_summary(tmp_path: Path) -> None:
     report = re.search(r"^report     (.*)$", done.out, re.MULTILINE)
     assert report is not None
     assert Path(report[1]).read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_longer_run_says_cause_and_remedy_in_a_line_each(tmp_path: Path) -> None:
+    command = (ADD, ANATOMICAL, "--blocks", "1", "-p", "seconds=1.2", "--workers", "2")
+    shown = succeed("run", *command, "-o", tmp_path / "out").splitlines()
+    assert [line.split("  ")[0] for line in shown[1:]] == [
+        "cause",
+        "remedy",
+        "outputs",
+        "records",
+        "report",
+    ]
+    assert "1 task for 2 slots" in shown[1] or "waited" in shown[1]
+
+
+class Heard(Quiet):
+    """Keeps what it is told at the beginning."""
+
+    begun: tuple[int, int] = (0, 0)
+
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
+        self.begun = (tasks, done)
+
+
+def picky(block: Array, slab: hyperslab.Hyperslab, mended: str) -> Array:
+    if slab.start[2] == 10 and not Path(mended).exists():
+        raise ValueError("not yet")
+    return block
+
+
+def test_progress_of_a_resumed_run_counts_from_where_it_was(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    source = hyperslab.Pipeline(str(ANATOMICAL))
+    pipeline = source.map(picky, {"mended": str(mended)}).write(tmp_path / "out")
+    settings: dict[str, Any] = {"engine": "serial", "rule": hyperslab.Rule("blocks", (1, 1, 5)), "retries": 0}
+    with contextlib.suppress(hyperslab.HyperslabError):
+        hyperslab.run(pipeline, **settings)
+    mended.touch()
+    progress = Heard()
+    hyperslab.run(pipeline, **settings, resume=True, progress=progress)
+    assert progress.begun == (1, 4)
+    lines = Lines(stream := io.StringIO())
+    lines.begin(5, 100, done=15)
+    lines.advance(20)
+    lines.end()
+    assert stream.getvalue().startswith(" 80%  16/20 tasks  ")
 
 
 def test_quiet_says_nothing_on_success(tmp_path: Path) -> None:
