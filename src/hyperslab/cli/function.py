@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hyperslab import workloads
+from hyperslab.cli.parse import parse_axes, parse_names, parse_shape
 from hyperslab.errors import UsageError
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -24,6 +25,15 @@ class Shape:
     drop_axis: tuple[int, ...] = ()
     new_axis: Mapping[int, int] = field(default_factory=dict)
     outputs: tuple[str, ...] | None = None
+
+    @classmethod
+    def parsed(cls, drop_axis: str | None, new_axis: str | None, outputs: str | None) -> Shape:
+        """The same from what flags were given. Raises UsageError."""
+        return cls(
+            parse_shape("--drop-axis", drop_axis),
+            parse_axes("--new-axis", new_axis),
+            parse_names(outputs),
+        )
 
     def given(self) -> dict[str, object]:
         """What was given, by flag; None for what was not."""

@@ -34,9 +34,7 @@ from hyperslab.cli.flags import (
 from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.outcome import show_locality, show_plan, show_result
 from hyperslab.cli.parse import (
-    parse_axes,
     parse_inputs,
-    parse_names,
     parse_numbers,
     parse_resample,
     parse_rule,
@@ -127,7 +125,7 @@ def run(
     memory: Annotated[str | None, memory_flag("tasks", "8GB")] = None,
     values: RealOrStored = "real",
     dtype: Annotated[
-        str | None, Opt(help="dtype that the function returns, if not that of its block.")
+        str | None, Opt(help="dtype of what is written; left out: that of what is returned.")
     ] = None,
     drop_axis: Annotated[
         str | None, Opt(help="Axes of the block that the function drops, such as 3.")
@@ -212,11 +210,7 @@ def run(
         **inputs,
     )
     around = parse_numbers("--halo", halo) if halo is not None else None
-    shape = Shape(
-        parse_shape("--drop-axis", drop_axis),
-        parse_axes("--new-axis", new_axis),
-        parse_names(outputs),
-    )
+    shape = Shape.parsed(drop_axis, new_axis, outputs)
     pipeline = _with_end(
         add_function(pipeline, function, param, around, dtype, shape),
         out,

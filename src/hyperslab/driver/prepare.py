@@ -245,8 +245,9 @@ def _require_free_names(
     for sink, _ in output.volumes:
         name = os.path.basename(sink.path)
         if os.path.lexists(sink.path) and name not in own:
+            flag = "-o " if options.verb == "run" else ""
             was_made = name in before and not (directory.out / before[name].allocation).exists()
-            raise OutputBusy(f"{sink.path} exists{_what_to_do(was_made, options.verb)}")
+            raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(was_made, options.verb)}")
 
 
 def _what_to_do(was_made: bool, verb: str) -> str:

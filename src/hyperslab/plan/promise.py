@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Promise:
     "Axes of the block that the array no longer has."
     new_axis: tuple[tuple[int, int], ...] = ()
     "Position and length of every axis that the block does not have."
+    is_asked: bool = field(default=False, compare=False)
+    "Whether a user has asked for the dtype, to which values are converted where they fit."
 
     @property
     def changes_axes(self) -> bool:
@@ -77,10 +79,10 @@ def promised(
     drop = _axes("--drop-axis", drop_axis)
     new = _new_axes(new_axis)
     if outputs is None:
-        return (Promise("", dtype, drop, new),)
+        return (Promise("", dtype, drop, new, dtype is not None),)
     names = _names(outputs)
     if not isinstance(outputs, Mapping):
-        return tuple(Promise(name, dtype, drop, new) for name in names)
+        return tuple(Promise(name, dtype, drop, new, dtype is not None) for name in names)
     found = []
     for name in names:
         own = outputs[name]
@@ -88,12 +90,14 @@ def promised(
             raise UsageError(
                 f"outputs: '{name}' has {', '.join(_OF_ONE)}, but no {odd[0]}: leave it out"
             )
+        named = dtype_name(own.get("dtype", dtype))
         found.append(
             Promise(
                 name,
-                dtype_name(own.get("dtype", dtype)),
+                named,
                 _axes("--drop-axis", own.get("drop_axis", drop)),
                 _new_axes(own.get("new_axis", dict(new))),
+                named is not None,
             )
         )
     return tuple(found)

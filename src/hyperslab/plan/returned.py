@@ -81,7 +81,7 @@ def checked(returned: Any, block: Array, job: Job, number: int, task: Task) -> t
     for place, (value, promise) in enumerate(zip(arrays, step.returns, strict=True)):
         array = _array(value, _called(step, promise))
         expected = np.dtype(promise.dtype or block.dtype)
-        is_cast = step.dtype is not None and array.dtype.kind in _NUMBERS
+        is_cast = promise.is_asked and array.dtype.kind in _NUMBERS
         if not is_cast:
             _require_dtype(array, expected, step, promise)
         allowed = [whole_blocks[place]]

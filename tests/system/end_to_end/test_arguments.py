@@ -33,10 +33,7 @@ VERBS = {name: load(name) for name in LISTED}
 
 WRONG_FLAGS = [
     ("--accept-changed-function", ["--accept-changed-function"], "needs --resume"),
-    ("--out", ["-o", f"{ANATOMICAL}"], "exists: give another name"),
-    ("--drop-axis", ["--drop-axis", "x"], "--drop-axis x: give whole numbers"),
-    ("--new-axis", ["--new-axis", "x"], "--new-axis x: give AXIS or AXIS:LENGTH"),
-    ("--outputs", ["--outputs", "a"], "--outputs: the built-in 'increment' sets its own"),
+    ("--out", ["-o", f"{ANATOMICAL}"], "exists: give another name, or move it away"),
     ("--out", ["-o", f"{ANATOMICAL}/out"], "is a file: give a directory"),
     ("--out", ["-o", f"{DATA}"], "-o "),
     ("--param", ["-p", "iterations"], "--param iterations: write it as name=value"),
@@ -90,6 +87,10 @@ WRONG_FLAGS = [
     ("--memory", ["--memory", "1MB"], "a task needs"),
     ("--values", ["--values", "raw"], "choose one of real, stored"),
     ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
+    ("--drop-axis", ["--drop-axis", "2"], "the built-in 'increment' sets its own"),
+    ("--drop-axis", ["--drop-axis", "z"], "give whole numbers"),
+    ("--new-axis", ["--new-axis", "3:z"], "give AXIS or AXIS:LENGTH, such as 3 or 3:2"),
+    ("--outputs", ["--outputs", "slope,t"], "the built-in 'increment' sets its own"),
     ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
     (
         "--chunks",

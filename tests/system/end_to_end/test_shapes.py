@@ -84,6 +84,9 @@ def fickle(block, slab):
         return {"low": low}
     return {"low": low[:-1]} if slab.start[1] else {"high": low}
 
+def inside(block, mask):
+    return np.where(mask > 0, block, 0).mean(axis=3)
+
 def smoothed(block):
     total = block.mean(axis=3)
     return total[1:-1] + total[:-2] + total[2:]
@@ -452,3 +455,33 @@ def test_a_mean_over_time_lies_where_the_axes_of_space_do(tmp_path: Path) -> Non
     spacing = source.header.space_affine
     assert spacing is not None
     assert np.allclose(affine_of(written), spacing)
+
+
+def test_a_mask_of_space_goes_with_a_series_that_becomes_a_map(mine: Path, tmp_path: Path) -> None:
+    values = real_values_of(FUNCTIONAL)
+    mask = (values[..., 0] > values.mean()).astype(np.uint8)
+    path = save(tmp_path / "mask.nii", mask, affine_of(FUNCTIONAL))
+    succeed(
+        "run", f"{mine}:inside", FUNCTIONAL, "--with", f"mask={path}", "-o", tmp_path / "out.nii",
+        "--blocks", "3", *QUIET,
+    )  # fmt: skip
+    expected = np.where(mask[..., None] > 0, values, 0).mean(axis=3)
+    assert np.array_equal(real_values_of(tmp_path / "out.nii"), expected)
+
+
+def test_a_dtype_that_is_asked_for_is_that_of_all_arrays(mine: Path, tmp_path: Path) -> None:
+    succeed(
+        "run", f"{mine}:extremes", FUNCTIONAL, "-o", tmp_path / "out", "--dtype", "float32", *QUIET
+    )
+    for path, extreme in zip(outputs(tmp_path / "out"), (np.max, np.min), strict=True):
+        expected = extreme(real_values_of(FUNCTIONAL), axis=3).astype(np.float32)
+        assert values_of(path).dtype == np.float32
+        assert np.array_equal(real_values_of(path), expected)
+
+
+def test_truth_becomes_uint8_in_nifti_maps(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(FUNCTIONAL).map(lambda block: block.min(axis=3) > 1000)
+    hyperslab.run(pipeline.write(tmp_path / "above.nii"), engine="serial")
+    made = tmp_path / "above.nii"
+    assert values_of(made).dtype == np.uint8
+    assert np.array_equal(values_of(made), real_values_of(FUNCTIONAL).min(axis=3) > 1000)
