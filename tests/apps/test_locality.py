@@ -104,6 +104,17 @@ def test_no_halo_helps_what_needs_the_whole_array(function: Any, axes: list[int]
     assert f"--axes-whole {','.join(map(str, axes))}" in found.lines()[-1]
 
 
+def test_maps_of_a_series_are_cut_in_space_alone() -> None:
+    def smooth_mean(block: Array) -> Array:
+        return np.asarray(ndimage.uniform_filter(block.mean(axis=3), 3))
+
+    values = noise((12, 10, 8, 30))
+    found = check_locality(Pipeline(values).map(smooth_mean))
+    assert [difference.axis for difference in found.differences] == [0, 1, 2]
+    assert found.enough == (1, 1, 1, 0)
+    assert check_locality(Pipeline(values).map(smooth_mean, halo=(1, 1, 1, 0))).ok
+
+
 def test_other_values_each_time() -> None:
     found = check_locality(Pipeline(noise((12, 10, 8))).map(random))
     assert not found.ok

@@ -18,6 +18,7 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.driver.learning import learned
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.plan.compile import Budget, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Fold, Pipeline
@@ -129,14 +130,14 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
             "--check-locality: is for functions that are mapped over blocks and merge no voxels;"
             " what a fold merges does not depend on neighbours"
         )
-    pipeline = _over_first(pipeline)
+    pipeline = learned(_over_first(pipeline), axes_whole)
+    if len(pipeline.returns) > 1:
+        raise UsageError("--check-locality: is for functions that return one array")
     tried = _Trial(pipeline, _window(pipeline))
     ndim = pipeline.source.ndim
-    kept = {axis % ndim for axis in axes_whole}
+    kept = {axis % ndim for axis in axes_whole}.union(pipeline.dropped)
     axes = [axis for axis in range(ndim) if axis not in kept and tried.window.count[axis] > 1]
     whole = tried.made()
-    if whole.shape != tried.window.count:
-        raise UsageError("--check-locality: is for functions that keep the axes of their block")
     if not _equal(whole, tried.made()).all():
         return Locality(tried.window, pipeline.halo, tuple(axes), (), is_repeatable=False)
     differences = tuple(tried.differences(axes))
@@ -195,10 +196,15 @@ class _Trial:
             apart = np.abs(_wide(whole) - _wide(cut))
         apart = np.where(odd & np.isnan(apart), np.inf, apart)
         apart = np.where(odd, apart, 0)
+        is_more = apart > _rounding(whole)
+        if is_more.any():
+            odd = is_more
         place = np.unravel_index(int(np.argmax(apart)), apart.shape)
-        extent = whole.shape[axis]
-        middle = extent // 2
-        others = tuple(other for other in range(odd.ndim) if other != axis)
+        (made,) = self.pipeline.axes
+        position = made.kept.index(axis)
+        middle = whole.shape[position] // 2
+        others = tuple(other for other in range(odd.ndim) if other != position)
+        start = made.pick(self.window.start, (0,) * made.ndim)
         planes = np.flatnonzero(odd.any(axis=others))
         reach = int(max(middle - planes.min(), planes.max() - middle + 1))
         largest = float(apart.max())
@@ -206,12 +212,12 @@ class _Trial:
             axis=axis,
             elements=int(np.count_nonzero(odd)),
             largest=largest,
-            at=tuple(int(a + b) for a, b in zip(self.window.start, place, strict=True)),
+            at=tuple(int(a + b) for a, b in zip(start, place, strict=True)),
             whole=whole[place],
             cut=cut[place],
             reach=reach,
             has_bound=reach < _FAR * middle,
-            is_rounding=largest <= _rounding(whole),
+            is_rounding=not is_more.any(),
         )
 
 
@@ -254,7 +260,9 @@ def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Array:
         blocks |= outcome.value
     if len(blocks) == 1:
         return next(iter(blocks.values()))
-    return np.concatenate([blocks[start] for start in sorted(blocks)], axis)
+    (made,) = pipeline.axes
+    position = made.kept.index(axis)
+    return np.concatenate([blocks[start] for start in sorted(blocks)], position)
 
 
 def _over_first(pipeline: Pipeline) -> Pipeline:

@@ -187,10 +187,7 @@ def run(
     hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
-    _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
-    _choice("--values", values, ("real", "stored"))
-    _choice("--granularity", granularity, ("fused", "stepwise"))
-    _choice("--keep", keep or "blocks", ("blocks", "volume"))
+    _require_words(boundary, values, granularity, keep or "blocks")
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
     folder = Path(local_folder(out))
@@ -209,8 +206,12 @@ def run(
         region=region,
         **inputs,
     )
-    around = parse_numbers("--halo", halo) if halo is not None else None
-    shape = Shape.parsed(drop_axis, new_axis, outputs)
+    around = _halo(halo)
+    shape = Shape(
+        parse_shape("--drop-axis", drop_axis),
+        parse_axes("--new-axis", new_axis),
+        parse_names(outputs),
+    )
     pipeline = _with_end(
         add_function(pipeline, function, param, around, dtype, shape),
         out,
@@ -246,10 +247,23 @@ def run(
     return show_result(result, folder, quiet, verbose=verbose)
 
 
+def _halo(given: str | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    return parse_numbers("--halo", given)
+
+
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
     return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
+
+
+def _require_words(boundary: str, values: str, granularity: str, keep: str) -> None:
+    _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
+    _choice("--values", values, ("real", "stored"))
+    _choice("--granularity", granularity, ("fused", "stepwise"))
+    _choice("--keep", keep, ("blocks", "volume"))
 
 
 def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:

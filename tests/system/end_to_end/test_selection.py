@@ -68,7 +68,7 @@ def masks(shape: tuple[int, ...], affine: Array, folder: Path) -> Iterator[tuple
 def test_stats_within_masks(tmp_path: Path, source: Path) -> None:
     values = real_values_of(source)
     for path, inside in masks(values.shape[:3], affine_of(source), tmp_path):
-        out = tmp_path / f"of {path.name.partition('.')[0]}"
+        out = tmp_path / f"of-{path.name.partition('.')[0]}"
         succeed("run", "stats", source, "-o", out, "--mask", path, "--blocks", "5", *QUICK)
         require_stats_of(statistics(out), values[inside])
     out = tmp_path / "h"
