@@ -33,8 +33,10 @@ _ROUNDS = 3
 "Times that a larger halo is tried."
 _FAR = 0.75
 "Share of the way from the cut to the window's edge beyond which a difference has no bound."
-_ULPS = 64
+_ULPS = 8
 "Units in the last place of the largest value that are taken for rounding."
+_LEAST_ROUNDING = 1e-12
+"Share of the largest value that is taken for rounding of float64: sums over many are less exact."
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,8 @@ def _rounding(values: Array) -> float:
     if values.dtype.kind not in "fc":
         return 0.0
     finite = np.abs(values[np.isfinite(values)])
-    return _ULPS * float(np.finfo(values.dtype).eps) * float(finite.max(initial=0))
+    share = max(_ULPS * float(np.finfo(values.dtype).eps), _LEAST_ROUNDING)
+    return share * float(finite.max(initial=0))
 
 
 def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Array:
