@@ -34,7 +34,9 @@ from hyperslab.cli.flags import (
 from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.outcome import show_locality, show_plan, show_result
 from hyperslab.cli.parse import (
+    parse_axes,
     parse_inputs,
+    parse_names,
     parse_numbers,
     parse_resample,
     parse_rule,
