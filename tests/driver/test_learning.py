@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def test_dtypes_names_and_new_axes_are_learned(series: Path) -> None:
         Promise("mean", "float64", (3,)),
         Promise("range", None, (3,), ((3, 2),)),
     )
+
+
+def test_names_are_texts(series: Path) -> None:
+    made = promises(series, lambda block: {0: block, 7: block[..., 0]})
+    assert [promise.name for promise in made] == ["0", "7"]
+    with pytest.raises(UsageError, match="files are named by it"):
+        promises(series, lambda block: {"a/b": block})
 
 
 def test_a_step_after_another_gets_what_that_returned(series: Path) -> None:
@@ -109,6 +117,20 @@ def test_a_sample_changes_nothing_here(series: Path, capfd: pytest.CaptureFixtur
     assert promises(series, told) == (Promise(drop_axis=(3,)),)
     assert calls == []
     assert capfd.readouterr().out == ""
+
+
+def test_it_is_learned_in_a_daemon_too(series: Path) -> None:
+    """Dask's workers are daemons, which multiprocessing lets start none of its processes."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def answer() -> None:
+        theirs.send(promises(series, lambda block: block.max(axis=3)))
+
+    child = multiprocessing.get_context("fork").Process(target=answer, daemon=True)
+    child.start()
+    assert ours.poll(20)
+    assert ours.recv() == (Promise(drop_axis=(3,)),)
+    child.join()
 
 
 def test_what_was_said_stays_and_is_not_asked_for(series: Path) -> None:

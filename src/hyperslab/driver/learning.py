@@ -12,7 +12,6 @@ Held by tests/driver/test_learning.py.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -20,8 +19,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -113,16 +112,22 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
 def _in_a_fork(
     ask: Callable[[], list[tuple[Promise, ...]]],
 ) -> list[tuple[Promise, ...]] | None:
-    """What `ask` returns in a process of its own; None where that ends early or takes too long."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(theirs, ask))
+    """What `ask` returns in a process of its own; None where that ends early or takes too long.
+
+    The process is none of multiprocessing's, which daemons such as Dask's workers may not start.
+    """
+    ours, theirs = Pipe(duplex=False)
     try:
         with warnings.catch_warnings():
             # threads that hold locks at this moment can make it hang: then the limit ends it
             warnings.simplefilter("ignore", DeprecationWarning)
-            child.start()
-        theirs.close()
+            pid = os.fork()
+    except OSError:
+        return None
+    if pid == 0:
+        _answer(theirs, ask)
+    theirs.close()
+    try:
         if not ours.poll(LIMIT_S):
             return None
         answer: list[tuple[Promise, ...]] = ours.recv()
@@ -130,10 +135,8 @@ def _in_a_fork(
     except (EOFError, OSError):
         return None
     finally:
-        if child.pid is not None:
-            _end(child.pid)
-            child.join()
         ours.close()
+        _end(pid)
 
 
 def _end(pid: int) -> None:
@@ -142,17 +145,22 @@ def _end(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):  # somebody has taken note of all that end
+        os.waitpid(pid, 0)
 
 
-def _answer(pipe: Connection, ask: Callable[[], Any]) -> None:
-    os.setpgrp()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S + 1)  # should the driver be gone
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(quiet, stream)
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
-    pipe.send(ask())
+def _answer(pipe: Connection, ask: Callable[[], Any]) -> NoReturn:
+    try:
+        os.setpgrp()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_S + 1)  # should the driver be gone
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(quiet, stream)
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+        pipe.send(ask())
+    finally:
+        os._exit(0)
 
 
 def _best(
@@ -249,7 +257,7 @@ def _named(value: Any) -> Mapping[str, Any]:
     tuple.
     """
     if isinstance(value, Mapping):
-        return value
+        return {str(name): each for name, each in value.items()}
     if isinstance(value, tuple) and any(isinstance(each, np.ndarray) for each in value):
         names = getattr(value, "_fields", range(len(value)))
         return dict(zip(map(str, names), value, strict=True))

@@ -106,6 +106,7 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
     different dtypes, and for axes that cannot be.
     """
     promised = list(zip(pipeline.returns, pipeline.axes, strict=True))
+    dropped = pipeline.dropped
     found = []
     for index, whole in enumerate(pipeline.source.wholes):
         given = tuple(input_dtype(pipeline, name, index) for name in pipeline.inputs)
@@ -114,7 +115,7 @@ def become(pipeline: Pipeline) -> tuple[Becoming, ...]:
             _made(pipeline, whole, promise, axes, np.dtype(promise.dtype or before))
             for promise, axes in promised
         )
-        found.append(Becoming(given, outputs, pipeline.dropped))
+        found.append(Becoming(given, outputs, dropped))
     return tuple(found)
 
 

@@ -135,8 +135,11 @@ def _block_name(whole: Whole, made: Made, core: Hyperslab, blocks: int) -> str:
     """Name of the file of a block, without its suffix: with the first voxel of the block in the
     whole, along the axes that the array has.
     """
+    stem = stem_of(whole.name, made)
+    if made.is_like_whole:
+        return block_name(stem, core, whole.shape, blocks)
     first = made.of_whole.region(core)
-    return block_name(stem_of(whole.name, made), first, made.of_whole.shape(whole.shape), blocks)
+    return block_name(stem, first, made.of_whole.shape(whole.shape), blocks)
 
 
 def _largest_block(partition: Partition, halo: Sequence[int]) -> Hyperslab:

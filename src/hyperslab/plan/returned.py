@@ -28,12 +28,13 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
         _require_one(returned, step)
         return [returned]
     if isinstance(returned, Mapping):
-        if set(returned) != set(names):
+        by_name = {str(name): value for name, value in returned.items()}
+        if set(by_name) != set(names):
             raise BlockError(
-                f"{step.ref.name} returned {_listed(list(returned))}, not {_listed(names)}: return"
+                f"{step.ref.name} returned {_listed(list(by_name))}, not {_listed(names)}: return"
                 " the same arrays for every block"
             )
-        return [returned[name] for name in names]
+        return [by_name[name] for name in names]
     if isinstance(returned, tuple):
         if len(returned) != len(names):
             raise BlockError(

@@ -257,6 +257,13 @@ def test_a_tuple_gets_its_names_from_the_user_or_is_numbered(mine: Path, tmp_pat
     assert np.array_equal(real_values_of(high), real_values_of(FUNCTIONAL).max(axis=3))
 
 
+def test_numbers_may_be_names(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: {0: block, 7: block.max(axis=2)})
+    result = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial")
+    assert [path.name for path in result.outputs] == ["anatomical_0.nii", "anatomical_7.nii"]
+    assert np.array_equal(values_of(result.outputs[1]), values_of(ANATOMICAL).max(axis=2))
+
+
 def test_arrays_of_one_function_may_have_different_axes(mine: Path, tmp_path: Path) -> None:
     succeed("run", f"{mine}:demeaned", FUNCTIONAL, "-o", tmp_path / "out", "--blocks", "2", *QUIET)
     mean, rest = outputs(tmp_path / "out")
