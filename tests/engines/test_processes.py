@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hyperslab
-from hyperslab.engines.environment import OOM_SCORE
+from hyperslab.engines.environment import OOM_SCORE, program
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import DIFFERING, only
 from tests.engines.images import IMAGES
@@ -33,3 +35,14 @@ def test_workers_are_ended_before_the_driver_when_memory_is_short() -> None:
         max(int(before), OOM_SCORE)
     }
     assert SCORE.read_text() == before
+
+
+def test_a_worker_collects_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "import gc\nloading = gc.isenabled()\n"
+    (tmp_path / "asked.py").write_text(
+        module + "def main(word):\n    print(word, loading, gc.isenabled())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = program("asked", ["said"])
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "said False True\n"

@@ -384,6 +384,25 @@ def test_the_list_of_verbs_needs_no_library_of_arrays() -> None:
     assert done.stderr == "[]\n"
 
 
+GARBAGE = """
+import gc, sys
+from hyperslab.cli import main
+from hyperslab.cli.functions import functions
+found = []
+sys.modules["hyperslab.cli.functions"].functions = lambda: found.append(gc.isenabled()) or 0
+sys.argv = ["hyperslab", "functions"]
+try:
+    main()
+finally:
+    print(found)
+"""
+
+
+def test_garbage_is_collected_while_a_verb_runs() -> None:
+    words = [sys.executable, "-c", GARBAGE]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "[True]\n"
+
+
 def test_version() -> None:
     done = call("--version")
     assert done.code == 0
