@@ -94,8 +94,8 @@ docs: $(VENV)/.installed-docs ## build the pages into site/
 # zig links with the symbols of glibc 2.17, whichever this machine has: manylinux2014.
 wheel: $(VENV)/.installed-release ## build source distribution and wheel (manylinux2014, any Python from 3.11) into dist/, and try it
 	@rm -rf dist
-	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin sdist --quiet --out dist
-	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --quiet --release --zig --compatibility manylinux2014 --out dist
+	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin sdist --out dist
+	@PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --release --zig --compatibility manylinux2014 --out dist
 	@$(BIN)/python -m tests.wheels dist/*.whl
 
 changelog: $(VENV)/.installed-release ## show what the next release will announce

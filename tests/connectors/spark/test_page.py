@@ -57,6 +57,7 @@ def test_the_pages(tmp_path: Path) -> None:
         line, cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    assert "lineage" not in ran.stderr, "what nobody asks for again is no warning"
     said = ran.stdout.splitlines()
     with h5py.File(tmp_path / "climate.h5") as file:
         values = file["temperature"][()]

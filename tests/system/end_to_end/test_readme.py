@@ -4,6 +4,7 @@ value.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -96,6 +97,29 @@ def test_the_fold_comes_to_the_value_that_is_printed(engine: str) -> None:
     )
     assert (run("volume.py:above", engine) / "result.json").read_text() == printed
     assert int(printed) == int((values_of(IMAGE) > 20).sum())
+
+
+def test_files_that_are_named_are_shipped_or_made_before(desk: Path) -> None:
+    """By the lines above, from the folder of a clone on an empty machine."""
+    there = {path.name for path in desk.iterdir()} - {IMAGE.name}
+    named = re.compile(r"[\w./-]+\.(?:nii\.gz|mnc|nc|h5|py)\b")
+    lines = (line for line in README.split("## What it reads")[0].splitlines())
+    for line in (line for line in lines if line.startswith("$ ")):
+        sources = named.findall(line)
+        if line.startswith("$ hyperslab convert "):
+            places = list(itertools.takewhile(lambda word: word[0] != "-", line.split()[3:]))
+            there.add(places.pop())
+            sources = [place for place in places if named.fullmatch(place)]
+        for source in sources:
+            assert source in there or (ROOT / source).is_file(), line
+        if line.startswith("$ cp "):
+            there |= {Path(source).name for source in sources}
+
+
+def test_the_examples_of_dask_and_xarray_run(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block for block in fenced("python") if "to_dask" in block)
+    exec(compile(block, "README.md", "exec"), {})
+    assert "[  1.   0.   0. -80.]" in capsys.readouterr().out
 
 
 def test_every_engine_is_named() -> None:

@@ -71,7 +71,7 @@ class Stored:
     """
 
     def drop(self) -> None:
-        self.state.unpersist()
+        _let_go(self.state)
         self.known.destroy()
 
 
@@ -167,7 +167,7 @@ def nmf(
         begin = _Beginning(k, seed, scale, first_w)
         return _iterate(values, begin, first_h, math.sqrt(extent.squares), iterations, tolerance)
     finally:
-        values.unpersist()
+        _let_go(values)
 
 
 def random_rows(seed: int, stream: int, indices: range, width: int) -> Array:
@@ -440,3 +440,12 @@ def _added(left: Sums, right: Sums) -> Sums:
 
 def _block(state: State) -> Block:
     return state[0], state[1]
+
+
+def _let_go(blocks: RDD[Any]) -> None:
+    """Free what Spark keeps of some blocks. `RDD.unpersist` does it too, but warns of each that has
+    a local checkpoint, whose lineage nobody asks for again.
+    """
+    context = blocks.context
+    context._jsc.sc().unpersistRDD(blocks.id(), False)  # noqa: SLF001
+    blocks.is_cached = False
