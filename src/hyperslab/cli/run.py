@@ -239,10 +239,16 @@ def run(
     )
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
-    refusal = _refusal(out)
     if dry_run:
-        return show_plan(prepare(pipeline, options, folder, dry=True), folder, refusal)
-    if refusal:
+        planned = prepare(pipeline, options, folder, dry=True)
+        return show_plan(planned, folder, _refusal(out))
+    return _carry_out(pipeline, options, out, quiet, verbose)
+
+
+def _carry_out(pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool) -> int:
+    """Run a pipeline, and tell what came of it. Returns the exit status."""
+    folder = Path(local_folder(out))
+    if refusal := _refusal(out):
         prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
         raise UsageError(refusal)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))

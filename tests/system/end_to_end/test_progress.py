@@ -122,7 +122,11 @@ def test_progress_of_a_resumed_run_counts_from_where_it_was(tmp_path: Path) -> N
     mended = tmp_path / "mended"
     source = hyperslab.Pipeline(str(ANATOMICAL))
     pipeline = source.map(picky, {"mended": str(mended)}).write(tmp_path / "out")
-    settings: dict[str, Any] = {"engine": "serial", "rule": hyperslab.Rule("blocks", (1, 1, 5)), "retries": 0}
+    settings: dict[str, Any] = {
+        "engine": "serial",
+        "rule": hyperslab.Rule("blocks", (1, 1, 5)),
+        "retries": 0,
+    }
     with contextlib.suppress(hyperslab.HyperslabError):
         hyperslab.run(pipeline, **settings)
     mended.touch()
