@@ -192,7 +192,6 @@ def run(
     _require_words(boundary, values, granularity, keep or "blocks")
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
-    folder = Path(local_folder(out))
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
     inputs: dict[str, Any] = {}
@@ -239,16 +238,20 @@ def run(
     )
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
-    if dry_run:
-        planned = prepare(pipeline, options, folder, dry=True)
-        return show_plan(planned, folder, _refusal(out))
-    return _carry_out(pipeline, options, out, quiet, verbose)
+    return _carry_out(pipeline, options, out, dry_run, quiet, verbose)
 
 
-def _carry_out(pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool) -> int:
-    """Run a pipeline, and tell what came of it. Returns the exit status."""
+def _carry_out(
+    pipeline: Pipeline, options: Options, out: str, dry_run: bool, quiet: bool, verbose: bool
+) -> int:
+    """Run a pipeline, or say what that would do, and tell what came of it. Returns the exit
+    status.
+    """
     folder = Path(local_folder(out))
-    if refusal := _refusal(out):
+    refusal = _refusal(out)
+    if dry_run:
+        return show_plan(prepare(pipeline, options, folder, dry=True), folder, refusal)
+    if refusal:
         prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
         raise UsageError(refusal)
     result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
