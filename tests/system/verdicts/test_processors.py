@@ -17,7 +17,7 @@ from hyperslab import workloads
 from hyperslab.machine.host import Host
 from tests.system.verdicts.planted import TOTAL, count_up, finding, first, naming, spin, verdict_of
 
-VOLUME = np.random.default_rng(0).integers(0, 3000, (16, 512, 1536), dtype=np.int16)
+VOLUME = np.random.default_rng(0).integers(0, 3000, (36, 512, 1536), dtype=np.int16)
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/thread-self/schedstat").exists(),

@@ -27,10 +27,10 @@ def one_sleeper(block: Array, slab: Hyperslab) -> Array:
 
 
 def test_tiny_tasks_are_named_with_their_length() -> None:
-    pipeline = hyperslab.Pipeline(np.zeros((4000, 4))).reduce(TOTAL)
-    verdict = naming("engine-overhead", lambda: verdict_of(pipeline, blocks=4000))
+    pipeline = hyperslab.Pipeline(np.zeros((12_000, 4))).reduce(TOTAL)
+    verdict = naming("engine-overhead", lambda: verdict_of(pipeline, blocks=12_000))
     assert first(verdict) == "engine-overhead"
-    assert "4,000 tasks with a median length of" in finding(verdict, "engine-overhead").evidence
+    assert "12,000 tasks with a median length of" in finding(verdict, "engine-overhead").evidence
     assert "times larger" in verdict.paragraph
 
 

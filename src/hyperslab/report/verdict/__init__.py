@@ -139,7 +139,7 @@ def _paragraph(limits: list[Finding], circumstances: list[Finding]) -> str:
 
 
 def _too_short(summary: Summary) -> str:
-    return (
-        f"The run took {show_seconds(summary.makespan_s)}, too short to tell what limited it: that"
-        f" takes {show_seconds(SHORT_S)} of work or more."
-    )
+    took = f"The run took {show_seconds(summary.makespan_s)}"
+    if summary.makespan_s >= SHORT_S:
+        took = f"After its start-up the run took {show_seconds(summary.makespan_without_startup_s)}"
+    return f"{took}, too short to tell what limited it: that takes {show_seconds(SHORT_S)} or more."
