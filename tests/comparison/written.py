@@ -28,6 +28,13 @@ def by_library(path: Path, values: Values) -> Array:
     return found.astype(found.dtype.newbyteorder("="), copy=False)
 
 
+def as_held(values: Array, ending: str) -> Array:
+    """Values as a file of this kind has them: NIfTI has no bool."""
+    if values.dtype.kind == "b" and ending in ("nii", "nii.gz"):
+        return values.astype(np.uint8)
+    return values
+
+
 def url_of(path: Path) -> str:
     """The one array in a file, whatever its elements are."""
     if path.name.endswith((".nii", ".nii.gz")):

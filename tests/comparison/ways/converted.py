@@ -37,9 +37,10 @@ def there_and_back(case: Case) -> None:
             encoding = Encoding()
         _convert(case.dataset.url, first, encoding)
         stored = written.by_library(first, "stored")
-        case.ledger.check(
-            way, "read by the library", unlike(stored, case.expected["stored"]), stored
-        )
+        held = written.as_held(case.expected["stored"], there)
+        case.ledger.check(way, "read by the library", unlike(stored, held), stored)
+        if held.dtype != case.expected["stored"].dtype:
+            return
         _compare(case, way, first, view)
         way = f"convert to {there} to {back}"
         with case.ledger.attempt(way, case.folder, bool(case.refused)):

@@ -59,7 +59,7 @@ def mapped(case: Case) -> None:
         pipeline = Pipeline(case.dataset.url, values=values).map(turned)
         pipeline = pipeline.write(case.folder / "run", ending, "volume", name=f"made.{ending}")
         finished(hyperslab.run(pipeline, _options(case), progress=Quiet()))
-        meant = turned(expected)
+        meant = written.as_held(turned(expected), ending)
         found = written.by_library(case.folder / "run" / f"made.{ending}", "stored")
         case.ledger.check(way, "", unlike(found, meant, values == "real"), meant)
 

@@ -20,6 +20,7 @@ import hyperslab
 from hyperslab.arrays import Array
 from tests.system.end_to_end.command import (
     ANATOMICAL,
+    DATA,
     FUNCTIONAL,
     affine_of,
     assembled,
@@ -274,3 +275,51 @@ def test_shapes_that_do_not_fit_are_told_with_their_places(mine: Path, tmp_path:
     assert "'mask' has shape (21, 19, 23), the source (33, 41, 25), and lies elsewhere" in done.err
     done = call("run", f"{mine}:inside", path, "-o", tmp_path / "out", "--mask", FUNCTIONAL)
     assert "give the one with more axes as the source" in done.err
+
+
+def test_a_series_of_minc_with_time_first_and_a_mask_of_nifti(mine: Path, tmp_path: Path) -> None:
+    source = DATA / "minc" / "minc2-4d-d.mnc"
+    image = image_of(source)  # (time, x, y, z); its affine is for x, y, z
+    shape, affine = image.shape[1:], np.asarray(image.affine)
+    mask = np.random.default_rng(6).integers(0, 2, shape).astype(np.uint8)
+    here = save(tmp_path / "here.nii", mask, affine)
+    inside = np.broadcast_to(mask, image.shape) > 0
+    values = np.asarray(image.dataobj)
+    succeed("run", f"{mine}:voxels", source, "-o", tmp_path / "a", "--mask", here, *SERIAL)
+    found = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert found == pytest.approx(values[inside].sum(), rel=1e-12)
+    moved = save(tmp_path / "moved.nii", mask, affine @ np.diag([1.5, 1.5, 1.5, 1]))
+    refused = call("run", f"{mine}:voxels", source, "-o", tmp_path / "b", "--mask", moved)
+    assert "voxels of 1.5 x 1.5 x 1.5 and 1 x 1 x 1 mm" in refused.err
+    given = ("--mask", moved, "--resample", "nearest", "--blocks", "2x2x1x2")
+    succeed("run", f"{mine}:voxels", source, "-o", tmp_path / "b", *given, *SERIAL)
+    there: Any = resample_from_to(image_of(moved), (shape, affine), order=0)  # type: ignore[no-untyped-call]
+    inside = np.broadcast_to(np.asarray(there.dataobj), image.shape) > 0
+    found = json.loads((tmp_path / "b" / "result.json").read_text())
+    assert found == pytest.approx(values[inside].sum(), rel=1e-12)
+
+
+def test_a_mask_of_files_that_are_joined_along_time(mine: Path, tmp_path: Path) -> None:
+    mask = np.random.default_rng(2).integers(0, 2, (17, 21, 3), dtype=np.uint8)
+    path = save(tmp_path / "mask.nii", mask, affine_of(FUNCTIONAL))
+    joined = ("--sources", "concatenated", "--axis", "3", "--mask", path, *SERIAL)
+    out = tmp_path / "out"
+    succeed("run", f"{mine}:voxels", FUNCTIONAL, FUNCTIONAL, "-o", out, *joined)
+    expected = 2 * real_values_of(FUNCTIONAL)[mask > 0].sum()
+    assert json.loads((out / "result.json").read_text()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_a_block_does_not_need_is_not_read(tmp_path: Path) -> None:
+    """Each task reads the part of the other image that its block is made from."""
+    large = save(tmp_path / "large.nii", np.zeros((80, 80, 80), np.float32), np.eye(4))
+    small = save(
+        tmp_path / "small.nii", np.zeros((16, 16, 16), np.float32), np.eye(4) * [2, 2, 2, 1]
+    )
+    fold = hyperslab.Fold(lift=lambda block, other: 0, merge=lambda a, b: 0)
+    pipeline = hyperslab.Pipeline(small, other=large, resample="linear").reduce(fold)
+    plan = hyperslab.prepare(
+        pipeline, hyperslab.Options(rule=hyperslab.Rule("blocks", (4, 4, 4)))
+    ).plan
+    most = max(task.bytes_read for task in plan.tasks)
+    assert most < 80**3 * 4 / 8
+    assert max(task.bytes_peak for task in plan.tasks) < 2**25
