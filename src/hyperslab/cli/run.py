@@ -264,12 +264,6 @@ def _halo(given: str | None) -> tuple[int, ...] | None:
     return parse_numbers("--halo", given)
 
 
-def _halo(given: str | None) -> tuple[int, ...] | None:
-    if given is None:
-        return None
-    return parse_numbers("--halo", given)
-
-
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
