@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from hyperslab.connectors.dask import to_dask
     from hyperslab.driver.manage import cancel, clean, status, verify
     from hyperslab.driver.prepare import Options, prepare
-    from hyperslab.driver.run import Result, run
-    from hyperslab.errors import HyperslabError
+    from hyperslab.driver.result import Result
+    from hyperslab.driver.run import run
+    from hyperslab.errors import HyperslabError, TasksFailed
     from hyperslab.plan.pipeline import Fold, Pipeline
     from hyperslab.storage.remote.uploading import upload
     from hyperslab.workloads.synth import synth
@@ -34,9 +35,10 @@ _PLACES = {
     "apps.difference": ("diff",),
     "apps.locality": ("check_locality",),
     "connectors.dask": ("to_dask",),
-    "driver.run": ("Result", "run"),
+    "driver.result": ("Result",),
+    "driver.run": ("run",),
     "arrays.encoding": ("Encoding",),
-    "errors": ("HyperslabError",),
+    "errors": ("HyperslabError", "TasksFailed"),
     "blocks.gathering": ("gather",),
     "arrays.partition": ("Rule",),
     "driver.manage": ("cancel", "clean", "status", "verify"),
@@ -57,6 +59,7 @@ __all__ = [
     "Pipeline",
     "Result",
     "Rule",
+    "TasksFailed",
     "__version__",
     "cancel",
     "check_locality",

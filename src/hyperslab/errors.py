@@ -1,6 +1,103 @@
-"""The exceptions of hyperslab: each message says what is wrong, where, and what to do next."""
+"""The exceptions of hyperslab: each message says what is wrong, where, and what to do next.
+
+Messages are written in the words of the command line, `--memory 5XB`. What Python calls turns them
+into its own, `memory='5XB'`, unless it was the command line that called.
+"""
 
 from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_speaks_flags = ContextVar("speaks_flags", default=False)
+_QUOTED = r"'hyperslab [^']*'"
+"Commands, which Python has no other words for."
+_FLAG = r"(?<![\w-])--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[^\s:;()]*[^\s:;(),.]))?"
+_WORDS = re.compile(
+    rf"{_QUOTED}|(?P<function>\bFUNCTION\b)|(?P<out>(?<![\w-])-o (?=\S))"
+    rf"|(?P<again>the same command)|{_FLAG}"
+)
+_SWITCHES = {
+    "accept-changed-function": "accept_changed_function=True",
+    "fail-fast": "fail_fast=True",
+    "keep-going": "fail_fast=False",
+    "no-report": "report=False",
+    "overwrite": "overwrite=True",
+    "resume": "resume=True",
+}
+_NOUNS = {"param": "parameter", "with": "input", "storage-option": "storage_options"}
+_CHOICES = frozenset(
+    ("real", "stored", "blocks", "volume", "processes", "serial", "threads", "spark", "mosaic")
+)
+"Values that are plain words; others have a digit."
+
+
+@contextmanager
+def speaking_flags() -> Iterator[None]:
+    """A block on behalf of the command line, whose errors name its flags."""
+    token = _speaks_flags.set(True)
+    try:
+        yield
+    finally:
+        _speaks_flags.reset(token)
+
+
+def in_callers_words(text: str) -> str:
+    """A message as whoever called reads it: with flags of the command line, or words of Python."""
+    if _speaks_flags.get():
+        return text
+    return _WORDS.sub(_python_words, text)
+
+
+def told_in_python(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, whose errors name arguments of Python where Python has called it."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except HyperslabError as error:
+            told = in_callers_words(str(error))
+            if told != str(error):
+                error.args = (told, *error.args[1:])
+            raise
+
+    return call
+
+
+def _python_words(found: re.Match[str]) -> str:
+    if found["function"]:
+        return "function"
+    if found["out"]:
+        return "out "
+    if found["again"]:
+        return "the same call"
+    flag, value = found["flag"], found["value"]
+    if flag is None:
+        return found[0]
+    rest = ""
+    if value:
+        rest = f" {value}"
+    if flag in _SWITCHES:
+        return _SWITCHES[flag] + rest
+    name = _NOUNS.get(flag, flag.replace("-", "_"))
+    if flag in _NOUNS or not _is_value(value):
+        return name + rest
+    if re.fullmatch(r"-?[\d.]+", value):
+        return f"{name}={value}"
+    return f"{name}={value!r}"
+
+
+def _is_value(word: str | None) -> bool:
+    """Whether what follows a flag is its value, and no further word of the sentence."""
+    return bool(word) and (word in _CHOICES or any(map(str.isdigit, word or "")))
 
 
 class HyperslabError(Exception):
@@ -34,7 +131,10 @@ class Unavailable(HyperslabError):
 
 
 class BlockError(HyperslabError):
-    """A function returned a block of the wrong shape or dtype."""
+    """A function returned a block of the wrong shape or dtype, or none."""
+
+    frame: Any = None
+    "Where the function is defined, a hyperslab.plan.failure.Frame, once it is known."
 
 
 class DoesNotFit(UsageError):
@@ -65,3 +165,21 @@ class RunStopped(HyperslabError):
     """A run that had to end early: its output directory vanished, its disk is full, or it was
     cancelled.
     """
+
+
+class TasksFailed(HyperslabError):
+    """A run some of whose tasks failed; the others are done, and their outputs are there."""
+
+    def __init__(self, sentence: str, result: Any, failures: Sequence[Any], traceback: str) -> None:
+        """`result` is what the run left behind, a hyperslab.Result; `failures` its failed tasks;
+        `traceback` that of the function at the first of them.
+        """
+        super().__init__(sentence)
+        self.result = result
+        self.failures = failures
+        self.traceback = traceback
+        if traceback:
+            self.add_note(f"\nThe first of them:\n{traceback}")
+
+    def __reduce__(self) -> tuple[type[TasksFailed], tuple[str, Any, Sequence[Any], str]]:
+        return TasksFailed, (str(self), self.result, self.failures, self.traceback)

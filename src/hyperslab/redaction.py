@@ -27,6 +27,8 @@ _WORDS = (
     r"passw|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|signature|authorization"
 )
 _NAME = rf"[\w-]*(?:{_WORDS})[\w-]*"
+_BEGIN = r"(?<![\w-])"
+"Where a name begins: looking for one from each of its letters on would take long."
 _SIGNED = r"sig|key|auth|jwt|code|pwd|pass|session|policy|hmac|hdnea|hdnts"
 "Short names that mean a secret in the query of a URL."
 _PUBLIC = (
@@ -36,7 +38,7 @@ _PUBLIC = (
 "Names in the query of a web address whose values are no secret; all others may be."
 _VALUE = r"""(?: '[^']*' | "[^"]*" | [^\s&\#'"]+ )"""
 _PRIVATE = re.compile(rf"""(?ix) (://) (?: [^/\s]+ | [^/\s:@\[]*:(?!\d*/)[^\s@'"]+ ) (?=@)
-    | ( {_NAME}= | --{_NAME}\s | [?&](?:{_SIGNED})= ) {_VALUE}
+    | ( {_BEGIN}{_NAME}= | {_BEGIN}--{_NAME}\s | [?&](?:{_SIGNED})= ) {_VALUE}
     | ( (["']){_NAME}\4 \s* : \s* ["'] ) [^"']+""")
 _QUERY = re.compile(rf"(?ix) ( [?&] (?!(?:{_PUBLIC})=) [^=&\#\s?'\"]+ = ) {_VALUE}")
 _LEAST_LENGTH = 4

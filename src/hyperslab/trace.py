@@ -113,6 +113,9 @@ class Trace:
     meta: dict[str, Any] = field(default_factory=dict)
     "start_ns, ready_ns, end_ns of the run; wall-clock anchor; versions; plan fingerprint; host."
 
+    def __repr__(self) -> str:
+        return f"<hyperslab.Trace: {len(self.spans):,} spans on {len(self.slots):,} slots>"
+
     def save(self, path: Path) -> None:
         """Write the spans as Parquet (zstd), everything else as JSON in the file's metadata."""
         import pyarrow.parquet as pq

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.cli.parse import UNITS, parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
 from hyperslab.errors import UsageError
+from hyperslab.plan.written import UNITS
 from hyperslab.workloads import parse_params
 
 written = st.text() | st.from_regex(

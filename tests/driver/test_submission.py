@@ -50,9 +50,9 @@ def test_records_are_read_back_from_the_directory_or_the_submission(ran: Path) -
     assert load_records(records.folder).title == records.title == f"fail over {BRAIN.name}"
     assert records.state == "failed"
     assert (records.summary.tasks, len(records.trace.slots)) == (2, records.summary.slots)
-    ((task, reason),) = records.failures
-    assert "[90:181, 0:217, 0:181]" in task
-    assert reason == "ValueError: a bad block <b> (2 attempts)"
+    (failed,) = records.failures
+    assert "[90:181, 0:217, 0:181]" in failed.task
+    assert (failed.message, failed.attempts) == ("ValueError: a bad block <b>", 2)
     assert records.facts["engine"] == "threads"
     assert records.plan["tasks"] == 2
 

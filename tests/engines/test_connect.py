@@ -18,7 +18,7 @@ import pytest
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan import function

@@ -13,7 +13,7 @@ import pytest
 import hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.prepare import Options, prepare
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.engines import EngineOptions, capacity, create, require
 from hyperslab.engines.facts import (

@@ -75,8 +75,12 @@ def test_the_fingerprint_is_of_what_decides_the_results(volume: str) -> None:
 
 def test_the_names_of_the_inputs_are_part_of_the_fingerprint(volume: str, tmp_path: Path) -> None:
     other = save(tmp_path / "other.nii", np.zeros((16, 16, 16), np.int16))
-    one = Pipeline(volume, a=volume, c=other).map(add).write("out")
-    another = Pipeline(volume, c=volume, a=other).map(add).write("out")
+
+    def joined(block: Array, a: Array, c: Array) -> Array:
+        return block + a + c
+
+    one = Pipeline(volume, a=volume, c=other).map(joined).write("out")
+    another = Pipeline(volume, c=volume, a=other).map(joined).write("out")
     prints = {compile_plan(pipeline, Rule(), BUDGET).fingerprint for pipeline in (one, another)}
     assert len(prints) == 2
 
@@ -163,9 +167,9 @@ def test_a_step_without_a_halo_after_one_that_cut_it_off_is_fine_and_before_one_
         .map(same, halo=1)
         .write(tmp_path / "early")
     )
-    result = hyperslab.run(early, engine="serial", rule=rule)
+    result = hyperslab.run(early, engine="serial", rule=rule, check=False)
     assert result.state == "failed"
-    assert "returned a block of shape" in result.failures[0].failure.message
+    assert "returned a block of shape" in result.failures[0].message
 
 
 def test_independent_sources_may_differ_in_dtype_unless_they_are_merged(tmp_path: Path) -> None:

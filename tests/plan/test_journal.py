@@ -25,6 +25,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.resume import Inherited, results
 from hyperslab.errors import RunStopped
+from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import (
     SlotJournal,
     Tail,
@@ -36,7 +37,7 @@ from hyperslab.plan.journal import (
 )
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.steps import outcome_of
-from hyperslab.plan.task import Failure, Outcome, Task
+from hyperslab.plan.task import Outcome, Task
 from hyperslab.trace import Phase, Span, Trace
 
 TASKS = 12

@@ -23,6 +23,7 @@ from hyperslab.report.compare import (
     warnings_of,
     write_comparison,
 )
+from hyperslab.report.failures import Failed
 from hyperslab.report.summary import summarise
 from hyperslab.report.thumbnail import COLUMNS, FILLS, LANES, Axis, thumbnail
 from hyperslab.trace import Span, Trace
@@ -220,7 +221,7 @@ def test_the_answer_names_times_and_the_largest_change() -> None:
 
 
 def test_every_run_has_its_verdict_and_how_it_ended(tmp_path: Path) -> None:
-    failed = _run("b", failures=((HOSTILE, "why"),), state="failed")
+    failed = _run("b", failures=(Failed(HOSTILE, "Error", "why", 1),), state="failed")
     page = _written(tmp_path / "c.html", _run("a"), failed)
     assert [text[1:] for text in page.texts["h2"] if text[:1] in "AB" and len(text) == 2] == [
         "a",

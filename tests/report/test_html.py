@@ -7,6 +7,8 @@ import json
 import random
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.gantt import MAX_BARS, gantt
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
@@ -101,12 +104,13 @@ class _Page(HTMLParser):
         return [text for name, text in self.texts if name == tag]
 
 
-def _written(path: Path, trace: Trace, failures: list[tuple[str, str]] | None = None) -> _Page:
+def _written(path: Path, trace: Trace, failures: Sequence[Failed] = ()) -> _Page:
     facts, plan = (
         {"engine": "processes", HOSTILE: HOSTILE},
         PLAN | {"tasks": len(trace.meta["labels"])},
     )
-    write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, failures or [], plan)
+    groups = grouped(failures)
+    write_page(path, trace, summarise(trace), f"increment {HOSTILE}", facts, groups, plan)
     return _Page(path.read_text(encoding="utf-8"))
 
 
@@ -141,13 +145,31 @@ def test_the_page_is_whole_and_alone(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
+def _failed(text: str) -> Failed:
+    """A task whose record holds this text wherever it may come from outside."""
+    return Failed(text, text, text, 1, text, 1, text, text, text)
+
+
+def test_equal_failures_are_one_row_with_their_line_and_traceback(tmp_path: Path) -> None:
+    one = _failed("mine.py")
+    others = [replace(one, task=f"b{number}.nii") for number in range(303)]
+    page = _written(tmp_path / "report.html", _trace(), [one, *others])
+    assert page.text_of("h2").count("304 failed tasks") == 1
+    assert page.text_of("summary") == ["304 tasks, the first: mine.py", "traceback"]
+    assert page.text_of("code") == ["mine.py:1, in mine.py: mine.py"]
+    assert page.text_of("pre")[0].splitlines() == ["mine.py", *(each.task for each in others)]
+
+
 def test_text_from_outside_stays_text(tmp_path: Path) -> None:
-    page = _written(tmp_path / "report.html", _trace(), [(HOSTILE, HOSTILE)])
+    page = _written(tmp_path / "report.html", _trace(), [_failed(HOSTILE)])
     assert "img" not in [tag for tag, _ in page.tags]
     assert page.text_of("h1") == [f"increment {HOSTILE}"]
     assert page.text_of("title")[0] == f"increment {HOSTILE}"
     assert page.text_of("th").count(HOSTILE) == 2, "one failed task, one fact"
-    assert page.text_of("td").count(HOSTILE) == 2
+    assert page.text_of("td").count(HOSTILE) == 1
+    assert page.text_of("td").count(f"{HOSTILE} (1 attempt)") == 1
+    assert page.text_of("code") == [f"{HOSTILE}:1, in {HOSTILE}: {HOSTILE}"]
+    assert page.text_of("pre") == [HOSTILE]
     assert json.loads(page.text_of("script")[0])["gantt"]["labels"] == [HOSTILE, "block 1"]
     assert f"{HOSTILE}: map" in page.text_of("title"), "a box of the task graph"
 
@@ -163,7 +185,8 @@ def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(
         "threads": 1,
         "memory_nbytes": 8_000_000,
     }
-    page = _written(tmp_path / "report.html", trace, [("block 1", "the file is truncated")])
+    failed = Failed("block 1", "FormatError", "the file is truncated", 1)
+    page = _written(tmp_path / "report.html", trace, [failed])
     about, answer = page.text_of("p")[:2]
     assert about.startswith("processes · 2 workers x 1 thread")
     assert answer == judge(trace, summarise(trace)).paragraph
@@ -179,7 +202,7 @@ def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(
         "Provenance",
     ]
     assert page.text_of("b")[:2] == ["5.00 s", "1.00 s"]
-    assert "the file is truncated" in page.text_of("td")
+    assert "the file is truncated (1 attempt)" in page.text_of("td")
     assert "per slot, ready to the end of its last phase, less its busy time" in page.text_of("td")
     assert page.text_of("td").index("225 % of allowed") < page.text_of("td").index(
         "50 % of allowed"

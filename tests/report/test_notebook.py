@@ -244,11 +244,13 @@ def test_a_failed_run_names_what_failed(tmp_path: Path) -> None:
         workers=1,
         rule=Rule("blocks", (5,)),
         retries=0,
+        check=False,
     )
     found = _shown(result)
     assert "run failed" in found.text
-    assert found.rows["failed"].count(HOSTILE) == 3
-    assert found.rows["failed"].endswith("and 2 more")
+    assert found.rows["failed"].count(HOSTILE) == 1
+    assert found.rows["failed"].startswith("5 tasks: ")
+    assert "test_notebook.py:" in found.rows["failed"]
     assert found.rows["tasks"] == "5 tasks, 5 attempts lost"
 
 

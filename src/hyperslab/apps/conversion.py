@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -25,9 +25,10 @@ from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks.gathering import Named, gather
-from hyperslab.driver.prepare import Options, Prepared, prepare
-from hyperslab.driver.run import Result, run
-from hyperslab.errors import UsageError
+from hyperslab.driver.prepare import Options, Prepared, options_of, prepare
+from hyperslab.driver.result import Result, checked
+from hyperslab.driver.run import run
+from hyperslab.errors import UsageError, told_in_python
 from hyperslab.formats.deflating import FASTEST
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.sinks import require_short
@@ -210,6 +211,7 @@ def _is_said_by_values_alone(
     return True
 
 
+@told_in_python
 def convert(
     source: Named | Sequence[Named] | SourceSet,
     dest: str | os.PathLike[str],
@@ -225,17 +227,17 @@ def convert(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    check: bool = True,
     **settings: Any,
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
     `format` to `storage_options` are fields of `hyperslab.apps.conversion.Wanted`, `settings` those
-    of Options (engine, workers, threads, memory_bytes, ...) where that is left
+    of Options (engine, workers, threads, memory, ...) where that is left
     out. What goes to a URL is made in the directory for temporary files (TMPDIR) first, see
-    `hyperslab.apps.publication`. Raises what `hyperslab.run` and `hyperslab.upload` raise.
+    `hyperslab.apps.publication`. Raises what `hyperslab.run` and `hyperslab.upload` raise;
+    `check` is that of `hyperslab.run`.
     """
-    if unknown := settings.keys() - {field.name for field in fields(Options)}:
-        raise TypeError(f"convert() takes no argument '{min(unknown)}'")
     wanted = Wanted(
         format=format,
         grid=grid,
@@ -247,10 +249,12 @@ def convert(
         overwrite=overwrite,
         storage_options=storage_options,
     )
-    named = replace(options or Options(**settings), verb="convert")
+    named = replace(options or options_of("convert", settings), verb="convert")
     conversion = planned(source, text_of(dest), named, wanted)
     result = conversion.run(progress)
     conversion.publish(result)
+    if check:
+        return checked(result)
     return result
 
 
@@ -275,9 +279,11 @@ class Conversion:
 
     def run(self, progress: Progress | None = None) -> Result:
         """Write what is asked for, for a URL in the directory for temporary files. Raises what
-        `hyperslab.run` raises.
+        `hyperslab.run` with `check=False` raises.
         """
-        return run(self.pipeline, self.options, progress=progress, prepared=self.prepared)
+        return run(
+            self.pipeline, self.options, progress=progress, prepared=self.prepared, check=False
+        )
 
     def publish(self, result: Result) -> Uploaded | None:
         """Send what was made for a URL; None for a path. Raises what `hyperslab.upload` raises."""

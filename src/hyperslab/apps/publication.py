@@ -26,7 +26,7 @@ from hyperslab.driver import resume
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.products import PUBLISHED
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 from hyperslab.errors import AlreadyDone, DamagedRecord, FormatError, OutputBusy, UsageError
 from hyperslab.redaction import redact
 from hyperslab.storage.location import is_remote, local_path

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
@@ -33,6 +33,11 @@ class Rule:
     """
     axes_whole: tuple[int, ...] = ()
     "Axes that are never cut."
+
+    def __post_init__(self) -> None:
+        kinds = get_args(RuleKind)
+        if self.kind not in kinds:
+            raise UsageError(f"Rule('{self.kind}'): choose one of {', '.join(kinds)}")
 
     def __str__(self) -> str:
         text: str = self.kind

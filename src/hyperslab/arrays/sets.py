@@ -24,6 +24,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg
+from hyperslab.redaction import redact
 from hyperslab.storage.location import parts
 from hyperslab.units import show_bytes, show_count
 
@@ -115,6 +116,13 @@ class SourceSet:
     @property
     def size(self) -> int:
         return sum(math.prod(whole.shape) for whole in self.wholes)
+
+    def __repr__(self) -> str:
+        first = self.wholes[0]
+        told = f"{redact(self.sources[0].url)} {'x'.join(map(str, first.shape))}"
+        if len(self.wholes) > 1:
+            told += f" and {len(self.wholes) - 1:,} more"
+        return f"<{told}>"
 
     def _repr_html_(self) -> str:
         whole = self.wholes[0]

@@ -11,9 +11,14 @@ from types import FrameType
 
 import typer
 
-from hyperslab.cli.telling import drop_unwritten, hold_standard_streams, told_if_heard
+from hyperslab.cli.telling import (
+    drop_unwritten,
+    hold_standard_streams,
+    set_debugging,
+    told_if_heard,
+)
 from hyperslab.cli.verbs import DEBUG, TROUBLE, Interrupted, add_verbs
-from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.errors import HyperslabError, UsageError, speaking_flags
 from hyperslab.redaction import redact
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -63,9 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     asked = [argument for argument in given if argument != DEBUG]
+    set_debugging(DEBUG in given)
     verb = asked[:1]
     try:
-        code = app(args=asked or ["--help"], standalone_mode=False)
+        with speaking_flags():
+            code = app(args=asked or ["--help"], standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt
         if sys.stdout is not None:

@@ -26,7 +26,7 @@ from hyperslab.cli.flags import (
 )
 from hyperslab.cli.outcome import show_plan, show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
-from hyperslab.cli.telling import told_if_heard
+from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.prepare import Options
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone
@@ -144,6 +144,7 @@ def convert(
         connect=connect,
         memory_bytes=memory_bytes(memory),
         retries=retries,
+        debug=is_debugging(),
         resume=resume,
         report=report,
     )

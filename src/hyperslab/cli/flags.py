@@ -35,6 +35,17 @@ Report = Annotated[
 ]
 Retries = Annotated[int, Opt(help="Further attempts at a task that failed.")]
 Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.")]
+FailFast = Annotated[
+    bool | None,
+    Opt(
+        "--fail-fast/--keep-going",
+        help=(
+            "End the run at the first failure, or try all tasks whatever fails. By default it ends"
+            " early if the first tasks all fail at the same line of the function."
+        ),
+        show_default=False,
+    ),
+]
 Workers = Annotated[
     int | None, Opt(help="Worker processes; by default one per processor this process may use.")
 ]

@@ -4,18 +4,14 @@ of a pipeline.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from hyperslab import workloads
 from hyperslab.cli.parse import parse_axes, parse_names, parse_shape
 from hyperslab.errors import UsageError
-from hyperslab.plan.function import FunctionRef, refer
+from hyperslab.plan.function import refer
 from hyperslab.plan.pipeline import Fold, Pipeline
-
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +60,9 @@ def add_function(
             _refuse(own, f"the built-in '{name}' sets its own")
         return workloads.build(name, pipeline, params)
     ref = refer(name, params)
-    found = ref.load()
-    inputs = list(pipeline.inputs)[1:]
-    if isinstance(found, Fold):
+    if isinstance(ref.load(), Fold):
         _refuse(own, f"'{ref.name}' is a fold, which returns no blocks")
-        keywords = {"slab"}
-        if found.prior:
-            keywords.add("prior")
-        _require_accepts(ref, found.lift, inputs, keywords)
         return pipeline.reduce(ref)
-    _require_accepts(ref, found, inputs, {"slab"})
     return pipeline.map(
         ref,
         dtype=dtype,
@@ -97,41 +86,3 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
     for flag, given in flags.items():
         if given is not None:
             raise UsageError(f"{flag}: {why}")
-
-
-def _require_accepts(
-    ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]
-) -> None:
-    """Raise UsageError unless the function takes a block and what was given by name; `automatic` it
-    gets unasked.
-    """
-    if not callable(function):
-        raise UsageError(
-            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor"
-            " a Fold"
-        )
-    try:
-        taken = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return  # compiled functions may not say what they take: the first block will tell
-    if not taken:
-        raise UsageError(
-            f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy"
-            " array"
-        )
-    named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
-    given = [("--param", name) for name in ref.params] + [("--with", name) for name in inputs]
-    for flag, name in given:
-        if name in automatic or not (name in named or takes_any):
-            raise workloads.unknown_parameter(flag, name, ref.name, list(named))
-        if flag == "--with" and name in ref.params:
-            raise UsageError(f"--with {name}: is given as --param {name} too; leave one out")
-    missing = named.keys() - {name for _, name in given}
-    for name in (
-        name for name in named if name in missing and named[name] is inspect.Parameter.empty
-    ):
-        raise UsageError(
-            f"FUNCTION '{ref.name}' needs '{name}': give --param {name}=VALUE, or --with"
-            f" {name}=SOURCE for an array"
-        )

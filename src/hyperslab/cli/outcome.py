@@ -9,14 +9,14 @@ from pathlib import Path
 import typer
 
 from hyperslab.apps.locality import Locality
-from hyperslab.cli.telling import told_if_heard
+from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.admission import Needs, admit
 from hyperslab.driver.prepare import Prepared
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.costs import Operations
+from hyperslab.report.failures import GROUPS_SHOWN, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
-from hyperslab.report.progress import FAILURES_SHOWN
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
 
@@ -135,7 +135,7 @@ def show_result(
 
 def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbose: bool) -> None:
     if result.failures:
-        _show_failures(result, quiet, _remedy(result, out, verb))
+        _show_failures(result, _remedy(result, out, verb))
     if not quiet:
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
@@ -164,26 +164,33 @@ def _told(result: Result, verbose: bool) -> list[str]:
     return lines
 
 
-def _show_failures(result: Result, quiet: bool, remedy: str) -> None:
-    """Say which tasks failed, unless the progress has told it already, and what to do."""
-    for failed in result.failures if quiet or len(result.failures) > FAILURES_SHOWN else []:
-        after = show_count(failed.attempts, "attempt")
-        print(f"failed: {failed.label}: {failed.failure.message} (after {after})", file=sys.stderr)
-    print(f"{len(result.failures)} of {result.tasks} tasks failed: {remedy}", file=sys.stderr)
+def _show_failures(result: Result, remedy: str) -> None:
+    """Say which tasks failed, equal ones in one line with where, and what to do."""
+    groups = grouped(result.failures)
+    lines = []
+    for group in groups[:GROUPS_SHOWN]:
+        lines += group_lines(group, with_traceback=is_debugging())
+    if len(groups) > GROUPS_SHOWN:
+        lines.append(f"and {len(groups) - GROUPS_SHOWN} other reasons, which the report lists")
+    failed = f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed"
+    if result.ended_early:
+        failed += f", and the run was ended early: {result.ended_early}"
+    print("\n".join([*lines, f"{failed}; {remedy}"]), file=sys.stderr)
 
 
 def _remedy(result: Result, out: Path | str, verb: str) -> str:
     """What to do about failures; values that a conversion cannot write stay what they are, however
     often it tries.
     """
-    if verb == "convert" and all(
-        failed.failure.error == "BlockError" for failed in result.failures
-    ):
+    if verb == "convert" and all(one.error == "BlockError" for one in result.failures):
         return (
             "no other attempt can succeed: ask for another --dtype or format, with --overwrite to"
             f" begin anew, or remove what was written with 'hyperslab clean {out}'"
         )
+    keep_going = ""
+    if result.ended_early and verb == "run":
+        keep_going = "; with --keep-going it tries all tasks"
     return (
-        "mend the cause, then run again with --resume, which repeats only what is missing; what"
-        f" functions printed is in {result.folder / 'worker.log'}"
+        "correct the cause, then run the same command with --resume, which repeats only what is"
+        f" missing{keep_going}; what functions printed is in {result.folder / 'worker.log'}"
     )

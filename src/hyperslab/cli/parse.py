@@ -7,47 +7,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from fractions import Fraction
 from typing import Any
 
-from hyperslab.arrays.partition import Rule
 from hyperslab.errors import UsageError
+from hyperslab.plan.written import parse_numbers, parse_rule, parse_shape, parse_size
 from hyperslab.redaction import OPTION, is_private
 
-UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{i}B": (1024 if i else 1000) ** (n + 1)
-    for n, prefix in enumerate("KMGTP")
-    for i in ("", "i")
-}
-UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if unit not in ("", "B")}
-
-
-def parse_size(flag: str, text: str, prefix: str = "") -> int:
-    """Bytes from '8GB', '512MiB', '1.5 GiB' or '1000', after a prefix."""
-    match = re.fullmatch(
-        r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)\s*", text.removeprefix(prefix)
-    )
-    unit = match[2].upper().replace("I", "i") if match else None
-    if match is None or unit not in UNITS or (nbytes := int(Fraction(match[1]) * UNITS[unit])) < 1:
-        raise UsageError(
-            f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB"
-        )
-    return nbytes
-
-
-def parse_shape(flag: str, text: str | None) -> tuple[int, ...]:
-    """Integers from '64,64,64'; () where nothing was asked for."""
-    if text is None:
-        return ()
-    return parse_numbers(flag, text)
-
-
-def parse_numbers(flag: str, text: str) -> tuple[int, ...]:
-    """Integers from '64,64,64' or '5x5x5'."""
-    try:
-        return tuple(int(part) for part in re.split(r"[,x]", text))
-    except ValueError:
-        raise UsageError(f"{flag} {text}: give whole numbers such as 64,64,64") from None
+__all__ = [
+    "parse_inputs",
+    "parse_numbers",
+    "parse_rule",
+    "parse_shape",
+    "parse_size",
+    "parse_storage_options",
+]
 
 
 def parse_axes(flag: str, text: str | None) -> dict[int, int]:
@@ -66,36 +39,6 @@ def parse_names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(","))
-
-
-def parse_rule(
-    block_shape: str | None, blocks: str | None, partition: str | None, axes_whole: str | None
-) -> Rule:
-    """The one way to cut that was asked for."""
-    given = {"--block-shape": block_shape, "--blocks": blocks, "--partition": partition}
-    named = [flag for flag, text in given.items() if text is not None]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} are different ways to cut: give one of them")
-    whole = parse_shape("--axes-whole", axes_whole)
-    if block_shape is not None:
-        return Rule("block-shape", parse_numbers("--block-shape", block_shape), whole)
-    if blocks is not None:
-        return Rule("blocks", parse_numbers("--blocks", blocks), whole)
-    return _parse_partition(partition, whole)
-
-
-def _parse_partition(text: str | None, whole: tuple[int, ...]) -> Rule:
-    match text:
-        case None | "auto":
-            return Rule(axes_whole=whole)
-        case "chunks":
-            return Rule("chunks", axes_whole=whole)
-        case "slabs":
-            return Rule("slabs", axes_whole=whole)
-        case str() if text.startswith("bytes="):
-            return Rule("bytes", (parse_size("--partition", text, "bytes="),), whole)
-        case _:
-            raise UsageError(f"--partition {text}: choose auto, chunks, slabs or bytes=SIZE")
 
 
 def parse_inputs(

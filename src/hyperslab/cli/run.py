@@ -18,6 +18,7 @@ from hyperslab.blocks.gathering import expand, gather
 from hyperslab.cli.flags import (
     Axis,
     Engine,
+    FailFast,
     Quiet,
     RealOrStored,
     Report,
@@ -27,7 +28,6 @@ from hyperslab.cli.flags import (
     Verbose,
     Workers,
     dry_run_flag,
-    memory_bytes,
     memory_flag,
     resume_flag,
 )
@@ -37,14 +37,14 @@ from hyperslab.cli.parse import (
     parse_axes,
     parse_inputs,
     parse_names,
-    parse_numbers,
     parse_resample,
-    parse_rule,
     parse_shape,
     parse_storage_options,
 )
+from hyperslab.cli.telling import is_debugging
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.result import Result
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.plan.pipeline import Pipeline, Reduce
@@ -170,6 +170,7 @@ def run(
     task_timeout: Annotated[
         float | None, Opt(help="Seconds after which a task's worker is stopped.")
     ] = None,
+    fail_fast: FailFast = None,
     dry_run: Annotated[bool, dry_run_flag("Say what would be done and what it needs")] = False,
     check_locality: Annotated[
         bool,
@@ -189,14 +190,12 @@ def run(
     hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
-    _require_words(boundary, values, granularity, keep or "blocks")
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
-    inputs: dict[str, Any] = {}
-    for name, (flag, path) in parse_inputs(other, mask, labels).items():
-        inputs[name] = _gather_input(flag, path, sources, axis or 0, stores)
+    named = parse_inputs(other, mask, labels)
+    inputs: dict[str, Any] = _gather_inputs(named, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(
@@ -207,31 +206,33 @@ def run(
         region=region,
         **inputs,
     )
-    around = _halo(halo)
     shape = Shape(
         parse_shape("--drop-axis", drop_axis),
         parse_axes("--new-axis", new_axis),
         parse_names(outputs),
     )
     pipeline = _with_end(
-        add_function(pipeline, function, param, around, dtype, shape),
+        add_function(pipeline, function, param, parse_shape("--halo", halo) or None, dtype, shape),
         out,
         format,
         keep,
         Encoding(parse_shape("--chunks", chunks), compression),
     )
-    if accept_changed_function and not resume:
-        raise UsageError("--accept-changed-function: needs --resume")
     options = Options(
         engine=engine,
         workers=workers,
         threads=threads,
         connect=connect,
-        memory_bytes=memory_bytes(memory),
-        rule=parse_rule(block_shape, blocks, partition, axes_whole),
+        memory=memory,
+        block_shape=block_shape,
+        blocks=blocks,
+        partition=partition,
+        axes_whole=axes_whole,
         granularity=granularity,  # type: ignore[arg-type]
         retries=retries,
-        task_timeout_s=task_timeout,
+        fail_fast=fail_fast,
+        debug=is_debugging(),
+        task_timeout=task_timeout,
         resume=resume,
         report=report,
         accept_changed_function=accept_changed_function,
@@ -248,38 +249,24 @@ def _carry_out(
     status.
     """
     folder = Path(local_folder(out))
-    refusal = _refusal(out)
     if dry_run:
-        return show_plan(prepare(pipeline, options, folder, dry=True), folder, refusal)
-    if refusal:
-        prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
-        raise UsageError(refusal)
-    result = driver.run(pipeline, options, out=folder, progress=progress_for(quiet))
+        return show_plan(prepare(pipeline, options, folder, dry=True), folder, _refusal(out))
+    result = _run(pipeline, options, folder, _refusal(out), quiet)
     return show_result(result, folder, quiet, verbose=verbose)
 
 
-def _halo(given: str | None) -> tuple[int, ...] | None:
-    if given is None:
-        return None
-    return parse_numbers("--halo", given)
+def _run(pipeline: Pipeline, options: Options, folder: Path, refusal: str, quiet: bool) -> Result:
+    """Run it, failed tasks and all, unless the output is refused."""
+    if refusal:
+        prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
+        raise UsageError(refusal)
+    return driver.run(pipeline, options, out=folder, progress=progress_for(quiet), check=False)
 
 
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
     return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
-
-
-def _require_words(boundary: str, values: str, granularity: str, keep: str) -> None:
-    _choice("--boundary", boundary, ("reflect", "nearest", "constant"))
-    _choice("--values", values, ("real", "stored"))
-    _choice("--granularity", granularity, ("fused", "stepwise"))
-    _choice("--keep", keep, ("blocks", "volume"))
-
-
-def _choice(flag: str, given: str, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
 
 
 def _refusal(given: str) -> str:
@@ -294,6 +281,15 @@ def _refusal(given: str) -> str:
     if not os.access(place, os.W_OK | os.X_OK):
         return f"-o {out}: you may not write to {place}; choose another directory"
     return ""
+
+
+def _gather_inputs(
+    named: Mapping[str, tuple[str, str]], sources: str, axis: int, stores: Mapping[str, Any]
+) -> dict[str, SourceSet]:
+    inputs = {}
+    for name, (flag, path) in named.items():
+        inputs[name] = _gather_input(flag, path, sources, axis, stores)
+    return inputs
 
 
 def _gather_input(

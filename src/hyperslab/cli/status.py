@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from hyperslab.cli.flags import Json
 from hyperslab.driver import manage
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
+from hyperslab.report.failures import Failed, failed, grouped, where_words
 from hyperslab.units import show_count
 
 SHOWN = 5
@@ -41,14 +43,24 @@ def _tell(now: manage.Status, out: Path) -> None:
     if now.seen is not None:
         typer.echo(f"last seen  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.seen))}")
     if now.state == "failed":
-        for entry in load_failures(RunDirectory.of(out).latest())[:SHOWN]:
-            typer.echo(f"failed     {entry['task']}: {entry['reason']}")
+        _show("failed", load_failures(RunDirectory.of(out).latest()))
     else:
-        for why in now.failing[:SHOWN]:
-            typer.echo(
-                f"failing    {why.where}: {why.message}"
-                if why.where
-                else f"failing    {why.message}"
-            )
+        _show("failing", [failed(why.where, why, 1) for why in now.failing])
+    if now.ended_early:
+        typer.echo(f"ended      early: {now.ended_early}")
     if now.state in ("died", "stopped", "cancelled", "failed"):
         typer.echo("next       run the same command with --resume: it repeats only what is missing")
+
+
+def _show(word: str, failures: Sequence[Failed]) -> None:
+    """Say why tasks failed, equal failures in one line with a count."""
+    for group in grouped(failures)[:SHOWN]:
+        tasks = group.first.task
+        if group.count > 1:
+            tasks = show_count(group.count, "task")
+        reason = group.first.message
+        if tasks:
+            reason = f"{tasks}: {reason}"
+        typer.echo(f"{word:<10} {reason}")
+        if where := where_words(group.first):
+            typer.echo(f"           {where}")

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 
 @contextmanager
@@ -22,6 +23,19 @@ def told_if_heard() -> Iterator[None]:
                 stream.flush()
     except OSError:
         drop_unwritten()
+
+
+_debugging = ContextVar("debugging", default=False)
+
+
+def set_debugging(wanted: bool) -> None:
+    """Say whether the command line asks for tracebacks."""
+    _debugging.set(wanted)
+
+
+def is_debugging() -> bool:
+    """Whether the command line asks for tracebacks, those of failed tasks among them."""
+    return _debugging.get()
 
 
 def drop_unwritten() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from hyperslab.driver import cleaning, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.errors import UsageError
+from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Tail
-from hyperslab.plan.task import Failure
 
 CANCEL_PATIENCE_S = 30.0
 POLL_S = 0.1
@@ -35,6 +35,8 @@ class Status:
     "pid and host of the driver; '' when none is alive."
     damaged: int = 0
     "Number of lines of the journal that say nothing any more."
+    ended_early: str = ""
+    "Why it ended before all tasks had been tried; '' if it did not."
 
 
 def status(out: str | os.PathLike[str]) -> Status:
@@ -61,7 +63,8 @@ def status(out: str | os.PathLike[str]) -> Status:
         owner = f"pid {last['pid']} on {last['host']}"
     reasons = tuple(failing.values())
     counted = max(last["done"], len(done))
-    return Status(state, last["tasks"], counted, reasons, last.get("time"), owner, tail.damaged)
+    more = (last.get("time"), owner, tail.damaged, last.get("ended_early", ""))
+    return Status(state, last["tasks"], counted, reasons, *more)
 
 
 def cancel(out: str | os.PathLike[str]) -> bool:

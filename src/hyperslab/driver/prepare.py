@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hyperslab import engines
 from hyperslab.arrays.partition import Rule
@@ -23,10 +24,12 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import DEFAULT, facts_of, recorded
-from hyperslab.errors import OutputBusy, UsageError
+from hyperslab.errors import OutputBusy, UsageError, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.signature import suggest
+from hyperslab.plan.written import parse_rule, parse_size, written
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.unfinished import leftovers
 from hyperslab.storage.zarr_names import require_replaceable
@@ -34,11 +37,17 @@ from hyperslab.units import show_bytes, show_count
 
 LEAST_TASKS_SHARE = 0.1
 "Share of the memory that tasks are given however many workers there are; it may then not fit."
+Granularity = Literal["fused", "stepwise"]
+GRANULARITIES: tuple[str, ...] = get_args(Granularity)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run a pipeline: where, with what, and what to do about failures."""
+    """How to run a pipeline: where, with what, and what to do about failures.
+
+    Named as the flags of `hyperslab run`, and written as there or as numbers: `blocks="3x3x3"` or
+    `blocks=(3, 3, 3)`, `memory="1GB"` or `memory=10**9`. Raises UsageError for what no run can do.
+    """
 
     engine: str = DEFAULT
     workers: int | None = None
@@ -48,9 +57,13 @@ class Options:
     memory_bytes: int | None = None
     "Bytes for all slots together; None: a share of what is available."
     rule: Rule = field(default_factory=Rule)
-    granularity: Literal["fused", "stepwise"] = "fused"
+    granularity: Granularity = "fused"
     retries: int = 1
     task_timeout_s: float | None = None
+    fail_fast: bool | None = None
+    """Whether the first failure ends the run; None: the first tasks do, when they all fail alike
+    for a reason that lies in the function, and none succeeds.
+    """
     resume: bool = False
     accept_changed_function: bool = False
     "True: what the function did before it was edited still counts for a resumed run."
@@ -62,6 +75,60 @@ class Options:
     """
     report: bool = True
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
+    debug: bool = False
+    "Whether tracebacks of failures keep hyperslab's own frames."
+    memory: InitVar[int | str | None] = None
+    "Bytes for all slots together, or a size such as '8GB'."
+    block_shape: InitVar[str | Sequence[int] | None] = None
+    blocks: InitVar[str | int | Sequence[int] | None] = None
+    "Number of blocks, or one per axis."
+    partition: InitVar[str | None] = None
+    "auto, chunks, slabs or bytes=SIZE."
+    axes_whole: InitVar[str | int | Sequence[int] | None] = None
+    "Axes that are never cut."
+    task_timeout: InitVar[float | None] = None
+    "Seconds after which a task's worker is stopped."
+
+    @told_in_python
+    def __post_init__(
+        self,
+        memory: int | str | None,
+        block_shape: str | Sequence[int] | None,
+        blocks: str | int | Sequence[int] | None,
+        partition: str | None,
+        axes_whole: str | int | Sequence[int] | None,
+        task_timeout: float | None,
+    ) -> None:
+        facts_of(self.engine)
+        if self.granularity not in GRANULARITIES:
+            raise UsageError(
+                f"--granularity {self.granularity}: choose one of {', '.join(GRANULARITIES)}"
+            )
+        if memory is not None:
+            nbytes = parse_size("--memory", str(memory))
+            object.__setattr__(self, "memory_bytes", nbytes)
+        if task_timeout is not None:
+            object.__setattr__(self, "task_timeout_s", task_timeout)
+        asked = (
+            written("--block-shape", block_shape),
+            written("--blocks", blocks),
+            partition,
+            written("--axes-whole", axes_whole),
+        )
+        if any(text is not None for text in asked):
+            object.__setattr__(self, "rule", parse_rule(*asked))
+        if self.accept_changed_function and not self.resume:
+            raise UsageError("--accept-changed-function: needs --resume")
+        _require_numbers(self)
+
+
+def options_of(verb: str, settings: Mapping[str, Any]) -> Options:
+    """Options of the settings that a function was called with. Raises TypeError for others."""
+    known = list(inspect.signature(Options).parameters)
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{verb}() has no setting '{name}'{suggest(name, known)}")
+    return Options(**settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +157,11 @@ class Prepared:
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
 
+    def __repr__(self) -> str:
+        slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
+        tasks = show_count(self.needs.tasks, "task")
+        return f"<hyperslab.Prepared: {self.plan.title}, {tasks} to do on {slots}>"
+
     def _repr_html_(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
         memory = f"{slots}, {show_bytes(self.needs.budget.memory_bytes)} for all tasks"
@@ -99,6 +171,7 @@ class Prepared:
         return self.plan.html({"done": done, "slots": memory})
 
 
+@told_in_python
 def prepare(
     pipeline: Pipeline, options: Options, out: Path | None = None, *, dry: bool = False
 ) -> Prepared:
@@ -267,7 +340,8 @@ def _what_to_do(was_made: bool, verb: str) -> str:
     )
 
 
-def _slots(options: Options, host: Host) -> tuple[int, int]:
+def _require_numbers(options: Options) -> None:
+    """Raise UsageError for numbers that no run can do with."""
     for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
         if number is not None and number < 1:
             raise UsageError(f"{flag} {number}: give 1 or more")
@@ -279,6 +353,9 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
         raise UsageError(
             f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds"
         )
+
+
+def _slots(options: Options, host: Host) -> tuple[int, int]:
     if options.connect and (found := engines.capacity(options.engine, options.connect)):
         if options.workers or options.threads:
             raise UsageError(

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +21,29 @@ from hyperslab import engines
 from hyperslab.driver import preindex, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import RunState, save_manifest, save_status
+from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.measured import Moments, agreement, build_trace
-from hyperslab.driver.prepare import Options, Prepared, asked, prepare
+from hyperslab.driver.prepare import Options, Prepared, asked, options_of, prepare
 from hyperslab.driver.products import Products
+from hyperslab.driver.result import Result, checked
 from hyperslab.driver.resume import Inherited
-from hyperslab.driver.submission import PAGE, Failed, provenance, save_records, save_value
+from hyperslab.driver.submission import provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.engines.facts import facts_of
-from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.errors import OutputBusy, RunStopped, told_in_python
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
+from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Partial, SlotJournal, Tail, load_partials, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.shipment import pack
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
-from hyperslab.plan.task import Failure, Outcome, Task, retried, with_prior
-from hyperslab.report.notebook import run_html
+from hyperslab.plan.task import Outcome, Task, retried, with_prior
+from hyperslab.report.failures import Failed, failed, likeness
 from hyperslab.report.progress import Progress, Quiet
-from hyperslab.report.summary import Summary
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
-from hyperslab.trace import OwnTime, Trace
+from hyperslab.trace import OwnTime
 from hyperslab.units import show_count
 
 POLL_INTERVAL_S = 0.1
@@ -52,45 +54,7 @@ recorded them.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Result:
-    """What a run left behind."""
-
-    state: RunState
-    outputs: list[Path]
-    value: Any
-    "Result of a reduction; None after a write, or when tasks failed."
-    failures: list[Failed]
-    tasks: int
-    "Tasks of the whole plan, those of earlier submissions included."
-    trace: Trace
-    summary: Summary
-    folder: Path
-    "Folder of this submission's records."
-
-    @property
-    def ok(self) -> bool:
-        return self.state == "done"
-
-    @property
-    def page(self) -> Path | None:
-        """The report, where it was written."""
-        page = self.folder / PAGE
-        return page if page.is_file() else None
-
-    def _repr_html_(self) -> str:
-        outputs = ""
-        if self.outputs:
-            files = show_count(len(self.outputs), "file")
-            outputs = f"{files} in {self.folder.parent.parent}"
-        page = ""
-        if self.page is not None:
-            page = str(self.page)
-        more = {"outputs": outputs, "report": page}
-        failures = [(failed.label, failed.failure.message) for failed in self.failures]
-        return run_html(f"run {self.state}", self.trace, self.summary, failures, more)
-
-
+@told_in_python
 def run(
     pipeline: Pipeline,
     options: Options | None = None,
@@ -98,18 +62,19 @@ def run(
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     prepared: Prepared | None = None,
+    check: bool = True,
     **settings: Any,
 ) -> Result:
     """Run a pipeline to its end and return outputs, trace and summary.
 
-    `settings` are fields of Options: `run(pipeline, engine="threads", workers=2)`. `out` is where a
+    `settings` are those of Options: `run(pipeline, blocks="3x3x3", memory="1GB")`. `out` is where a
     reduction keeps its result and records (a temporary directory if left out). `prepared` is what
-    `prepare` has made of the pipeline with these options, so that it is not done twice. Failed
-    tasks are listed in the result, not raised. Raises UsageError before anything starts, RunStopped
-    when the run cannot go on, and KeyboardInterrupt on Ctrl-C; after both, `resume=True` repeats
-    only what is missing.
+    `prepare` has made of the pipeline with these options, so that it is not done twice. Raises
+    UsageError before anything starts, TasksFailed at the end when tasks failed (with `check=False`
+    they are but listed in the result), RunStopped when the run cannot go on, and KeyboardInterrupt
+    on Ctrl-C; after these three, `resume=True` repeats only what is missing.
     """
-    options = options or Options(**settings)
+    options = options or options_of("run", settings)
     place = None
     if out is not None:
         place = Path(local_folder(out))
@@ -118,7 +83,10 @@ def run(
     prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    return _Run(pipeline, prepared, options, progress or Quiet()).execute()
+    result = _Run(pipeline, prepared, options, progress or Quiet()).execute()
+    if check:
+        return checked(result)
+    return result
 
 
 class _Run:
@@ -138,6 +106,8 @@ class _Run:
         self.ready_ns = self.start_ns
         self.outcomes: list[Outcome] = []
         self.failures: dict[int, tuple[Failure, int]] = {}
+        self.told: set[tuple[str, ...]] = set()
+        self.haste = Haste(options.fail_fast, lambda: 1)
         self.done = set(prepared.done)
         self.value: Any = None
         self.saved: list[Path] = []
@@ -240,6 +210,10 @@ class _Run:
                 if self.failures:
                     return
             self.value = prior
+        except EndsEarly:
+            self.engine.cancel()
+            self._take_all({}, last=True)
+            return
         except BaseException:
             self.engine.cancel()
             raise
@@ -280,11 +254,13 @@ class _Run:
 
     def _run_stage(self, stage: Stage, prior: Any) -> Any:
         """All tasks of a stage, with retries; returns the fold's finished result."""
-        job = with_prior(stage.job, prior)
+        job = replace(with_prior(stage.job, prior), debug=self.options.debug)
         fold = job.load_fold()
         merge = merge_of(job)
         steps = steps_of(job, self.options.granularity == "stepwise")
         pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
+        has_begun = len(pending) < len(stage.tasks)
+        self.haste = Haste(self.options.fail_fast, lambda: len(self.engine.slots()), has_begun)
         for attempt in range(self.options.retries + 1):
             if not pending:
                 break
@@ -335,7 +311,7 @@ class _Run:
                         if outcome is not None:
                             own.record(outcome)
                             own.flush()
-                        self._look(by_id, last)
+                        self._look(by_id, last, now=self.haste.is_watching)
                 self._look(by_id, last, now=True)
                 if not (left := self._unaccounted(tasks, merge)):
                     break
@@ -371,17 +347,24 @@ class _Run:
         ]
 
     def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
-        """Read the journal, show progress, notice a request to stop. Raises RunStopped."""
+        """Read the journal, show progress, notice a request to stop. Raises RunStopped, EndsEarly
+        when the rest is not worth trying.
+        """
         moment = time.monotonic()
         if not now and moment - self._polled_at < POLL_INTERVAL_S:
             return
         self._polled_at = moment
-        for outcome in self.tail.poll():
-            self._take(outcome, by_id, last)
+        self._take_all(by_id, last)
         self._check_cancelled()
         if moment - self._saved_at > STATUS_INTERVAL_S:
             self._saved_at = moment
             save_status(self.folder, "running", self._counts())
+        if self.haste.reason:
+            raise EndsEarly(self.haste.reason)
+
+    def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
+        for outcome in self.tail.poll():
+            self._take(outcome, by_id, last)
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():
@@ -400,10 +383,21 @@ class _Run:
             self.failures.pop(outcome.task, None)
         elif outcome.failure is not None and outcome.task not in self.done:
             self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
-            final = last or outcome.failure.permanent
-            self.progress.failed(
-                self.products.label(outcome.task), outcome.failure.message, will_retry=not final
-            )
+            self._tell_failure(outcome.task, outcome.failure, last)
+        self.haste.take(
+            outcome, last or (outcome.failure is not None and outcome.failure.permanent)
+        )
+
+    def _tell_failure(self, task: int, why: Failure, last: bool) -> None:
+        """Tell of a failure at once, unless an equal one has been told."""
+        reason = likeness(why)
+        if reason in self.told:
+            return
+        self.told.add(reason)
+        one = failed(self.products.label(task), why, 1)
+        self.progress.failed(
+            one.task, one.message, will_retry=not (last or why.permanent), place=one.place
+        )
 
     def _save_value(self) -> None:
         """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
@@ -431,9 +425,16 @@ class _Run:
 
     def _failures(self) -> list[Failed]:
         return [
-            Failed(self.products.label(i), why, attempts)
+            failed(self.products.label(i), why, attempts)
             for i, (why, attempts) in sorted(self.failures.items())
         ]
+
+    def _ended_early(self) -> str:
+        """Why tasks were left out; '' where all were tried, or the run was stopped."""
+        counts = self._counts()
+        if counts["done"] + counts["failed"] == counts["tasks"]:
+            return ""
+        return self.haste.reason
 
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
@@ -463,10 +464,18 @@ class _Run:
             trace.meta["own_times"] = agreement(trace, own_record, self.own_times)
         facts = provenance(self.plan.record(), self.options.engine)
         failures = self._failures()
+        ended_early = self._ended_early()
         summary = save_records(
-            self.folder, trace, self.plan.title, failures, facts, self.state, self.options.report
+            self.folder,
+            trace,
+            self.plan.title,
+            failures,
+            facts,
+            self.state,
+            self.options.report,
+            ended_early,
         )
-        save_status(self.folder, self.state, self._counts())
+        save_status(self.folder, self.state, {**self._counts(), "ended_early": ended_early})
         return Result(
             self.state,
             sorted(set(outputs)),
@@ -476,4 +485,5 @@ class _Run:
             trace,
             summary,
             self.folder,
+            ended_early,
         )

@@ -18,8 +18,8 @@ from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
 from hyperslab.plan.pipeline import Fold
-from hyperslab.plan.task import Failure
 from hyperslab.redaction import redact, redact_command
+from hyperslab.report.failures import Failed, grouped, load_failed, records_of
 from hyperslab.report.html import write_page
 from hyperslab.report.picture import histogram_svg
 from hyperslab.report.summary import NO_REPORT, Summary, summarise
@@ -39,17 +39,12 @@ RECORDS_VERSION = 1
 KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
 PAGE = "report.html"
+_LOST_FAILURES = (
+    "which tasks failed, and why, is not known; the same command with --resume tries them again,"
+    " and says so"
+)
 LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
 "Distributions that every run rests on."
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A task that did not succeed, whatever was tried."""
-
-    label: str
-    failure: Failure
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +57,13 @@ class Records:
     title: str
     facts: Mapping[str, str]
     "Provenance by name, in words."
-    failures: tuple[tuple[str, str], ...]
-    "Label and reason of every failed task."
+    failures: tuple[Failed, ...]
+    "Failed tasks."
     state: RunState
     plan: Mapping[str, Any]
     "What was asked for, as the submission's plan.json has it."
+    ended_early: str = ""
+    "Why the run ended before all tasks had been tried; '' if it did not."
 
 
 def save_records(
@@ -77,6 +74,7 @@ def save_records(
     facts: Mapping[str, str],
     state: RunState = "done",
     has_page: bool = True,
+    ended_early: str = "",
 ) -> Summary:
     """Write trace, summary, provenance and, if asked for, the page of a submission into its
     folder.
@@ -84,21 +82,13 @@ def save_records(
     summary = summarise(trace)
     trace.save(folder / "trace.parquet")
     summary.save(folder / "summary.json")
-    listed = [
-        {
-            "task": f.label,
-            "reason": f.failure.message,
-            "attempts": f.attempts,
-            "traceback": f.failure.traceback,
-        }
-        for f in failures
-    ]
-    save_record(folder / "failures.json", {"failures": listed})
+    save_record(folder / "failures.json", {"failures": records_of(failures)})
     about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
     save_record(folder / "provenance.json", {"version": RECORDS_VERSION, **about})
     if has_page:
         plan = load_record(folder / "plan.json", NO_REPORT)
-        records = Records(folder, trace, summary, title, facts, _rows(listed), state, plan)
+        told = (tuple(failures), state, plan, ended_early)
+        records = Records(folder, trace, summary, title, facts, *told)
         write_report(records, folder / PAGE)
     return summary
 
@@ -109,15 +99,18 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
     pictures = []
     if has_pictures:
         pictures = pictured(r.folder, r.plan)
+    state: str = r.state
+    if r.ended_early:
+        state = f"ended early: {r.ended_early}"
     write_page(
         path,
         r.trace,
         r.summary,
         r.title,
         r.facts,
-        r.failures,
+        grouped(r.failures),
         plan=r.plan,
-        state=r.state,
+        state=state,
         pictures=pictures,
     )
 
@@ -158,9 +151,9 @@ def load_records(folder: Path) -> Records:
         raise UsageError(
             f"the records in {own} cannot be read: {error}; run again into another directory"
         ) from error
-    rows = _rows(load_failures(own))
     plan = load_record(own / "plan.json", NO_REPORT)
-    return Records(own, trace, summary, about["title"], about["facts"], rows, state, plan)
+    told = (tuple(load_failures(own)), state, plan, load_status(own).get("ended_early", ""))
+    return Records(own, trace, summary, about["title"], about["facts"], *told)
 
 
 def _load_trace(path: Path) -> Trace:
@@ -170,12 +163,6 @@ def _load_trace(path: Path) -> Trace:
     if "engine" in run:
         trace.meta["run"] = {**recorded(run["engine"]), **run}
     return trace
-
-
-def _rows(failures: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (f["task"], f"{f['reason']} ({show_count(f['attempts'], 'attempt')})") for f in failures
-    )
 
 
 def _state(folder: Path) -> RunState:
@@ -293,13 +280,9 @@ def _save_plain(value: Any, out: Path) -> Path:
     return out / "result.pickle"
 
 
-def load_failures(folder: Path) -> list[dict[str, Any]]:
+def load_failures(folder: Path) -> list[Failed]:
     """What `save_records` kept of the failures. Raises DamagedRecord."""
     path = folder / "failures.json"
-    remedy = (
-        "which tasks failed, and why, is not known; the same command with --resume tries them"
-        " again, and says so"
-    )
     if not path.is_file():
         return []
-    return load_list(path, "failures", remedy)
+    return list(map(load_failed, load_list(path, "failures", _LOST_FAILURES)))

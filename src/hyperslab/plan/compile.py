@@ -83,6 +83,10 @@ class Plan:
     note: str = ""
     "Why the blocks are not as many, or as large, as was asked for; '' where they are."
 
+    def __repr__(self) -> str:
+        tasks = sum(len(stage.tasks) for stage in self.stages)
+        return f"<hyperslab.Plan: {self.title}, {show_count(tasks, 'task')}>"
+
     @property
     def title(self) -> str:
         """What is done to what, in a few words."""

@@ -48,6 +48,9 @@ class FunctionRef:
     earlier_digest: str = ""
     "Digest by which records of earlier versions know the same function, where that is another."
 
+    def __repr__(self) -> str:
+        return f"<hyperslab.FunctionRef: {self.target}>"
+
     @property
     def name(self) -> str:
         """The function's own name."""
@@ -247,6 +250,14 @@ def use_copies(copies: Mapping[tuple[str, str], str]) -> None:
     """
     _copies.update(copies)
     importlib.invalidate_caches()
+
+
+def original_of(path: str) -> str:
+    """Where a source file lies on the driver's host, be it the file itself or a copy of it here."""
+    for (name, _), copy in _copies.items():
+        if copy == path:
+            return name
+    return path
 
 
 def _require_from(module: ModuleType, files: tuple[tuple[str, str], ...]) -> None:

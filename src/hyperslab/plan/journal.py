@@ -27,7 +27,8 @@ from hyperslab.blocks.writing import Written
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock
 from hyperslab.machine.host import peak_rss_bytes
-from hyperslab.plan.task import Failure, Merge, Outcome
+from hyperslab.plan.failure import Failure, Frame, describe_failure
+from hyperslab.plan.task import Merge, Outcome
 from hyperslab.storage.recordfile import load_record
 from hyperslab.storage.sealing import seal, unseal
 from hyperslab.storage.whole import appearing
@@ -128,9 +129,8 @@ class SlotJournal:
                 self._partial.add([outcome.task], outcome.value, merge)
             # the user's merge: a failure of the task, as data
             except Exception as error:  # noqa: BLE001
-                message = f"merging failed: {type(error).__name__}: {error}"
-                self._forget_unsaved(message)
-                reason = Failure(type(error).__name__, message, "", permanent=True)
+                reason = _of_merge(error, outcome.value)
+                self._forget_unsaved(reason.message)
                 return replace(outcome, status="failed", value=None, failure=reason)
         return replace(outcome, value=None, phases=(*outcome.phases, *phases))
 
@@ -181,6 +181,15 @@ class SlotJournal:
             self.flush()
         finally:
             os.close(self._lines)
+
+
+def _of_merge(error: Exception, value: Any) -> Failure:
+    """The failure of a task whose value could not be merged."""
+    reason = describe_failure(error, "", entries=(Partial.add.__code__,))
+    message = f"merging failed: {reason.message}"
+    if value is None:
+        message += "; the fold's lift returned None for this block"
+    return replace(reason, message=message, permanent=True, certain=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +259,17 @@ def _said(record: dict[str, Any]) -> Outcome | Clock | Merging:
         return Merging(record["slot"], phases)
     failure = record.pop("failure")
     if failure:
-        failure = Failure(**failure)
+        failure = _failure(failure)
     outputs = tuple(Written(**output) for output in record.pop("outputs"))
     return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+
+
+def _failure(record: dict[str, Any]) -> Failure:
+    """A failure; earlier versions recorded no frame, and not whether it is certain."""
+    frame = record.pop("frame", None)
+    if frame:
+        frame = Frame(**frame)
+    return Failure(frame=frame, **record)
 
 
 class Tail:

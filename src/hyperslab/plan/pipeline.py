@@ -8,6 +8,8 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,7 +21,15 @@ from hyperslab.arrays.resampling import Resampling
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import Values
 from hyperslab.blocks.gathering import Named, gather
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, told_in_python
+from hyperslab.plan.asked import (
+    folded,
+    is_built_in,
+    mapped,
+    require_choice,
+    require_writable,
+    with_built_in,
+)
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.promise import (
     PLAIN,
@@ -40,6 +50,8 @@ Boundary = Literal["reflect", "nearest", "constant"]
 """
 Keep = Literal["blocks", "volume"]
 
+COMPUTING = "hyperslab.driver.computing"
+"Place of what runs pipelines, which is imported when one is to be run."
 PRIMARY = ""
 "Name of a pipeline's first input; the others are passed to the functions by their names."
 
@@ -64,6 +76,14 @@ class Fold:
     """
     save: Callable[[Any, Path], Sequence[Path]] | None = None
     "(result, folder) -> files written; without it the result is saved as a pickle."
+
+    @told_in_python
+    def __post_init__(self) -> None:
+        for name in ("lift", "merge", "finish", "save"):
+            given = getattr(self, name)
+            is_left_out = given is None and name in ("finish", "save")
+            if not is_left_out and not callable(given):
+                raise UsageError(f"the {name} of a Fold: {given!r} is no function")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +181,7 @@ class Pipeline:
     region: Region | None = None
     "The part of every array that it runs over; None: all."
 
+    @told_in_python
     def __init__(
         self,
         source: Named | Sequence[Named] | SourceSet,
@@ -184,6 +205,8 @@ class Pipeline:
         "mm:-30:30,-20:40,0:50" in millimetres. `storage_options` are what fsspec is given with
         URLs.
         """
+        require_choice("--values", values, get_args(Values))
+        require_choice("--boundary", boundary, get_args(Boundary))
         given = {PRIMARY: source, **others}
         object.__setattr__(self, "inputs", _gathered(given, storage_options))
         object.__setattr__(self, "values", values)
@@ -244,6 +267,7 @@ class Pipeline:
             found.append(self.end.ref)
         return found
 
+    @told_in_python
     def map(
         self,
         function: Any,
@@ -257,8 +281,10 @@ class Pipeline:
         new_axis: NewAxis = (),
         outputs: NamedOutputs | None = None,
     ) -> Pipeline:
-        """Apply a function to every block: `function(block, **params)` returns an array, or several
-        as a dict or tuple.
+        """Apply a function to every block: a built-in by its name, such as "smooth", or a function
+        of your own, itself or as "module:function" or "file.py:function".
+
+        `function(block, **params)` returns an array, or several as a dict or tuple.
 
         It also gets `slab=` (the Hyperslab of its block) if it has such a parameter, and every
         further input by name. `dtype` says what it returns if that is not what it gets; `scale`
@@ -276,6 +302,9 @@ class Pipeline:
         and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
+        if is_built_in(function):
+            return self._mapped_built_in(function, params, {"dtype": dtype, "halo": halo})
+        function = mapped(function, params, list(self.inputs)[1:])
         around = _per_axis(halo, self.source.ndim, "--halo", least=0)
         merged = None
         if scale is not None:
@@ -293,6 +322,7 @@ class Pipeline:
         require_fitting(extended)
         return extended
 
+    @told_in_python
     def write(
         self,
         dest: str | os.PathLike[str],
@@ -312,6 +342,7 @@ class Pipeline:
         """
         self._must_be_open("write")
         require_encoding(encoding)
+        require_writable(format, keep)
         place = local_folder(dest)
         if "name" not in more and formats.is_file_name(place):
             return self.altered(end=_one_file(place, format, keep, encoding, more))
@@ -330,19 +361,50 @@ class Pipeline:
             keep = "blocks"
         return self.altered(end=replace(self.end, keep=keep))
 
+    @told_in_python
     def reduce(
         self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0
     ) -> Pipeline:
-        """End with one result; `fold` is a Fold or a reference to one. Raises UsageError when it is
-        not.
+        """End with one result; `fold` is a Fold, a reference to one, or the name of a built-in one
+        such as "stats". Raises UsageError when it is not.
         """
         self._must_be_open("reduce")
-        ref = refer(fold, params)
+        if is_built_in(fold):
+            return self._reduced_by_built_in(fold, params)
+        ref = folded(fold, params, list(self.inputs)[1:])
         if not isinstance(ref.load(), Fold):
             raise UsageError(
                 f"{ref.target} is not a Fold: build one with hyperslab.Fold(lift, merge)"
             )
         return self.altered(end=Reduce(ref, temporaries))
+
+    def compute(self, **settings: Any) -> Any:
+        """Run it and return the result in memory: the value of a reduction, otherwise the array
+        that the steps make, and a list of arrays where there are several sources.
+
+        `settings` are those of `hyperslab.run`, whose errors it raises.
+        """
+        return import_module(COMPUTING).compute(self, settings)
+
+    def __repr__(self) -> str:
+        told = [repr(self.source), *(ref.name for ref in self.refs)]
+        if isinstance(self.end, Write):
+            told.append(f"{self.end.dest} ({self.end.format})")
+        return f"<hyperslab.Pipeline: {' -> '.join(told)}>"
+
+    def _mapped_built_in(
+        self, name: str, params: Mapping[str, Any] | None, own: Mapping[str, Any]
+    ) -> Pipeline:
+        built: Pipeline = with_built_in(self, name, params, own)
+        if isinstance(built.end, Reduce):
+            raise UsageError(f"'{name}' makes one value of all blocks: use reduce('{name}')")
+        return built
+
+    def _reduced_by_built_in(self, name: str, params: Mapping[str, Any] | None) -> Pipeline:
+        built: Pipeline = with_built_in(self, name, params, {})
+        if not isinstance(built.end, Reduce):
+            raise UsageError(f"'{name}' makes blocks of blocks: use map('{name}')")
+        return built
 
     def altered(self, **changes: Any) -> Pipeline:
         """The same but for these fields."""
@@ -385,8 +447,8 @@ def _resampling(
 
 
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:
-    each = (given,) * ndim if isinstance(given, int) else tuple(given)
-    if len(each) != ndim or any(n < least for n in each):
+    each = tuple(given) if isinstance(given, Sequence) else (given,) * ndim
+    if len(each) != ndim or not all(isinstance(n, Integral) and n >= least for n in each):
         raise UsageError(
             f"{flag} {given}: give one number of at least {least}, or one for each of the {ndim}"
             " axes"

@@ -23,6 +23,10 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
     """The arrays that a step returned, in the order of its promises. Raises BlockError for others
     than were promised.
     """
+    if returned is None:
+        raise BlockError(
+            f"{step.ref.name} returned None: end it with 'return' and the block that it has made"
+        )
     names = [promise.name for promise in step.returns]
     if names == [""]:
         _require_one(returned, step)

@@ -11,7 +11,6 @@ import functools
 import inspect
 import os
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,14 +24,15 @@ from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading, writing
 from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
-from hyperslab.errors import HyperslabError, RunStopped, Unavailable
+from hyperslab.errors import BlockError, RunStopped
 from hyperslab.plan.becoming import Made
+from hyperslab.plan.failure import Failure, definition_of, describe_failure
+from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
 from hyperslab.plan.sinks import block_sink
 from hyperslab.plan.task import (
-    Failure,
     Job,
     Outcome,
     State,
@@ -42,7 +42,6 @@ from hyperslab.plan.task import (
     Volume,
     output_pieces,
 )
-from hyperslab.redaction import redact
 from hyperslab.trace import recording, span
 
 PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
@@ -92,9 +91,17 @@ def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> Stat
         except BaseException as error:  # a failure is data, also sys.exit()
             if _is_ctrl_c(error):
                 raise
-            state.failure = describe_failure(error, job.label(state.task))
+            state.failure = _described(error, job, state.task)
     state.phases += phases
     return state
+
+
+def _described(error: BaseException, job: Job, task: Task) -> Failure:
+    refs = [step.ref for step in job.steps]
+    if job.fold is not None:
+        refs.append(job.fold)
+    entries = (_call.__code__, _loaded.__code__)
+    return describe_failure(error, job.label(task), refs, entries, whole=job.debug)
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
@@ -117,45 +124,6 @@ def _outcome(state: State) -> Outcome:
         outputs=state.outputs,
         phases=tuple(state.phases),
     )
-
-
-def describe_failure(error: BaseException, where: str) -> Failure:
-    """An exception as data, with the sentence that a user reads. Never raises."""
-    message = redact(_sentence(error))
-    text = redact("".join(traceback.format_exception(error)))
-    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
-    return Failure(type(error).__name__, message, where, permanent, text)
-
-
-def _sentence(error: BaseException) -> str:
-    said = _message(error)
-    if isinstance(error, SystemExit):
-        return (
-            f"the function called sys.exit({error.code!r}); let it return a block or raise an"
-            " exception"
-        )
-    if isinstance(error, MemoryError):
-        if not said:
-            return "out of memory"
-        return f"out of memory ({said}); use smaller blocks or fewer workers"
-    if isinstance(error, OSError) and error.strerror:
-        if not error.filename:
-            return error.strerror
-        return f"{error.strerror}: {error.filename}"
-    if isinstance(error, HyperslabError):
-        return said
-    name = type(error).__name__
-    if not said:
-        return name
-    return f"{name}: {said}"
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    # a user's exception class that cannot even say what it is
-    except Exception as another:  # noqa: BLE001
-        return f"its message cannot be shown ({type(another).__name__})"
 
 
 def _read(job: Job, state: State) -> None:
@@ -204,11 +172,19 @@ def _assemble(
 
 def _map(job: Job, state: State, number: int) -> None:
     step, block = job.steps[number], state.blocks[0]
-    function = step.ref.load()
+    function = _loaded(step.ref)
     with span("compute"):
         returned = _call(function, step.ref.params, job, state)
-    state.made = checked(returned, block, job, number, state.task)
+    try:
+        state.made = checked(returned, block, job, number, state.task)
+    except BlockError as error:
+        error.frame = definition_of(function)
+        raise
     state.blocks[0] = state.made[0]
+
+
+def _loaded(ref: FunctionRef) -> Any:
+    return ref.load()
 
 
 def _call(
@@ -297,9 +273,10 @@ def _within(folder: str, written: Written) -> Written:
 
 
 def _lift(job: Job, state: State) -> None:
+    assert job.fold is not None
+    _loaded(job.fold)
     fold = job.load_fold()
     assert fold is not None
-    assert job.fold is not None
     made = job.becoming[state.task.whole].main
     state.blocks[0] = _trimmed(job, state.task, made, state.blocks[0])
     params: Mapping[str, Any] = {}

@@ -17,6 +17,7 @@ from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
 from hyperslab.plan.alignment import Row
 from hyperslab.plan.becoming import Becoming
+from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
 from hyperslab.trace import Phase
@@ -104,6 +105,9 @@ class Job:
             return (None,) * len(self.inputs)
         return (None, *self.alignments[whole])
 
+    debug: bool = False
+    "Whether tracebacks keep hyperslab's own frames."
+
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""
         if self.fold is None:
@@ -124,19 +128,6 @@ class Job:
         if source.broken:
             return name
         return f"{name}{pieces[0].slab}"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a task failed, in words, and where."""
-
-    error: str
-    "Name of the exception, or of what ended the worker."
-    message: str
-    where: str
-    permanent: bool = False
-    "True when another attempt cannot succeed."
-    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hyperslab.report.circumstances import circumstances
+from hyperslab.report.failures import Failed
 from hyperslab.report.html import PART_COLOURS, about, document
 from hyperslab.report.measures import Part, split
 from hyperslab.report.summary import Summary
@@ -75,7 +76,7 @@ class Run(Protocol):
     @property
     def facts(self) -> Mapping[str, str]: ...
     @property
-    def failures(self) -> Sequence[tuple[str, str]]: ...
+    def failures(self) -> Sequence[Failed]: ...
     @property
     def state(self) -> str: ...
     @property

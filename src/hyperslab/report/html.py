@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hyperslab.redaction import redact
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
+from hyperslab.report.failures import Group, failures_html
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -90,6 +91,8 @@ section h2:not(:first-child) { margin-top: 22px }
 .failures { border-color: #efb8a0; background: #fff8f5 }
 .failures h2, .warning { color: #a83c00 }
 .failures th { min-width: 110px; overflow-wrap: anywhere }
+.failures pre { margin: 6px 0; overflow-x: auto; font-size: 12px }
+.failures summary { cursor: pointer }
 .scroll { overflow: auto; max-height: 420px }
 .wide { overflow-x: auto }
 table { width: 100%; border-collapse: collapse }
@@ -157,7 +160,7 @@ def write_page(
     summary: Summary,
     title: str,
     facts: Mapping[str, str],
-    failures: Sequence[tuple[str, str]],
+    failures: Sequence[Group],
     plan: Mapping[str, Any] | None = None,
     state: str = "done",
     pictures: Sequence[Pictured] = (),
@@ -165,15 +168,15 @@ def write_page(
     """Write the report of a run as one self-contained file that needs no network; it appears whole
     or not at all.
 
-    `facts` are the run's provenance by name, `failures` the label and the reason of every failed
-    task, `plan` what the submission's plan.json holds, for the task graph, `state` how the run
-    ended, and `pictures` are of its data.
+    `facts` are the run's provenance by name, `failures` its failed tasks, equal ones together,
+    `plan` what the submission's plan.json holds, for the task graph, `state` how the run ended, and
+    `pictures` are of its data.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(about(trace, facts, state))}</p>',
         _answer(trace, summary),
-        _failures(failures),
+        failures_html(failures),
         _pictures(pictures),
         _charts(trace),
         _totals(summary),
@@ -208,6 +211,8 @@ def about(trace: Trace, facts: Mapping[str, str], state: str) -> str:
     if run.get("workers"):
         slots = f"{show_count(run['workers'], 'worker')} x {show_count(run['threads'], 'thread')}"
     ended = {"done": "", "failed": "some tasks failed"}.get(state, f"{state} before its end")
+    if state.startswith("ended early"):
+        ended = state
     return " · ".join(part for part in (engine, slots, started(trace), ended) if part)
 
 
@@ -242,18 +247,6 @@ def _findings(verdict: Verdict) -> str:
     if left:
         return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n"
     return ""
-
-
-def _failures(failures: Sequence[tuple[str, str]]) -> str:
-    if not failures:
-        return ""
-    rows = "".join(
-        f'<tr><th>{escape(task)}</th><td class="text">{escape(why)}</td></tr>\n'
-        for task, why in failures
-    )
-    table = f'<div class="scroll"><table>\n{rows}</table></div>'
-    title = show_count(len(failures), "failed task")
-    return f'<section class="failures">\n<h2>{title}</h2>\n{table}\n</section>'
 
 
 def _pictures(pictures: Sequence[Pictured]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hyperslab.markup import FONT, fragment
+from hyperslab.report.failures import Group, where_words
 from hyperslab.report.html import PART_COLOURS
 from hyperslab.report.measures import Part, split
 from hyperslab.report.summary import Summary
@@ -23,11 +24,11 @@ def run_html(
     title: str,
     trace: Trace,
     summary: Summary,
-    failures: Sequence[tuple[str, str]],
+    failures: Sequence[Group],
     more: Mapping[str, str],
 ) -> str:
-    """A run as a fragment of HTML; `failures` are label and reason, `more` further rows of its
-    table.
+    """A run as a fragment of HTML; `failures` are its failed tasks, equal ones together, `more`
+    further rows of its table.
     """
     peak = max(summary.max_rss_nbytes.values(), default=0)
     busy = f"{summary.average_parallelism:.2f} of {summary.slots:,} slots busy on average"
@@ -39,13 +40,20 @@ def run_html(
         "slots": busy,
         "throughput": _throughput(summary.total_nbytes_per_s),
         "peak memory": _in_one_worker(peak),
-        "failed": (
-            "\n".join(f"{label}: {why}" for label, why in failures[:FAILURES_SHOWN])
-            + _further(len(failures))
-        ),
+        "failed": ("\n".join(map(_reason, failures[:FAILURES_SHOWN])) + _further(len(failures))),
         **more,
     }
     return fragment(title, rows, time_bar(split(summary)), judge(trace, summary).paragraph)
+
+
+def _reason(group: Group) -> str:
+    tasks = group.first.task
+    if group.count > 1:
+        tasks = show_count(group.count, "task")
+    where = where_words(group.first)
+    if where:
+        where = f" ({where})"
+    return f"{tasks}: {group.first.message}{where}"
 
 
 def _lost(summary: Summary) -> str:
@@ -68,7 +76,7 @@ def _in_one_worker(peak_nbytes: int) -> str:
 
 def _further(failures: int) -> str:
     if failures > FAILURES_SHOWN:
-        return f"\nand {failures - FAILURES_SHOWN} more"
+        return f"\nand {failures - FAILURES_SHOWN} other reasons"
     return ""
 
 

@@ -12,7 +12,7 @@ from hyperslab.units import show_rate, show_seconds
 LINES = 20
 "Lines of a log: one per 5 % of the tasks."
 FAILURES_SHOWN = 5
-"Failures told at once; the rest are in the report."
+"Failures of different kinds told at once; the rest are in the report."
 
 
 class Progress(Protocol):
@@ -21,7 +21,7 @@ class Progress(Protocol):
     def tell(self, text: str) -> None: ...
     def begin(self, tasks: int, nbytes: int, done: int = 0) -> None: ...
     def advance(self, nbytes: int) -> None: ...
-    def failed(self, label: str, reason: str, will_retry: bool) -> None: ...
+    def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None: ...
     def end(self) -> None: ...
 
 
@@ -37,8 +37,8 @@ class Quiet:
     def advance(self, nbytes: int) -> None:
         """A task is done."""
 
-    def failed(self, label: str, reason: str, will_retry: bool) -> None:
-        """An attempt has failed."""
+    def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
+        """An attempt has failed, the first for this reason, at a place in the user's code."""
 
     def end(self) -> None:
         """No task follows."""
@@ -73,9 +73,9 @@ class Lines:
     def _passed(self) -> int:
         return self._done * LINES // max(1, self._tasks)
 
-    def failed(self, label: str, reason: str, will_retry: bool) -> None:
+    def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
         self._failures += 1
-        if line := failure_line(self._failures, label, reason, will_retry):
+        if line := failure_line(self._failures, label, reason, will_retry, place):
             self._say(line)
 
     def end(self) -> None:
@@ -139,9 +139,9 @@ class Bar:
             rate = show_rate(self._nbytes / elapsed)
         self._bar.update(self._task, advance=1, rate=rate)
 
-    def failed(self, label: str, reason: str, will_retry: bool) -> None:
+    def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
         self._failures += 1
-        if line := failure_line(self._failures, label, reason, will_retry):
+        if line := failure_line(self._failures, label, reason, will_retry, place):
             self._bar.console.print(
                 line, style="red", markup=False, highlight=False, soft_wrap=True
             )
@@ -151,17 +151,20 @@ class Bar:
         self._stream.drain()
 
 
-def failure_line(number: int, label: str, reason: str, will_retry: bool) -> str:
-    """One sentence about a failed attempt, the `number`-th of the run; '' once enough have been
-    told.
+def failure_line(number: int, label: str, reason: str, will_retry: bool, place: str) -> str:
+    """One sentence about a failed attempt, the `number`-th of another kind; '' once enough have
+    been told.
     """
     if number > FAILURES_SHOWN:
         if number == FAILURES_SHOWN + 1:
             return "further failures are listed at the end and in the report"
         return ""
-    line = f"failed: {label}: {reason}"
+    more = [place] if place else []
     if will_retry:
-        line += " (it will be tried again)"
+        more.append("it will be tried again")
+    line = f"failed: {label}: {reason}"
+    if more:
+        line += f" ({'; '.join(more)})"
     return line
 
 

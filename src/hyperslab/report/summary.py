@@ -22,6 +22,7 @@ from typing import Any
 
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import LOST, NO_TASK, Span, Trace
+from hyperslab.units import show_count, show_seconds
 
 SUMMARY_VERSION = 1
 NO_REPORT = (
@@ -96,6 +97,11 @@ class Summary:
     busy_by_slot_s: dict[str, float]
     max_rss_nbytes: dict[str, int]
     "Largest resident set of each worker."
+
+    def __repr__(self) -> str:
+        tasks = show_count(self.tasks, "task")
+        slots = show_count(self.slots, "slot")
+        return f"<hyperslab.Summary: {tasks} in {show_seconds(self.makespan_s)} on {slots}>"
 
     def save(self, path: Path) -> None:
         """Write as versioned JSON; the file appears whole or not at all."""

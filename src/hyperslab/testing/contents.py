@@ -10,7 +10,7 @@ import pytest
 
 from hyperslab import formats
 from hyperslab.arrays import Array
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 
 AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7], [0, 0, 0, 1]])
 "The affine of images that the suite writes."

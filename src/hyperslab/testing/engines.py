@@ -25,7 +25,7 @@ from hyperslab.driver import run as driver
 from hyperslab.driver import verification
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.prepare import Options, prepare
-from hyperslab.driver.run import Result
+from hyperslab.driver.result import Result
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.pipeline import Pipeline
@@ -100,7 +100,8 @@ class EngineTests:
 
     def run(self, pipeline: Pipeline, **options: Any) -> Result:
         """Run a pipeline on the engine under test, without its page unless that is asked for."""
-        return driver.run(pipeline, **{**self._place(), "report": False, **options})
+        settings = {**self._place(), "report": False, "check": False, **options}
+        return driver.run(pipeline, **settings)
 
     def _place(self) -> dict[str, Any]:
         if self.connect:
@@ -321,8 +322,8 @@ class EngineTests:
         assert result.state == "failed"
         (failed,) = result.failures
         assert failed.attempts == attempts
-        assert failed.label == f"{image}[12:24, 10:20, 9:18]"
-        require_match(message, failed.failure.message)
+        assert failed.task == f"{image}[12:24, 10:20, 9:18]"
+        require_match(message, failed.message)
         assert len(result.outputs) == 7
         assert len(list(out.glob("*.nii"))) == 7
         assert list(out.glob(".*.part")) == []
@@ -344,13 +345,13 @@ class EngineTests:
         pipeline = pipeline.write(tmp_path / "out")
         options: dict[str, Any] = {"rule": EIGHT, "task_timeout_s": 1.0, "retries": 0}
         if not self.stops_late_tasks:
-            with pytest.raises(UsageError, match="--task-timeout needs --engine processes"):
+            with pytest.raises(UsageError, match=r"task_timeout needs engine=.processes"):
                 self.run(pipeline, **options)
             assert not (tmp_path / "out").exists(), "a refused run leaves nothing behind"
             return
         result = self.run(pipeline, **options)
         (failed,) = result.failures
-        require_match("ran longer than --task-timeout 1 s", failed.failure.message)
+        require_match("ran longer than task_timeout=1 s", failed.message)
         assert len(result.outputs) == 7
 
     def test_what_cannot_be_sent_is_refused_before_the_start(
@@ -379,7 +380,7 @@ class EngineTests:
             assert (result.state, result.value) == ("failed", None)
             require_match(
                 "merging failed: ValueError: this value is not to my liking",
-                result.failures[0].failure.message,
+                result.failures[0].message,
             )
         with pytest.raises(RunStopped, match="this value is not to my liking"):
             self.run(
@@ -441,7 +442,7 @@ class EngineTests:
     def test_a_second_run_does_not_touch_the_first(self, image: str, tmp_path: Path) -> None:
         pipeline = Pipeline(image).map(functions.add).write(tmp_path / "out")
         first = self.run(pipeline, rule=EIGHT)
-        with pytest.raises(UsageError, match="--resume"):
+        with pytest.raises(UsageError, match="add resume=True"):
             self.run(pipeline, rule=EIGHT)
         times = _times(first)
         again = self.run(pipeline, rule=EIGHT, resume=True)

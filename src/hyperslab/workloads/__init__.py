@@ -8,7 +8,6 @@ results change. They are imported at first use.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import types
@@ -18,6 +17,7 @@ from typing import Any
 
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.signature import suggest, unknown_parameter
 
 BUILTINS: Mapping[str, str] = {
     "increment": "hyperslab.workloads.increment",
@@ -61,7 +61,7 @@ def _require_known_inputs(name: str, pipeline: Pipeline, known: Sequence[str]) -
         return
     beside = ""
     if known:
-        beside = f" beside {_and(known)}"
+        beside = " beside " + " and ".join(known)
     raise UsageError(
         f"the built-in '{name}' takes one input{beside}; leave out {', '.join(unknown)}"
     )
@@ -149,28 +149,7 @@ def _shown(value: Any) -> str:
 def unknown_builtin(name: str) -> UsageError:
     """The error for a function that is not there; names those that are."""
     return UsageError(
-        f"FUNCTION '{name}': there is no such built-in{_suggest(name, BUILTINS)}:"
+        f"FUNCTION '{name}': there is no such built-in{suggest(name, BUILTINS)}:"
         f" {', '.join(BUILTINS)}; one of your own is named as module:function or"
         " file.py:function"
     )
-
-
-def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
-    """The error for a parameter that a function does not have; names those that it has."""
-    return UsageError(
-        f"{flag} {param}: '{function}' has no such parameter{_suggest(param, known)}; it has"
-        f" {_and(known)}"
-    )
-
-
-def _suggest(given: str, known: typing.Iterable[str]) -> str:
-    close = difflib.get_close_matches(given, list(known), n=1)
-    if close:
-        return f" (did you mean '{close[0]}'?)"
-    return ""
-
-
-def _and(names: Sequence[str]) -> str:
-    if names:
-        return " and ".join(names)
-    return "none"

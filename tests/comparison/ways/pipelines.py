@@ -96,7 +96,7 @@ def _chosen(case: Case) -> tuple[Values, Array] | None:
 def finished(result: hyperslab.Result) -> hyperslab.Result:
     """A result without failed tasks. Raises HyperslabError with the reason of the first."""
     if not result.ok:
-        raise HyperslabError(f"a task failed: {result.failures[0].failure.message}")
+        raise HyperslabError(f"a task failed: {result.failures[0].message}")
     return result
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.gantt import COLOURS, LOST_COLOUR
 from hyperslab.report.html import write_page
 from hyperslab.report.summary import summarise
@@ -64,7 +66,9 @@ def _trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
 def _write(path: Path, trace: Trace) -> Path:
     plan = PLAN | {"tasks": len(trace.meta["labels"])}
     facts = {"engine": "processes", "plan fingerprint": "0123456789abcdef" * 4}
-    failures = [(f"/data/{'long_name' * 9}.nii[0:64, 0:64]", "the file is truncated")]
+    task = f"/data/{'long_name' * 9}.nii[0:64, 0:64]"
+    failed = Failed(task, "FormatError", "the file is truncated", 1, traceback="line\n" * 9)
+    failures = grouped([failed, replace(failed, task="/data/b.nii")])
     write_page(path, trace, summarise(trace), "smooth over brain.nii", facts, failures, plan)
     return path
 

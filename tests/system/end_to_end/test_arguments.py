@@ -115,6 +115,7 @@ WRONG_FLAGS = [
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),
+    ("--fail-fast", ["--fail-fast=yes"], "does not take a value"),
     ("--wrokers", ["--wrokers", "2"], "--workers"),
 ]
 "Flag, what to add to a sound `run increment`, and part of what is said."

@@ -5,6 +5,7 @@ whole array.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -70,6 +71,9 @@ bright = hyperslab.Fold(
 )
 profile = hyperslab.Fold(lift=lambda block: block.sum((0, 1, 2)), merge=lambda a, b: a + b)
 """
+
+
+PLACE = os.path.relpath(functions.__file__)
 
 
 @pytest.fixture
@@ -402,8 +406,12 @@ def test_a_block_that_fails_is_named_and_the_others_are_written(tmp_path: Path) 
     )
     assert done.code == 1
     label = f"{ANATOMICAL}[0:33, 0:41, 10:15]"
-    assert f"failed: {label}: ValueError: this block is not to my liking\n" in done.err
-    assert "1 of 5 tasks failed: mend the cause, then run again with --resume" in done.err
+    reason = "ValueError: this block is not to my liking"
+    failed, where, end = done.err.splitlines()[-3:]
+    assert f"failed: {label}: {reason} ({PLACE}:" in done.err
+    assert failed == f"failed: {label}: {reason} (after 1 attempt)"
+    assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
+    assert end.startswith("1 of 5 tasks failed; correct the cause, then run the same command with")
     names = [path.name for path in outputs(tmp_path / "out")]
     assert names == [f"anatomical_00_00_{first}.nii" for first in ("00", "05", "15", "20")]
 

@@ -166,10 +166,11 @@ def test_quiet_says_what_failed(tmp_path: Path) -> None:
     )
     assert done.code == 1
     assert done.out == ""
-    first, second = done.err.splitlines()
+    first, where, second = done.err.splitlines()
     reason = "ValueError: this block is not to my liking (after 3 attempts)"
     assert first == f"failed: {ANATOMICAL}[0:33, 0:41, 0:8]: {reason}"
-    assert second.startswith("1 of 3 tasks failed: mend the cause")
+    assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
+    assert second.startswith("1 of 3 tasks failed; correct the cause")
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
@@ -201,14 +202,18 @@ def test_a_failure_is_shown_at_once_with_path_and_reason(tmp_path: Path, engine:
     assert done.code == 1
     lines = done.err.splitlines()
     said = [number for number, line in enumerate(lines) if line.startswith("failed: ")]
-    assert lines[said[0]] == f"failed: {ANATOMICAL}[0:33, 0:41, 0:2]: ValueError: too dark"
-    assert len(said) == 1
+    label = f"failed: {ANATOMICAL}[0:33, 0:41, 0:2]: ValueError: too dark"
+    told = [lines[number] for number in said]
+    assert told == [f"{label} ({code}:4)", f"{label} (after 1 attempt)"]
+    assert lines[said[1] + 1] == f"    {code}:4, in picky: raise ValueError('too dark')"
     assert said[0] < max(number for number, line in enumerate(lines) if LINE.fullmatch(line)) - 3
 
 
 def test_only_the_first_of_many_failures_are_told_at_once(tmp_path: Path) -> None:
     code = tmp_path / "mine.py"
-    code.write_text("def never(block):\n    raise ValueError('no')\n")
+    code.write_text(
+        "def never(block, slab):\n    raise ValueError('no' * (1 + slab.start[2] // 2))\n"
+    )
     done = call(
         "run",
         f"{code}:never",
@@ -223,8 +228,8 @@ def test_only_the_first_of_many_failures_are_told_at_once(tmp_path: Path) -> Non
     assert done.code == 1
     told = done.err.partition("further failures are listed at the end and in the report\n")
     assert told[0].count("failed: ") == 5
-    assert told[2].count(": ValueError: no (after 1 attempt)\n") == 9
-    assert "9 of 9 tasks failed" in told[2]
+    assert told[2].count("no (after 1 attempt)\n") == 5
+    assert "and 4 other reasons, which the report lists\n9 of 9 tasks failed" in told[2]
 
 
 def test_a_live_bar_on_a_terminal(tmp_path: Path) -> None:

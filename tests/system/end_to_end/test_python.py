@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -220,17 +221,132 @@ def test_what_fails_is_in_the_result(tmp_path: Path) -> None:
         functions.misbehave, {"deed": "raise", "at": (0, 0, 5)}
     )
     result = hyperslab.run(
-        pipeline.write(tmp_path / "out"), retries=2, rule=hyperslab.Rule("blocks", (1, 1, 5))
+        pipeline.write(tmp_path / "out"),
+        retries=2,
+        rule=hyperslab.Rule("blocks", (1, 1, 5)),
+        check=False,
     )
     assert not result.ok
     (failed,) = result.failures
     assert failed.attempts == 3
-    assert failed.label == f"{ANATOMICAL}[0:33, 0:41, 5:10]"
-    assert failed.failure.error == "ValueError"
-    assert "functions.py" in failed.failure.traceback
+    assert failed.task == f"{ANATOMICAL}[0:33, 0:41, 5:10]"
+    assert failed.error == "ValueError"
+    assert "functions.py" in failed.traceback
     assert len(result.outputs) == 4
     with pytest.raises(hyperslab.HyperslabError, match="holds an earlier run"):
         hyperslab.run(pipeline.write(tmp_path / "out"))
+
+
+def test_the_words_of_the_command_line_are_those_of_python(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map("increment")
+    ways: list[dict[str, Any]] = [
+        {"blocks": "3x3x3"},
+        {"blocks": (3, 3, 3)},
+        {"block_shape": (11, 14, 9)},
+    ]
+    for number, asked in enumerate(ways):
+        result = hyperslab.run(
+            pipeline.write(tmp_path / str(number)),
+            engine="serial",
+            memory="1GB",
+            task_timeout=None,
+            report=False,
+            **asked,
+        )
+        assert result.tasks == 27
+        assert np.array_equal(
+            assembled(tmp_path / str(number), ANATOMICAL), values_of(ANATOMICAL) + 1
+        )
+    options = hyperslab.Options(partition="bytes=1MB", axes_whole=2, memory=10**9)
+    assert options.rule == hyperslab.Rule("bytes", (10**6,), (2,))
+    assert options.memory_bytes == 10**9
+
+
+REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
+    (lambda _: hyperslab.Options(memory="5XB"), "^memory='5XB': give a positive size"),
+    (lambda _: hyperslab.Options(blocks="3q"), "^blocks='3q': give whole numbers"),
+    (lambda _: hyperslab.Options(axes_whole=(0, "1")), "^axes_whole: .* no whole numbers"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Options(blocks=3, block_shape=(1, 2)), "^block_shape and blocks are"),
+    (lambda _: hyperslab.Options(engine="dsk"), "^engine dsk: choose one of serial, "),
+    (lambda _: hyperslab.Options(workers=0), "^workers=0: give 1 or more"),
+    (lambda _: hyperslab.Options(task_timeout=-1), "^task_timeout=-1: give a positive"),
+    (lambda _: hyperslab.Options(granularity="fine"), "^granularity fine: choose"),  # type: ignore[arg-type]
+    (
+        lambda _: hyperslab.Options(accept_changed_function=True),
+        "^accept_changed_function=True: needs resume=True",
+    ),
+    (lambda _: hyperslab.Rule("blcks"), "choose one of auto, block-shape"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Fold(3, 4), "the lift of a Fold: 3 is no function"),  # type: ignore[arg-type]
+    (lambda p: p.map(_gained, {"gian": 2}), "^parameter gian: .*did you mean 'gain'"),
+    (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
+    (lambda p: p.map(3), "function 'int': is of type int, neither a function nor a Fold"),
+    (lambda p: p.map(functions.TOTAL), "is a fold: use reduce"),
+    (lambda p: p.map("smoth"), "there is no such built-in .did you mean 'smooth'"),
+    (lambda p: p.map("stats"), r"'stats' makes one value of all blocks: use reduce\('stats'\)"),
+    (lambda p: p.reduce("smooth"), r"'smooth' makes blocks of blocks: use map\('smooth'\)"),
+    (lambda p: p.map("smooth", halo=2), "^halo: the built-in 'smooth' sets its own"),
+    (lambda p: p.map(_gained, halo=1.5), r"^halo=1.5: give one number"),  # type: ignore[arg-type]
+    (lambda p: p.map(_gained, dtype="flot"), "^dtype flot: not a NumPy dtype"),
+    (lambda p: p.write("out", format="niii"), "^format niii: choose one of nii, "),
+    (lambda p: p.write("out", keep="all"), "^keep all: choose one of blocks, volume"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Pipeline(ANATOMICAL, values="reel"), "^values reel: choose one of real"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Pipeline(ANATOMICAL, boundary="x"), "^boundary x: choose one of"),  # type: ignore[arg-type]
+    (lambda p: p.compute(resume=True), "^resume=True: "),
+    (lambda p: p.write("out").compute(), "leave write"),
+]
+
+
+def _gained(block: Array, gain: int = 1) -> Array:
+    return block * np.int16(gain)
+
+
+def _needing(block: Array, level: int) -> Array:
+    return block * np.int16(level)
+
+
+@pytest.mark.parametrize(("say", "told"), REFUSED)
+def test_what_is_wrong_is_refused_when_it_is_said_in_pythons_words(
+    say: Callable[[hyperslab.Pipeline], object], told: str
+) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    with pytest.raises(UsageError, match=told) as raised:
+        say(pipeline)
+    assert "--" not in str(raised.value)
+
+
+def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    with pytest.raises(TypeError, match=r"run\(\) has no setting 'blcks' .did you mean 'blocks'"):
+        hyperslab.run(pipeline, blcks=3)
+
+
+def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: block / 2, dtype="int16")
+    with pytest.raises(hyperslab.TasksFailed, match="dtype='int16': the value "):
+        hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", report=False)
+
+
+def test_computing_gives_an_array() -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    found = pipeline.map(_gained, {"gain": 3}).compute(engine="serial", blocks=5)
+    assert found.dtype == np.int16
+    assert np.array_equal(found, values_of(ANATOMICAL) * np.int16(3))
+    both = hyperslab.Pipeline([ANATOMICAL, ANATOMICAL]).compute(engine="serial")
+    assert [np.array_equal(each, values_of(ANATOMICAL)) for each in both] == [True, True]
+    assert pipeline.reduce("stats").compute(engine="serial").max == values_of(ANATOMICAL).max()
+    real = hyperslab.Pipeline(FUNCTIONAL).compute(engine="serial")
+    assert np.array_equal(real, real_values_of(FUNCTIONAL))
+
+
+def test_what_a_notebook_shows_of_them_is_one_line(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map("smooth", {"sigma": 1.0}).write(tmp_path / "out")
+    prepared = hyperslab.prepare(pipeline, hyperslab.Options(engine="serial"))
+    result = hyperslab.run(pipeline, engine="serial", report=False)
+    things: list[object] = [pipeline, pipeline.source, pipeline.steps[0].ref, prepared]
+    things += [prepared.plan, result, result.summary, result.trace, hyperslab.open(ANATOMICAL)]
+    for thing in things:
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 300, repr(thing)
 
 
 def test_a_plan_without_a_run(tmp_path: Path) -> None:

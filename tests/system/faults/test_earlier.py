@@ -193,7 +193,7 @@ def test_a_failed_run_is_told_of(tmp_path: Path) -> None:
     folder = unpacked("failed", tmp_path)
     status = called(folder, "status", "out")
     assert status.code == 1, status.err
-    assert status.out.count("ValueError: too bright") == 2
+    assert status.out.count("2 tasks: ValueError: too bright") == 1
     verified = called(folder, "verify", "out")
     assert verified.code == 1
     assert "2 of 16 tasks are not done" in verified.out

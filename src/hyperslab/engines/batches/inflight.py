@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from hyperslab.errors import RunStopped
-from hyperslab.plan.task import Failure, Outcome
+from hyperslab.plan.failure import Failure
+from hyperslab.plan.task import Outcome
 from hyperslab.trace import LOST, Phase, Slot
 
 SIZE = 512

@@ -17,8 +17,9 @@ import cloudpickle
 from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.engines.pool.worker_process import WorkerProcess
 from hyperslab.errors import RunStopped
+from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import saved_tasks
-from hyperslab.plan.task import Failure, Merge, Outcome, StepFunction, Task
+from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
 POLL_S = 0.1

@@ -13,7 +13,8 @@ from hyperslab.engines.environment import start
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.engines.pool.worker import Begin, End
 from hyperslab.errors import RunStopped
-from hyperslab.plan.task import Failure, Outcome, Status, Task
+from hyperslab.plan.failure import Failure
+from hyperslab.plan.task import Outcome, Status, Task
 from hyperslab.trace import LOST, Phase, Slot
 
 START_LIMIT_S = 60.0

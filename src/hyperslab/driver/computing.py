@@ -1,0 +1,44 @@
+"""Computing: the result of a pipeline in memory, by way of temporary files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hyperslab.blocks.view import open as open_view
+from hyperslab.driver.prepare import options_of, prepare
+from hyperslab.driver.run import run
+from hyperslab.errors import UsageError, told_in_python
+from hyperslab.plan.pipeline import Pipeline, Reduce
+
+FORMAT = "h5"
+"Format of the temporary files: it holds arrays of every number of axes."
+
+
+@told_in_python
+def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
+    """The value of a reduction, or the array that the steps make; a list of several arrays.
+
+    Raises UsageError for a pipeline that writes, otherwise what `hyperslab.run` raises.
+    """
+    options = options_of("compute", {"report": False, **settings})
+    if options.resume:
+        raise UsageError("--resume: compute() leaves nothing behind that could be gone on with")
+    if isinstance(pipeline.end, Reduce):
+        with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
+            return run(pipeline, options, out=Path(folder) / "out").value
+    if pipeline.end is not None:
+        raise UsageError("compute() after write(): run the pipeline, or leave write() out")
+    with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
+        written = pipeline.write(Path(folder) / "out", FORMAT, "volume")
+        prepared = prepare(written, options)
+        run(written, options, prepared=prepared)
+        output = prepared.plan.stages[-1].job.output
+        assert output is not None
+        views = [open_view(volume.sink.path, "stored") for volume in output.volumes]
+        arrays = [view[...] for view in views]
+    if len(arrays) == 1:
+        return arrays[0]
+    return arrays

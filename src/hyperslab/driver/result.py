@@ -1,0 +1,100 @@
+"""Result: what a run left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperslab.driver.directory import RunState
+from hyperslab.driver.submission import PAGE
+from hyperslab.errors import TasksFailed
+from hyperslab.report.failures import GROUPS_SHOWN, Failed, grouped, where_words
+from hyperslab.report.notebook import run_html
+from hyperslab.report.summary import Summary
+from hyperslab.trace import Trace
+from hyperslab.units import show_count, show_seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What a run left behind."""
+
+    state: RunState
+    outputs: list[Path]
+    value: Any
+    "Result of a reduction; None after a write, or when tasks failed."
+    failures: list[Failed]
+    tasks: int
+    "Tasks of the whole plan, those of earlier submissions included."
+    trace: Trace
+    summary: Summary
+    folder: Path
+    "Folder of this submission's records."
+    ended_early: str = ""
+    "Why the run ended before all tasks had been tried; '' if it did not."
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "done"
+
+    @property
+    def page(self) -> Path | None:
+        """The report, where it was written."""
+        page = self.folder / PAGE
+        return page if page.is_file() else None
+
+    def __repr__(self) -> str:
+        told = [self.state, show_count(self.tasks, "task")]
+        if self.failures:
+            told.append(f"{len(self.failures):,} failed")
+        if self.outputs:
+            told.append(show_count(len(self.outputs), "output"))
+        told.append(show_seconds(self.summary.makespan_s))
+        return f"<hyperslab.Result: {', '.join(told)}, records in {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        outputs = ""
+        if self.outputs:
+            files = show_count(len(self.outputs), "file")
+            outputs = f"{files} in {self.folder.parent.parent}"
+        page = ""
+        if self.page is not None:
+            page = str(self.page)
+        more = {"outputs": outputs, "report": page}
+        groups = grouped(self.failures)
+        title = f"run {self.state}"
+        return run_html(title, self.trace, self.summary, groups, more)
+
+
+def checked(result: Result) -> Result:
+    """The result of a run all of whose tasks are done. Raises TasksFailed for any other."""
+    if not result.failures:
+        return result
+    raise TasksFailed(_sentence(result), result, result.failures, _traceback(result))
+
+
+def _sentence(result: Result) -> str:
+    groups = grouped(result.failures)
+    reasons = []
+    for group in groups[:GROUPS_SHOWN]:
+        where = where_words(group.first)
+        told = f"{show_count(group.count, 'task')}: {group.first.message}"
+        if where:
+            told += f" ({where})"
+        reasons.append(told)
+    if len(groups) > GROUPS_SHOWN:
+        reasons.append(f"and {len(groups) - GROUPS_SHOWN} other reasons")
+    ended = ""
+    if result.ended_early:
+        ended = f"; the run ended early, as {result.ended_early} (--keep-going tries all tasks)"
+    return (
+        f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: "
+        f"{'; '.join(reasons)}{ended}; --resume repeats only what is missing"
+    )
+
+
+def _traceback(result: Result) -> str:
+    """The traceback of the most frequent failure; '' where there is none."""
+    found = (group.first.traceback for group in grouped(result.failures))
+    return next((text for text in found if text), "")

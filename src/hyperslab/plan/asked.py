@@ -1,0 +1,76 @@
+"""What a pipeline is asked for, looked at when it is said: names, functions, words of few choices.
+
+Raises UsageError, so that a mistake shows at its own line, not when the run begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from hyperslab import formats
+from hyperslab.errors import UsageError
+from hyperslab.plan.function import FunctionRef, refer
+from hyperslab.plan.signature import require_accepts
+
+WORKLOADS = "hyperslab.workloads"
+"Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
+
+
+def is_built_in(function: Any) -> bool:
+    """Whether a function is named as built-ins are: by a word alone."""
+    return isinstance(function, str) and ":" not in function
+
+
+def with_built_in(
+    pipeline: Any, name: str, params: Mapping[str, Any] | None, own: Mapping[str, Any]
+) -> Any:
+    """The pipeline with a built-in added, of which `own` are what it sets by itself."""
+    for word, value in own.items():
+        if value:
+            raise UsageError(f"--{word}: the built-in '{name}' sets its own")
+    given = {key: _hashable(value) for key, value in (params or {}).items()}
+    return import_module(WORKLOADS).build(name, pipeline, given)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def mapped(function: Any, params: Mapping[str, Any] | None, inputs: Sequence[str]) -> FunctionRef:
+    """The reference to a function that takes a block, these parameters and these inputs by name."""
+    ref = refer(function, params)
+    found = ref.load()
+    if hasattr(found, "lift") and hasattr(found, "merge"):
+        raise UsageError(f"'{ref.name}' is a fold: use reduce() for it")
+    require_accepts(ref, found, inputs, {"slab"})
+    return ref
+
+
+def folded(fold: Any, params: Mapping[str, Any] | None, inputs: Sequence[str]) -> FunctionRef:
+    """The reference to what is to be a fold, whose lift takes these parameters and inputs."""
+    ref = refer(fold, params)
+    found = ref.load()
+    if hasattr(found, "lift"):
+        automatic = {"slab"}
+        if found.prior:
+            automatic.add("prior")
+        require_accepts(ref, found.lift, inputs, automatic)
+    return ref
+
+
+def require_choice(flag: str, given: str, choices: Sequence[str]) -> None:
+    """Raise UsageError for a word that is none of the choices."""
+    if given not in choices:
+        raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
+
+
+def require_writable(format: str, keep: str | None) -> None:
+    """Raise UsageError for a format that is not written, and for another division into files."""
+    if format:
+        require_choice("--format", format, list(formats.written()))
+    if keep is not None:
+        require_choice("--keep", keep, ("blocks", "volume"))

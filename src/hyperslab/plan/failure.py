@@ -1,0 +1,225 @@
+"""Failure: why a task failed, in words, and where in the user's own code.
+
+A failure travels in the journal, so its texts are bounded, and its traceback begins at the user's
+function unless hyperslab's own frames were asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, TracebackType
+from typing import Any
+
+from hyperslab.errors import BlockError, HyperslabError, Unavailable
+from hyperslab.plan.function import FunctionRef, is_installed, original_of
+from hyperslab.redaction import redact
+
+PACKAGE = Path(__file__).parents[1]
+"Folder of hyperslab's own files."
+MOST_MESSAGE = 2_000
+"Characters of a message that are kept."
+MOST_TRACEBACK = 8_000
+"Characters of a traceback that are kept."
+MOST_LINE = 200
+"Characters of a line of code that are kept."
+CERTAIN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BlockError,
+    ImportError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    SyntaxError,
+    SystemExit,
+    TypeError,
+    ValueError,
+)
+"""Exceptions that lie in the code of a function: another attempt meets them again.
+
+What depends on the machine and on others is none of them: OSError and its kinds (files, networks,
+time limits), MemoryError, errors of programs that a function starts, RuntimeError, which libraries
+raise for full devices.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of code that a function was at."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    "The line itself; '' where this host has no source of it."
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task failed, in words, and where."""
+
+    error: str
+    "Name of the exception, or of what ended the worker."
+    message: str
+    where: str
+    permanent: bool = False
+    "True when another attempt cannot succeed."
+    traceback: str = ""
+    frame: Frame | None = None
+    "Last line of the user's own code that was reached; None where the failure is not from there."
+    certain: bool = False
+    "True for an error of the user's function that other blocks are likely to meet as well."
+
+
+def describe_failure(
+    error: BaseException,
+    where: str,
+    refs: Sequence[FunctionRef] = (),
+    entries: Sequence[CodeType] = (),
+    whole: bool = False,
+) -> Failure:
+    """An exception as data, with the sentence that a user reads. Never raises.
+
+    `entries` are the functions of hyperslab that call the user's code, which `refs` refer to;
+    `whole` keeps hyperslab's frames in the traceback.
+    """
+    files = {name for ref in refs for name, _ in ref.files}
+    entered = _entered(error.__traceback__, entries)
+    begin = error.__traceback__
+    frame = None
+    if entered is not None:
+        reached = _beyond_ours(entered.tb_next, files)
+        frame = _own_frame(reached, files)
+        if not whole:
+            begin = reached
+    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    return Failure(
+        type(error).__name__,
+        _bounded(_sentence(error), MOST_MESSAGE),
+        where,
+        permanent,
+        _bounded(_formatted(error, begin), MOST_TRACEBACK),
+        frame or getattr(error, "frame", None),
+        _is_certain(error, entered is not None),
+    )
+
+
+def definition_of(function: Any) -> Frame | None:
+    """Where a function is defined; None for what is compiled."""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    if not isinstance(inner, FunctionType):
+        return None
+    return _frame(inner.__code__, inner.__code__.co_firstlineno)
+
+
+def _is_certain(error: BaseException, is_entered: bool) -> bool:
+    if isinstance(error, OSError):
+        return False
+    return isinstance(error, BlockError) or (is_entered and isinstance(error, CERTAIN))
+
+
+def _entered(begin: TracebackType | None, entries: Sequence[CodeType]) -> TracebackType | None:
+    """The frame that called the user's code; None where the error is from elsewhere."""
+    for step in _steps(begin):
+        if step.tb_frame.f_code in entries:
+            return step
+    return None
+
+
+def _steps(begin: TracebackType | None) -> Iterator[TracebackType]:
+    step = begin
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _beyond_ours(begin: TracebackType | None, files: set[str]) -> TracebackType | None:
+    """The first frame that is not hyperslab's own; None where Python reached no other."""
+    for step in _steps(begin):
+        name = step.tb_frame.f_code.co_filename
+        if PACKAGE not in Path(name).parents or original_of(name) in files:
+            return step
+    return None
+
+
+def _own_frame(begin: TracebackType | None, files: set[str]) -> Frame | None:
+    """The last frame in a file of the user's, or else the first; None where there is none."""
+    steps = list(_steps(begin))
+    if not steps:
+        return None
+    own = [step for step in steps if _is_own(step.tb_frame.f_code.co_filename, files)]
+    last = (own or steps[:1])[-1]
+    return _frame(last.tb_frame.f_code, last.tb_lineno)
+
+
+def _is_own(name: str, files: set[str]) -> bool:
+    if original_of(name) in files:
+        return True
+    is_internal = name.startswith(("<frozen", "<__array_function__"))
+    return not is_internal and not is_installed(Path(name))
+
+
+def _frame(code: CodeType, line: int | None) -> Frame:
+    number = line or code.co_firstlineno
+    text = linecache.getline(code.co_filename, number).strip()
+    return Frame(original_of(code.co_filename), number, code.co_name, _bounded(text, MOST_LINE))
+
+
+def _formatted(error: BaseException, begin: TracebackType | None) -> str:
+    """The traceback as Python shows it, from a frame on; with the errors that led to it."""
+    told = traceback.TracebackException(type(error), error, begin, compact=True)
+    return "".join(told.format())
+
+
+def _bounded(text: str, most: int) -> str:
+    """A text without secrets, and without its middle where it is long: its end says the most.
+
+    It is cut between words, lest half a secret be left, which nobody would recognise; and before
+    secrets are looked for, which takes long in long words.
+    """
+    if len(text) <= most:
+        return redact(text)
+    quarter = most // 4
+    head = re.sub(r"\S+$", "", text[:quarter])
+    tail = re.sub(r"^\S+", "", text[quarter - most :])
+    left_out = len(text) - len(head) - len(tail)
+    return redact(f"{head}[... {left_out:,} characters left out ...]{tail}")
+
+
+def _sentence(error: BaseException) -> str:
+    said = _message(error)
+    if isinstance(error, SystemExit):
+        return (
+            f"the function called sys.exit({error.code!r}); let it return a block or raise an"
+            " exception"
+        )
+    if isinstance(error, MemoryError):
+        if not said:
+            return "out of memory"
+        return f"out of memory ({said}); use smaller blocks or fewer workers"
+    if isinstance(error, OSError) and error.strerror:
+        if not error.filename:
+            return error.strerror
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, HyperslabError):
+        return said
+    name = type(error).__name__
+    if not said:
+        return name
+    return f"{name}: {said}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    # a user's exception class that cannot even say what it is
+    except Exception as another:  # noqa: BLE001
+        return f"its message cannot be shown ({type(another).__name__})"

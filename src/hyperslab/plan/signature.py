@@ -1,0 +1,73 @@
+"""Signature: what a function takes, and whether that is what it will be given."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from hyperslab.errors import UsageError
+from hyperslab.plan.function import FunctionRef
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def require_accepts(
+    ref: FunctionRef, function: Any, inputs: Sequence[str], automatic: Collection[str]
+) -> None:
+    """Raise UsageError unless the function takes a block and what was given by name; `automatic` it
+    gets unasked.
+    """
+    if not callable(function):
+        raise UsageError(
+            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor"
+            " a Fold"
+        )
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return  # compiled functions may not say what they take: the first block will tell
+    if not taken:
+        raise UsageError(
+            f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy"
+            " array"
+        )
+    named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
+    given = [("--param", name) for name in ref.params] + [("--with", name) for name in inputs]
+    for flag, name in given:
+        if name in automatic or not (name in named or takes_any):
+            raise unknown_parameter(flag, name, ref.name, list(named))
+        if flag == "--with" and name in ref.params:
+            raise UsageError(f"--with {name}: is given as --param {name} too; leave one out")
+    missing = named.keys() - {name for _, name in given}
+    for name in (
+        name for name in named if name in missing and named[name] is inspect.Parameter.empty
+    ):
+        raise UsageError(
+            f"FUNCTION '{ref.name}' needs '{name}': give --param {name}=VALUE, or --with"
+            f" {name}=SOURCE for an array"
+        )
+
+
+def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
+    """The error for a parameter that a function does not have; names those that it has."""
+    return UsageError(
+        f"{flag} {param}: '{function}' has no such parameter{suggest(param, known)}; it has"
+        f" {_and(known)}"
+    )
+
+
+def suggest(given: str, known: Iterable[str]) -> str:
+    """Words that name what was perhaps meant; '' where nothing is like it."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    if close:
+        return f" (did you mean '{close[0]}'?)"
+    return ""
+
+
+def _and(names: Sequence[str]) -> str:
+    if names:
+        return " and ".join(names)
+    return "none"

@@ -1,0 +1,183 @@
+"""Failures as people read them: equal ones together, each with the line of the user's own code."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from hyperslab.errors import in_callers_words
+from hyperslab.plan.failure import Failure
+from hyperslab.units import show_count
+
+GROUPS_SHOWN = 5
+"Reasons that a terminal is told; the page has all of them."
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task that did not succeed, whatever was tried."""
+
+    task: str
+    "File and region of its block."
+    error: str
+    "Name of the exception, or of what ended the worker."
+    message: str
+    attempts: int
+    file: str = ""
+    "Where the user's own code was; '' where it is not from there."
+    line: int = 0
+    function: str = ""
+    text: str = ""
+    "The line itself; '' where its source is not to be had."
+    traceback: str = field(default="", repr=False)
+
+    @property
+    def place(self) -> str:
+        """File and line of the user's own code, as editors and terminals link them; '' for none."""
+        return place_of(self.file, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tasks that failed for the same reason."""
+
+    first: Failed
+    count: int
+    "Number of the tasks."
+    tasks: tuple[str, ...]
+    "Files and regions of their blocks."
+
+
+def failed(task: str, why: Failure, attempts: int) -> Failed:
+    """The record of a task whose last attempt failed for this reason."""
+    frame: dict[str, Any] = {}
+    if why.frame is not None:
+        frame = asdict(why.frame)
+        # a worker has not the cells of a notebook
+        frame["text"] = frame["text"] or linecache.getline(why.frame.file, why.frame.line).strip()
+    message = in_callers_words(why.message)
+    return Failed(task, why.error, message, attempts, **frame, traceback=why.traceback)
+
+
+def likeness(failure: Failure) -> tuple[str, ...]:
+    """What equal failures have in common: the error, its place, and its message but for numbers."""
+    place = ""
+    if failure.frame is not None:
+        place = place_of(failure.frame.file, failure.frame.line)
+    return _likeness(failure.error, place, failure.message)
+
+
+def _likeness(error: str, place: str, message: str) -> tuple[str, ...]:
+    return error, place, re.sub(r"\d+", "0", message)
+
+
+def grouped(failures: Iterable[Failed]) -> list[Group]:
+    """Equal failures together, the most frequent reason first."""
+    groups: dict[tuple[str, ...], list[Failed]] = {}
+    for each in failures:
+        groups.setdefault(_likeness(each.error, each.place, each.message), []).append(each)
+    found = [Group(same[0], len(same), tuple(one.task for one in same)) for same in groups.values()]
+    return sorted(found, key=lambda group: -group.count)
+
+
+def records_of(failures: Sequence[Failed]) -> list[dict[str, Any]]:
+    """Failures as failures.json keeps them; one traceback for each reason."""
+    told = set()
+    records = []
+    for each in failures:
+        reason = _likeness(each.error, each.place, each.message)
+        traceback = ""
+        if reason not in told:
+            traceback = each.traceback
+        told.add(reason)
+        fields = {"task": each.task, "reason": each.message, "attempts": each.attempts}
+        frame = {"file": each.file, "line": each.line, "function": each.function}
+        more = {"error": each.error, **frame, "text": each.text, "traceback": traceback}
+        records.append({**fields, **more})
+    return records
+
+
+def load_failed(record: Mapping[str, Any]) -> Failed:
+    """A failure of failures.json; earlier versions kept neither error nor place."""
+    return Failed(
+        record["task"],
+        record.get("error", ""),
+        record["reason"],
+        record["attempts"],
+        record.get("file", ""),
+        record.get("line", 0),
+        record.get("function", ""),
+        record.get("text", ""),
+        record.get("traceback", ""),
+    )
+
+
+def place_of(file: str, line: int) -> str:
+    """file.py:12, from the current directory on where the file lies below it; '' for none."""
+    if not file:
+        return ""
+    shown = file
+    if Path.cwd() in Path(file).parents:
+        shown = os.path.relpath(file)
+    return f"{shown}:{line}"
+
+
+def where_words(one: Failed) -> str:
+    """Place, function and line of the user's own code in one line; '' for none."""
+    if not one.place:
+        return ""
+    words = f"{one.place}, in {one.function}"
+    if one.text:
+        return f"{words}: {one.text}"
+    return words
+
+
+def group_lines(group: Group, with_traceback: bool = False) -> list[str]:
+    """A group as a terminal shows it, headline first."""
+    first = group.first
+    attempts = f"after {show_count(first.attempts, 'attempt')}"
+    lines = [f"failed: {first.task}: {first.message} ({attempts})"]
+    if group.count > 1:
+        lines = [
+            f"failed: {show_count(group.count, 'task')}: {first.message}",
+            f"    first of them: {first.task} ({attempts})",
+        ]
+    if where := where_words(first):
+        lines.insert(1, f"    {where}")
+    if with_traceback and first.traceback:
+        lines += first.traceback.rstrip("\n").splitlines()
+    return lines
+
+
+def failures_html(groups: Sequence[Group]) -> str:
+    """The section of a page: a row for each reason, with its tasks and its traceback."""
+    if not groups:
+        return ""
+    rows = "".join(map(_row, groups))
+    title = show_count(sum(group.count for group in groups), "failed task")
+    return (
+        f'<section class="failures">\n<h2>{title}</h2>\n<div class="scroll"><table>\n'
+        f"{rows}</table></div>\n</section>"
+    )
+
+
+def _row(group: Group) -> str:
+    first = group.first
+    tasks = escape(first.task)
+    if group.count > 1:
+        listed = "\n".join(map(escape, group.tasks))
+        summary = f"{show_count(group.count, 'task')}, the first: {tasks}"
+        tasks = f"<details><summary>{summary}</summary><pre>{listed}</pre></details>"
+    why = f"{escape(first.message)} ({show_count(first.attempts, 'attempt')})"
+    if where := where_words(first):
+        why += f"<br><code>{escape(where)}</code>"
+    if first.traceback:
+        trace = escape(first.traceback)
+        why += f"<details><summary>traceback</summary><pre>{trace}</pre></details>"
+    return f'<tr><th>{tasks}</th><td class="text">{why}</td></tr>\n'
