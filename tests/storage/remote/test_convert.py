@@ -144,7 +144,7 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
     s3.server.forget()
     arrived = names(s3, dest)
     assert arrived
-    with pytest.raises(OutputBusy, match="--resume goes on"):
+    with pytest.raises(OutputBusy, match="resume=True goes on"):
         convert(image, url, s3, **settings)
     assert convert(image, url, s3, resume=True, **settings).ok
     puts = {
@@ -184,7 +184,9 @@ def test_a_damaged_record_of_what_was_sent_is_not_gone_by(image: str, s3: S3) ->
     data = record.read_bytes()
     for damaged in (b"", data[:-9], data.replace(b"_00", b"_99", 1), b"{}", b"\xff"):
         record.write_bytes(damaged)
-        with pytest.raises(DamagedRecord, match=r"published\.json is damaged .* add --overwrite"):
+        with pytest.raises(
+            DamagedRecord, match=r"published\.json is damaged .* add overwrite=True"
+        ):
             convert(image, url, s3, resume=True, **settings)
     assert names(s3, "damaged") == arrived
     assert convert(image, url, s3, resume=True, overwrite=True, **settings).ok
