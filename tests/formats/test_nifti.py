@@ -151,7 +151,6 @@ def test_headers_that_cannot_be_used_are_refused(tmp_path: Path, field: str, val
 @pytest.mark.parametrize(
     ("shape", "dtype", "remedy"),
     [
-        ((4, 4), "bool", "uint8"),
         ((4, 4), "f2", "float32"),
         ((4, 4), "U3", r"\.h5"),
         ((1,) * 8, "u1", r"\.h5"),

@@ -426,7 +426,7 @@ MUTANTS = [
     # cli
     Mutant(
         "a KiB has 1,000 bytes",
-        "src/hyperslab/cli/parse.py",
+        "src/hyperslab/plan/written.py",
         "(1024 if i else 1000)",
         "(1000 if i else 1000)",
         "tests/cli/test_parse.py::test_sizes",

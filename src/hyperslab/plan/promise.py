@@ -49,7 +49,7 @@ class Promise:
         positions = [position for position, _ in self.new_axis]
         made = ndim - len(drop) + len(positions)
         new = _within(positions, made, "--new-axis", "the result")
-        if not made:
+        if drop and not made:
             raise UsageError(
                 "--drop-axis: of a block no axis would be left, but a single number: a fold"
                 " (hyperslab.Fold) reduces blocks to numbers"

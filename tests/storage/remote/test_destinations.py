@@ -33,7 +33,7 @@ def test_runs_write_to_this_machine(
         )
     with pytest.raises(UsageError, match="give a directory of this machine"):
         synth("climate", dest, 10_000)
-    done = call("run", "increment", tmp_path / "absent.nii", "-o", "s3://bucket/out")
+    done = call("run", "increment", image, "-o", "s3://bucket/out")
     assert done.code == 2
     assert "give a directory of this machine" in done.err
     assert os.listdir(tmp_path) == []
