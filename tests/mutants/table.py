@@ -431,6 +431,13 @@ MUTANTS = [
         "(1000 if i else 1000)",
         "tests/cli/test_parse.py::test_sizes",
     ),
+    Mutant(
+        "JSON has a NaN",
+        "src/hyperslab/cli/document.py",
+        "if math.isfinite(value):",
+        "if True:",
+        "tests/system/end_to_end/test_json.py::test_a_file_of_several_arrays_and_one_of_them",
+    ),
     # leaves
     Mutant(
         "values of storage options are shown",
