@@ -18,8 +18,8 @@ from hyperslab.driver.measured import Moments, agreement, build_trace
 from hyperslab.driver.submission import save_records
 from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, describe
-from hyperslab.plan.journal import Tail
 from hyperslab.plan.failure import Failure
+from hyperslab.plan.journal import Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.storage.recordfile import save_record
 from hyperslab.trace import LOST, OwnTime, Phase, Slot

@@ -55,5 +55,5 @@ def test_wrong_arguments_of_a_conversion_are_said_to_be_its_own(tmp_path: Path) 
             UsageError, match=r"encoding has to be a hyperslab\.Encoding, not a dict"
         ):
             convert()
-    with pytest.raises(TypeError, match=r"convert\(\) takes no argument 'compress'"):
+    with pytest.raises(TypeError, match=r"convert\(\) has no setting 'compress'"):
         hyperslab.convert(np.arange(5), tmp_path / "a.h5", compress=True)

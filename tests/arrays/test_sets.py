@@ -1,4 +1,4 @@
-"""sources: blocks that overlap are found among any number of them."""
+"""Sets of sources: where their parts lie, and blocks that overlap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.arrays.sets import _overlap
+from hyperslab.arrays.header import Header
+from hyperslab.arrays.sets import Member, Piece, Whole, _overlap
+from hyperslab.arrays.slab import Hyperslab
 
 BOXES = st.lists(
     st.tuples(*[st.tuples(st.integers(0, 5), st.integers(1, 3))] * 2), min_size=1, max_size=8
@@ -33,3 +35,15 @@ def test_many_blocks_take_no_square_of_their_time() -> None:
     """50,000 would be 1,250 million pairs."""
     low = np.stack(np.meshgrid(*[np.arange(37)] * 3, indexing="ij"), -1).reshape(-1, 3) * 10
     assert _overlap(low, low + 10) is None
+
+
+def test_a_part_of_a_whole_keeps_its_place() -> None:
+    """One member alone may lie anywhere in the whole that a task sees a part of."""
+    box = Hyperslab((3, 0), (3, 5))
+    part = Whole("days", (9, 5), (Member(1, box),), Header(), 0, 3)
+    (piece,) = part.pieces(Hyperslab((4, 1), (2, 4)))
+    assert piece == Piece(1, Hyperslab((1, 1), (2, 4)), Hyperslab((0, 0), (2, 4)))
+    alone = Whole("day", (3, 5), (Member(0, Hyperslab((0, 0), (3, 5))),), Header(), 0, 3)
+    assert [piece.slab for piece in alone.pieces(Hyperslab((1, 1), (2, 4)))] == [
+        Hyperslab((1, 1), (2, 4))
+    ]

@@ -38,7 +38,7 @@ LINE = "toy = tests.engines.toy:FACTS"
 METADATA = "Metadata-Version: 2.1\nName: hyperslab-toy\nVersion: 0.7\n"
 MADE = [span(f"w0/t{i % 2}", i, "compute", i // 2, 1.0, cpu=0.5) for i in range(12)]
 "Two slots of one worker that wait for half of their time."
-TINY = [span(f"w{i % 2}/t0", i, "compute", i // 2 * 0.005, 0.001, cpu=1.0) for i in range(40)]
+TINY = [span(f"w{i % 2}/t0", i, "compute", i // 2 * 0.005, 0.001, cpu=1.0) for i in range(1000)]
 "Tasks that cost more than they take."
 
 

@@ -76,7 +76,7 @@ class Whole:
         its block.
         """
         is_within = all(map(operator.le, slab.bounds[1], self.shape))
-        if len(self.members) == 1 and is_within:
+        if is_within and self.members[0].box.count == self.shape:
             if slab.size:
                 yield Piece(self.members[0].source, slab, Hyperslab.full(slab.count))
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -258,7 +259,8 @@ def _carry_out(
 def _run(pipeline: Pipeline, options: Options, folder: Path, refusal: str, quiet: bool) -> Result:
     """Run it, failed tasks and all, unless the output is refused."""
     if refusal:
-        prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
+        with suppress(OSError):  # of what cannot be written to, which is told next
+            prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
         raise UsageError(refusal)
     return driver.run(pipeline, options, out=folder, progress=progress_for(quiet), check=False)
 

@@ -11,10 +11,8 @@ from hyperslab.blocks.view import open as open_view
 from hyperslab.driver.prepare import options_of, prepare
 from hyperslab.driver.run import run
 from hyperslab.errors import UsageError, told_in_python
+from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.pipeline import Pipeline, Reduce
-
-FORMAT = "h5"
-"Format of the temporary files: it holds arrays of every number of axes."
 
 
 @told_in_python
@@ -32,7 +30,7 @@ def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
     if pipeline.end is not None:
         raise UsageError("compute() after write(): run the pipeline, or leave write() out")
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
-        written = pipeline.write(Path(folder) / "out", FORMAT, "volume")
+        written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume")
         prepared = prepare(written, options)
         run(written, options, prepared=prepared)
         output = prepared.plan.stages[-1].job.output

@@ -320,6 +320,8 @@ def _require_free_names(
         if os.path.lexists(sink.path) and name not in own:
             flag = "-o " if options.verb == "run" else ""
             was_made = name in before and not (directory.out / before[name].allocation).exists()
+            if options.resume and options.verb == "run":
+                was_made = True
             raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(was_made, options.verb)}")
 
 

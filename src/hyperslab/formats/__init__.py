@@ -25,6 +25,7 @@ from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
 from hyperslab.errors import FormatError, MissingExtra, UsageError
 from hyperslab.formats.detection import detect, is_store
 from hyperslab.formats.table import (
+    HOLDS_ANY,
     facts_of,
     facts_of_file_name,
     is_store_name,
@@ -40,6 +41,7 @@ from hyperslab.storage.location import Remote, RemoteFolder, is_remote, local_pa
 from hyperslab.storage.remote.file import describe
 
 __all__ = [
+    "HOLDS_ANY",
     "Format",
     "arrays",
     "detect",

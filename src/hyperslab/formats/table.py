@@ -203,6 +203,10 @@ def store_of(url: str) -> Facts | None:
     return None
 
 
+HOLDS_ANY = "h5"
+"Word of --format for files that hold arrays of any shape and dtype of numbers."
+
+
 def stem_of(name: str) -> str:
     """The name of a file without what says its format."""
     for suffix in (".gz", *suffixes(), ".hdf"):

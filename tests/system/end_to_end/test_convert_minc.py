@@ -78,7 +78,7 @@ def test_what_is_written_instead_of_the_stored_numbers_is_said(tmp_path: Path) -
     assert "tiny.mnc::image mean" in said
     functional = DATA / "mri" / "functional.nii"
     assert "note" not in succeed("convert", functional, tmp_path / "new.h5", "--dry-run")
-    with pytest.raises(Exception, match="use --values real"):
+    with pytest.raises(Exception, match="use values='real'"):
         convert_in_python(tiny, tmp_path / "new.nii", values="stored", engine="serial")
 
 
