@@ -11,6 +11,10 @@ from hyperslab import formats
 from hyperslab.apps.conversion import Conversion, Wanted, planned
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli.flags import (
+    ENGINE,
+    GOING_ON,
+    INPUTS,
+    OUTPUTS,
     Engine,
     Quiet,
     Report,
@@ -19,6 +23,8 @@ from hyperslab.cli.flags import (
     Threads,
     Verbose,
     Workers,
+    choice,
+    completing,
     dry_run_flag,
     memory_bytes,
     memory_flag,
@@ -53,11 +59,18 @@ def convert(
         ),
     ],
     block_shape: Annotated[
-        str | None, Opt(help="Split every array into files of this shape, such as 64,64,64.")
+        str | None,
+        Opt(
+            help="Split every array into files of this shape, such as 64,64,64.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     blocks: Annotated[
         str | None,
-        Opt(help="Split every array into so many files, such as 125, or per axis, 5x5x5."),
+        Opt(
+            help="Split every array into so many files, such as 125, or per axis, 5x5x5.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     sources: Annotated[
         str | None,
@@ -65,18 +78,29 @@ def convert(
             help=(
                 "How several files belong together: mosaic (into one file, the default),"
                 " concatenated, independent."
-            )
+            ),
+            rich_help_panel=INPUTS,
+            **choice("independent", "concatenated", "mosaic"),
         ),
     ] = None,
     axis: Annotated[
-        int | None, Opt(help="Join the files one after the other along this axis.")
+        int | None,
+        Opt(help="Join the files one after the other along this axis.", rich_help_panel=INPUTS),
     ] = None,
     format: Annotated[
         str,
-        Opt(help=f"Of the files in a directory: {formats.say_words()}; else as the source."),
+        Opt(
+            help=f"Of the files in a directory: {formats.say_words()}; else as the source.",
+            rich_help_panel=OUTPUTS,
+            autocompletion=completing(formats.written),
+        ),
     ] = "",
     dtype: Annotated[
-        str | None, Opt(help="Real values as this dtype; a value that does not fit stops its task.")
+        str | None,
+        Opt(
+            help="Real values as this dtype; a value that does not fit stops its task.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     values: Annotated[
         str,
@@ -84,33 +108,57 @@ def convert(
             help=(
                 "stored (numbers and scaling as they are) or real (slope and intercept applied);"
                 " else stored where the new format can say what they mean, real where it cannot."
-            )
+            ),
+            rich_help_panel=OUTPUTS,
+            **choice("real", "stored"),
         ),
     ] = "",
     chunks: Annotated[
-        str | None, Opt(help="Shape of the stored chunks, such as 64,64,64; else as the source's.")
+        str | None,
+        Opt(
+            help="Shape of the stored chunks, such as 64,64,64; else as the source's.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
-    shards: Annotated[str | None, Opt(help="Shape of the shards of a Zarr array.")] = None,
+    shards: Annotated[
+        str | None, Opt(help="Shape of the shards of a Zarr array.", rich_help_panel=OUTPUTS)
+    ] = None,
     compression: Annotated[
-        str | None, Opt(help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.")
+        str | None,
+        Opt(
+            help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     virtual: Annotated[
         bool,
         Opt(
             "--virtual",
             help="Leave an HDF5 file as its writers' parts, with a virtual dataset over them.",
+            rich_help_panel=OUTPUTS,
         ),
     ] = False,
-    zarr_version: Annotated[int | None, Opt(help="2 or 3; 3 if left out.")] = None,
-    name: Annotated[str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.")] = "",
+    zarr_version: Annotated[
+        int | None, Opt(help="2 or 3; 3 if left out.", rich_help_panel=OUTPUTS)
+    ] = None,
+    name: Annotated[
+        str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.", rich_help_panel=OUTPUTS)
+    ] = "",
     storage_option: StorageOption = [],  # noqa: B006
     memory: Annotated[str | None, memory_flag("tasks", "1GB")] = None,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[str, Opt(help="A cluster that runs already, as of 'hyperslab run'.")] = "",
+    connect: Annotated[
+        str, Opt(help="A cluster that runs already, as of 'hyperslab run'.", rich_help_panel=ENGINE)
+    ] = "",
     overwrite: Annotated[
-        bool, Opt("--overwrite", help="Replace what has the name, at the end; a file in one step.")
+        bool,
+        Opt(
+            "--overwrite",
+            help="Replace what has the name, at the end; a file in one step.",
+            rich_help_panel=GOING_ON,
+        ),
     ] = False,
     resume: Annotated[bool, resume_flag("Go on with a conversion that did not end.")] = False,
     retries: Retries = 1,

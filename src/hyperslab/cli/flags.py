@@ -2,39 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
 
 from hyperslab.cli.parse import parse_size
-from hyperslab.engines.facts import engine_help
+from hyperslab.engines.facts import engine_help, engine_names
 from hyperslab.redaction import OPTION
 
 Opt = typer.Option
 
-Axis = Annotated[int | None, Opt(help="Axis of --sources concatenated; 0 if left out.")]
-Engine = Annotated[str, Opt(help=engine_help())]
+# Panels of the help, each with an example.
+INPUTS = "Inputs, as in: --with mask=mask.nii.gz --region 10:40,20:60,5:25"
+FUNCTION = "The function, as in: --param sigma=2 --halo 3"
+OUTPUTS = "Outputs, as in: --out means.nii.gz --dtype float32"
+BLOCKS = "Blocks, as in: --blocks 5x5x5 --memory 8GB"
+ENGINE = "The engine, as in: --engine dask-futures --workers 4"
+GOING_ON = "Before and after, as in: --dry-run, then --resume"
+SHOWN = "What is shown, as in: --verbose"
+
+
+def completing(words: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What a shell completes an argument with: those of the words that begin like it."""
+    # typer knows the argument by this name
+    return lambda incomplete: [word for word in words() if word.startswith(incomplete)]
+
+
+def choice(*words: str) -> dict[str, Any]:
+    """How a flag that takes one of these words says so, in its help and to a shell."""
+    return {"metavar": "|".join(words), "autocompletion": completing(lambda: words)}
+
+
+Axis = Annotated[
+    int | None, Opt(help="Axis of --sources concatenated; 0 if left out.", rich_help_panel=INPUTS)
+]
+Engine = Annotated[
+    str,
+    Opt(
+        help=engine_help(),
+        rich_help_panel=ENGINE,
+        autocompletion=completing(engine_names),
+    ),
+]
 StorageOption = Annotated[
     list[str],
     Opt(
         OPTION,
         help="What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded.",
+        rich_help_panel=INPUTS,
     ),
 ]
 Json = Annotated[
     bool, Opt("--json", help="Print one JSON document instead of lines, for programs.")
 ]
-Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print failures and nothing else.")]
-Verbose = Annotated[
-    bool, Opt("--verbose", "-v", help="Print the numbers of the run, too, and all that limited it.")
+Quiet = Annotated[
+    bool, Opt("--quiet", "-q", help="Print failures and nothing else.", rich_help_panel=SHOWN)
 ]
-RealOrStored = Annotated[str, Opt(help="real (slope and intercept applied) or stored.")]
+Verbose = Annotated[
+    bool,
+    Opt(
+        "--verbose",
+        "-v",
+        help="Print the numbers of the run, too, and all that limited it.",
+        rich_help_panel=SHOWN,
+    ),
+]
+RealOrStored = Annotated[
+    str,
+    Opt(
+        help="real (slope and intercept applied) or stored.",
+        rich_help_panel=INPUTS,
+        **choice("real", "stored"),
+    ),
+]
 Report = Annotated[
     bool,
-    Opt(help="Write the page at the end; 'hyperslab report' does so later."),
+    Opt(help="Write the page at the end; 'hyperslab report' does so later.", rich_help_panel=SHOWN),
 ]
-Retries = Annotated[int, Opt(help="Further attempts at a task that failed.")]
-Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.")]
+Retries = Annotated[
+    int, Opt(help="Further attempts at a task that failed.", rich_help_panel=ENGINE)
+]
+Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.", rich_help_panel=ENGINE)]
 FailFast = Annotated[
     bool | None,
     Opt(
@@ -44,28 +93,34 @@ FailFast = Annotated[
             " early if the first tasks all fail at the same line of the function."
         ),
         show_default=False,
+        rich_help_panel=ENGINE,
     ),
 ]
 Workers = Annotated[
-    int | None, Opt(help="Worker processes; by default one per processor this process may use.")
+    int | None,
+    Opt(
+        help="Worker processes; by default one per processor this process may use.",
+        rich_help_panel=ENGINE,
+    ),
 ]
 
 
 def memory_flag(pieces: str, example: str) -> Any:
     """Flag --memory of a command that works on such pieces, with a size as an example."""
     return Opt(
-        help=f"For all {pieces} at a time, such as {example}; by default 80 % of what is available."
+        help=f"For all {pieces} at a time, such as {example}; by default 80 % of what is there.",
+        rich_help_panel=BLOCKS,
     )
 
 
 def resume_flag(meaning: str) -> Any:
     """Flag --resume, which has no opposite; `meaning` is a sentence."""
-    return Opt("--resume", help=meaning)
+    return Opt("--resume", help=meaning, rich_help_panel=GOING_ON)
 
 
 def dry_run_flag(meaning: str) -> Any:
     """Flag --dry-run, which has no opposite; `meaning` is what it says instead of doing it."""
-    return Opt("--dry-run", help=f"{meaning}; do nothing.")
+    return Opt("--dry-run", help=f"{meaning}; do nothing.", rich_help_panel=GOING_ON)
 
 
 def memory_bytes(text: str | None) -> int | None:

@@ -11,12 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperslab import formats
+from hyperslab import formats, workloads
 from hyperslab.apps import locality
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import expand, gather
 from hyperslab.cli.flags import (
+    BLOCKS,
+    ENGINE,
+    FUNCTION,
+    GOING_ON,
+    INPUTS,
+    OUTPUTS,
     Axis,
     Engine,
     FailFast,
@@ -28,6 +34,8 @@ from hyperslab.cli.flags import (
     Threads,
     Verbose,
     Workers,
+    choice,
+    completing,
     dry_run_flag,
     memory_flag,
     resume_flag,
@@ -59,7 +67,8 @@ def run(
     function: Annotated[
         str,
         typer.Argument(
-            help="A built-in (see 'hyperslab functions'), module:function or file.py:function."
+            help="A built-in (see 'hyperslab functions'), module:function or file.py:function.",
+            autocompletion=completing(lambda: workloads.BUILTINS),
         ),
     ],
     source: Annotated[
@@ -74,88 +83,164 @@ def run(
             "--out",
             "-o",
             help="Directory for the outputs and the run's records, or a file for one volume.",
+            rich_help_panel=OUTPUTS,
         ),
     ],
     param: Annotated[
-        list[str], Opt("--param", "-p", help="Parameter of the function, as name=value.")
+        list[str],
+        Opt(
+            "--param",
+            "-p",
+            help="Parameter of the function, as name=value.",
+            rich_help_panel=FUNCTION,
+        ),
     ] = [],  # noqa: B006
     other: Annotated[
         list[str],
-        Opt("--with", help="Further input, as NAME=SOURCE: of the same shape, or with fewer axes."),
+        Opt(
+            "--with",
+            help="Further input, as NAME=SOURCE: of the same shape, or with fewer axes.",
+            rich_help_panel=INPUTS,
+        ),
     ] = [],  # noqa: B006
     mask: Annotated[
-        str | None, Opt(help="Mask, the same as --with mask=SOURCE: inside where it is not 0.")
+        str | None,
+        Opt(
+            help="Mask, the same as --with mask=SOURCE: inside where it is not 0.",
+            rich_help_panel=INPUTS,
+        ),
     ] = None,
     labels: Annotated[
-        str | None, Opt(help="Label image, the same as --with labels=SOURCE: 0 is background.")
+        str | None,
+        Opt(
+            help="Label image, the same as --with labels=SOURCE: 0 is background.",
+            rich_help_panel=INPUTS,
+        ),
     ] = None,
     resample: Annotated[
         str | None,
         Opt(
             help="Bring further inputs into the first one's space: nearest or linear, for all or as"
-            " NAME=nearest; masks and labels by nearest."
+            " NAME=nearest; masks and labels by nearest.",
+            rich_help_panel=INPUTS,
+            **choice("nearest", "linear"),
         ),
     ] = None,
     region: Annotated[
         str | None,
         Opt(
             help="Part to work on: 10:40,20:60,5:25 in voxels, as NumPy's slices, or"
-            " mm:-30:30,-20:40,0:50."
+            " mm:-30:30,-20:40,0:50.",
+            rich_help_panel=INPUTS,
         ),
     ] = None,
     sources: Annotated[
-        str, Opt(help="How several files belong together: independent, concatenated or mosaic.")
+        str,
+        Opt(
+            help="How several files belong together: independent, concatenated or mosaic.",
+            rich_help_panel=INPUTS,
+            **choice("independent", "concatenated", "mosaic"),
+        ),
     ] = "independent",
     storage_option: StorageOption = [],  # noqa: B006
     axis: Axis = None,
     engine: Engine = DEFAULT,
     workers: Workers = None,
     threads: Threads = None,
-    connect: Annotated[str, Opt(help=connect_help())] = "",
-    block_shape: Annotated[str | None, Opt(help="Shape of the blocks, such as 64,64,64.")] = None,
-    blocks: Annotated[
-        str | None, Opt(help="Number of blocks, such as 125, or per axis, such as 5x5x5.")
+    connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    block_shape: Annotated[
+        str | None, Opt(help="Shape of the blocks, such as 64,64,64.", rich_help_panel=BLOCKS)
     ] = None,
-    partition: Annotated[str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.")] = None,
-    axes_whole: Annotated[str | None, Opt(help="Axes that are never cut, such as 0,1.")] = None,
+    blocks: Annotated[
+        str | None,
+        Opt(
+            help="Number of blocks, such as 125, or per axis, such as 5x5x5.",
+            rich_help_panel=BLOCKS,
+        ),
+    ] = None,
+    partition: Annotated[
+        str | None, Opt(help="auto, chunks, slabs or bytes=SIZE.", rich_help_panel=BLOCKS)
+    ] = None,
+    axes_whole: Annotated[
+        str | None, Opt(help="Axes that are never cut, such as 0,1.", rich_help_panel=BLOCKS)
+    ] = None,
     halo: Annotated[
         str | None,
-        Opt(help="Voxels around each block that the function needs, or one number per axis."),
+        Opt(
+            help="Voxels around each block that the function needs, or one number per axis.",
+            rich_help_panel=FUNCTION,
+        ),
     ] = None,
     boundary: Annotated[
-        str, Opt(help="What the halo holds beyond the array: reflect, nearest or constant (zeros).")
+        str,
+        Opt(
+            help="What the halo holds beyond the array: reflect, nearest or constant (zeros).",
+            rich_help_panel=FUNCTION,
+            **choice("reflect", "nearest", "constant"),
+        ),
     ] = "reflect",
     memory: Annotated[str | None, memory_flag("tasks", "8GB")] = None,
     values: RealOrStored = "real",
     dtype: Annotated[
-        str | None, Opt(help="dtype of what is written; left out: that of what is returned.")
+        str | None,
+        Opt(
+            help="dtype of what is written; left out: that of what is returned.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     drop_axis: Annotated[
-        str | None, Opt(help="Axes of the block that the function drops, such as 3.")
+        str | None,
+        Opt(help="Axes of the block that the function drops, such as 3.", rich_help_panel=FUNCTION),
     ] = None,
     new_axis: Annotated[
         str | None,
-        Opt(help="Axes of the result that the block does not have, as AXIS or AXIS:LENGTH."),
+        Opt(
+            help="Axes of the result that the block does not have, as AXIS or AXIS:LENGTH.",
+            rich_help_panel=FUNCTION,
+        ),
     ] = None,
     outputs: Annotated[
-        str | None, Opt(help="Names of the arrays that the function returns, such as slope,t.")
+        str | None,
+        Opt(
+            help="Names of the arrays that the function returns, such as slope,t.",
+            rich_help_panel=FUNCTION,
+        ),
     ] = None,
-    format: Annotated[str | None, Opt(help=f"Of the outputs: {formats.say_words('nii')}.")] = None,
+    format: Annotated[
+        str | None,
+        Opt(
+            help=f"Of the outputs: {formats.say_words('nii')}.",
+            rich_help_panel=OUTPUTS,
+            autocompletion=completing(formats.written),
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         Opt(
             help="blocks: a file per block; volume: one file per array, the default for arrays of"
-            " other axes than the source, and for several."
+            " other axes than the source, and for several.",
+            rich_help_panel=OUTPUTS,
+            **choice("blocks", "volume"),
         ),
     ] = None,
     chunks: Annotated[
-        str | None, Opt(help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.")
+        str | None,
+        Opt(
+            help="Shape of the stored chunks of h5, nc or zarr, such as 64,64,64.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = None,
     compression: Annotated[
-        str | None, Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.")
+        str | None,
+        Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.", rich_help_panel=OUTPUTS),
     ] = None,
     granularity: Annotated[
-        str, Opt(help="fused: a block's steps are one operator; stepwise: each is its own.")
+        str,
+        Opt(
+            help="fused: a block's steps are one operator; stepwise: each is its own.",
+            rich_help_panel=ENGINE,
+            **choice("fused", "stepwise"),
+        ),
     ] = "fused",
     resume: Annotated[
         bool, resume_flag("Go on with the run in OUT: repeat only what is missing.")
@@ -165,11 +250,13 @@ def run(
         Opt(
             "--accept-changed-function",
             help="With --resume: what the function did before it was edited counts.",
+            rich_help_panel=GOING_ON,
         ),
     ] = False,
     retries: Retries = 1,
     task_timeout: Annotated[
-        float | None, Opt(help="Seconds after which a task's worker is stopped.")
+        float | None,
+        Opt(help="Seconds after which a task's worker is stopped.", rich_help_panel=ENGINE),
     ] = None,
     fail_fast: FailFast = None,
     dry_run: Annotated[bool, dry_run_flag("Say what would be done and what it needs")] = False,
@@ -179,6 +266,7 @@ def run(
             "--check-locality",
             help="Try on a sample whether the result depends on the blocks, and which halo helps;"
             " do nothing else.",
+            rich_help_panel=GOING_ON,
         ),
     ] = False,
     report: Report = True,

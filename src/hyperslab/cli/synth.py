@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hyperslab.cli.flags import completing
 from hyperslab.cli.parse import parse_size
 from hyperslab.machine.host import Host
 from hyperslab.units import show_bytes, show_count
@@ -17,7 +18,8 @@ def synth(
     kind: Annotated[
         str,
         typer.Argument(
-            help="bigbrain (uint16, as histology) or climate (float32: time, lat, lon)."
+            help="bigbrain (uint16, as histology) or climate (float32: time, lat, lon).",
+            autocompletion=completing(lambda: ("bigbrain", "climate")),
         ),
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="Directory for the files.")],

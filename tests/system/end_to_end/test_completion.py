@@ -1,0 +1,52 @@
+"""What a shell completes, as bash asks for it, and the panels of the help."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from hyperslab.cli import flags
+from hyperslab.engines.facts import engine_names
+from hyperslab.formats import written
+from hyperslab.workloads import BUILTINS
+from tests.system.end_to_end.command import AS_INSTALLED, call
+
+
+def completed(line: str) -> list[str]:
+    """What is offered for the last word of a line."""
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    program = [*AS_INSTALLED[:2], f"import sys; sys.argv[0] = 'hyperslab'; {AS_INSTALLED[2]}"]
+    environment = {**os.environ, **asked, "_HYPERSLAB_COMPLETE": "complete_bash"}
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_what_a_shell_completes() -> None:
+    assert completed("hyperslab sy") == ["synth"]
+    assert completed("hyperslab run hist") == ["histogram", "histogram-python"]
+    assert completed("hyperslab run --engine dask") == [
+        name for name in engine_names() if name.startswith("dask")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "begun"),
+    [(engine_names(), "s"), (written(), "nii"), ([*BUILTINS], "st"), (("bigbrain", "climate"), "")],
+)
+def test_words_that_begin_so(words: list[str], begun: str) -> None:
+    found = flags.completing(lambda: words)(begun)
+    assert found
+    assert found == [word for word in words if word.startswith(begun)]
+
+
+@pytest.mark.parametrize("verb", ["run", "convert"])
+def test_flags_are_in_panels_with_an_example(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    said = call(verb, "--help").out
+    for panel in (flags.INPUTS, flags.OUTPUTS, flags.BLOCKS, flags.ENGINE, flags.GOING_ON):
+        assert panel in said
+    alone = said.partition(" Options ")[2].partition("╰")[0]
+    assert alone.count("--") == alone.count("--help"), "every flag has its panel"
