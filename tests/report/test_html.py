@@ -20,6 +20,7 @@ import pytest
 from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.gantt import MAX_BARS, gantt
 from hyperslab.report.html import write_page
+from hyperslab.report.measures import headline
 from hyperslab.report.picture import BOTTOM, EMPTY, HEIGHT, TOP, histogram_svg
 from hyperslab.report.slowest import short_label, slowest
 from hyperslab.report.summary import summarise
@@ -189,7 +190,10 @@ def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(
     page = _written(tmp_path / "report.html", trace, [failed])
     about, answer = page.text_of("p")[:2]
     assert about.startswith("processes · 2 workers x 1 thread")
-    assert answer == judge(trace, summarise(trace)).paragraph
+    assert answer == headline(summarise(trace))
+    first = judge(trace, summarise(trace)).findings[0]
+    told = {"Cause": first.sentence, "Evidence": first.evidence, "Remedy": first.advice}
+    assert page.text_of("dt") == [name for name in told if told[name]]
     assert [heading for heading in page.text_of("h2") if heading != "What else was seen"] == [
         "1 failed task",
         "Every phase of every task",

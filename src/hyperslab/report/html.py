@@ -27,7 +27,8 @@ from hyperslab.report.gantt import (
     gantt,
 )
 from hyperslab.report.graph import graph_svg
-from hyperslab.report.measures import measures, split
+from hyperslab.report.measures import headline, measures, split
+from hyperslab.report.prose import prose
 from hyperslab.report.slices import Pictured, Slice
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
@@ -69,7 +70,12 @@ h1, h2 { font-weight: 650 }
 h2 { margin: 0 0 12px; font-size: 17px }
 h2 + .hint { margin-top: -8px }
 .about { margin: 4px 0 20px; color: #5b6475; font-size: 14px; overflow-wrap: anywhere }
-.answer { margin: 0 0 22px; font-size: 18px; line-height: 1.5; overflow-wrap: anywhere }
+.answer { margin: 0 0 12px; font-size: 20px; line-height: 1.4; overflow-wrap: anywhere }
+.verdict { display: grid; grid-template-columns: auto 1fr; gap: 4px 16px; margin: 0 0 20px }
+.verdict dt { color: #5b6475 }
+.verdict dd { margin: 0; overflow-wrap: anywhere }
+.flag { white-space: nowrap }
+abbr { text-decoration: underline dotted #8a93a3; cursor: help }
 section { margin: 0 0 20px; padding: 22px 24px; background: #fff; border: 1px solid #e6e9ed;
   border-radius: 10px }
 section h2:not(:first-child) { margin-top: 22px }
@@ -139,7 +145,8 @@ svg { display: block; font-family: FONT }
   main { padding: 24px 10px 40px }
   section { padding: 16px 14px }
   h1 { font-size: 21px }
-  .answer { font-size: 16px }
+  .answer { font-size: 17px }
+  .verdict { display: block }
   .tiles { grid-template-columns: repeat(2, 1fr) }
   .tiles b { font-size: 20px }
   .numbers td.definition, .memory td.number { display: none }
@@ -231,20 +238,31 @@ def _answer(trace: Trace, summary: Summary) -> str:
         for label, value in tiles.items()
     )
     return (
-        f'<section>\n<p class="answer">{escape(verdict.paragraph)}</p>\n<div'
-        f' class="tiles">{cells}</div>\n{_findings(verdict)}</section>'
+        f'<section>\n<p class="answer">{escape(headline(summary))}</p>\n{_verdict(verdict)}<div'
+        f' class="tiles">{cells}</div>\n{_others(verdict)}</section>'
     )
 
 
-def _findings(verdict: Verdict) -> str:
-    """What the paragraph leaves out."""
-    left = [finding for finding in verdict.findings if finding.text not in verdict.paragraph]
+def _verdict(verdict: Verdict) -> str:
+    """Cause, evidence and remedy of what limited the run, apart."""
+    if not verdict.findings:
+        return f'<p class="hint">{prose(verdict.paragraph)}</p>\n'
+    first = verdict.findings[0]
+    told = {"Cause": first.sentence, "Evidence": first.evidence, "Remedy": first.advice}
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{prose(text)}</dd>\n" for name, text in told.items() if text
+    )
+    return f'<dl class="verdict">\n{rows}</dl>\n'
+
+
+def _others(verdict: Verdict) -> str:
+    """What took time beside the cause, and how far to trust all of it."""
     rows = "".join(
         f'<tr><td class="number">{show_share(f.share) if f.share else ""}</td>'
-        f'<td class="text">{escape(f.text)}</td></tr>\n'
-        for f in left
+        f'<td class="text">{prose(f.text)}</td></tr>\n'
+        for f in verdict.findings[1:]
     )
-    if left:
+    if rows:
         return f"<h2>What else was seen</h2>\n<table>\n{rows}</table>\n"
     return ""
 

@@ -1,0 +1,37 @@
+"""Sentences on a page: flags that no line breaks, words of the trade that explain themselves."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+WORDS = {
+    "slot": "a place where one task can run at a time: a thread of a worker",
+    "makespan": "time from the start of a run to its end",
+    "start-up": "time until the engine could run its first task",
+    "block": "the part of an array that one task works on",
+    "chunk": "the part of an array that its file stores, and compresses, as one",
+    "halo": "voxels around a block that the function needs, read again with each block",
+    "partition": "how an array is cut into blocks",
+    "overhead": "time that a slot spends between its tasks: scheduling, sending, recording",
+    "page cache": "memory in which the system keeps what was read from files",
+    "GIL": "the lock that lets one thread of a Python process run at a time",
+}
+"What words mean that a reader of a page may not know; shown where the pointer rests on them."
+_WORD = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, WORDS))})(?=s?(?:&#x27;s?)?(?![\w-]))")
+_FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?:[ =](?:\d[\w.,x]*|[A-Z]+\b))?")
+
+
+def prose(text: str) -> str:
+    """A sentence as HTML: flags stay whole, and each word of the trade is explained once."""
+    told: set[str] = set()
+
+    def explained(found: re.Match[str]) -> str:
+        word = found[1]
+        if word in told:
+            return word
+        told.add(word)
+        return f'<abbr title="{escape(WORDS[word])}">{word}</abbr>'
+
+    marked = _WORD.sub(explained, escape(text))
+    return _FLAG.sub(lambda found: f'<span class="flag">{found[0]}</span>', marked)
