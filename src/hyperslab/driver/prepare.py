@@ -21,6 +21,7 @@ from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.learning import learned
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
+from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import DEFAULT, facts_of, recorded
@@ -201,7 +202,8 @@ def prepare(
     limit_nbytes = None
     if earlier and options.resume:
         limit_nbytes = earlier[-1]["limit_nbytes"]
-    plan = compile_plan(pipeline, options.rule, budget, limit_nbytes)
+    rule = with_whole_series(pipeline, options.rule)
+    plan = compile_plan(pipeline, rule, budget, limit_nbytes)
     obstacle = ""
     if directory is not None:
         obstacle = _obstacle(

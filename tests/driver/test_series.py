@@ -1,0 +1,65 @@
+"""Functions along time: what is made of a series by blocks is what NumPy makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab import workloads
+from hyperslab.arrays import Array
+from hyperslab.arrays.partition import Rule
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.plan.pipeline import Pipeline
+from tests.system.end_to_end.command import save
+
+SHAPE = (40, 48, 12, 50)
+"float32: large enough that the automatic partition cuts it."
+
+
+def demeaned(block: Array) -> Array:
+    return np.asarray(block - block.mean(axis=3, dtype=np.float64, keepdims=True), np.float32)
+
+
+@pytest.fixture(scope="module")
+def values() -> Array:
+    return np.random.default_rng(0).normal(1000, 30, SHAPE).astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=["series.nii", "series.nii.gz"])
+def series(request: pytest.FixtureRequest, tmp_path_factory: Any, values: Array) -> Path:
+    return save(tmp_path_factory.mktemp("in") / request.param, values)
+
+
+def rule_of(pipeline: Pipeline, **options: Any) -> str:
+    plan = prepare(pipeline, Options(engine="serial", **options)).plan
+    return str(plan.summary["partition"]["rule"])
+
+
+def test_a_function_along_time_gets_all_of_it(series: Path, values: Array, tmp_path: Path) -> None:
+    pipeline = Pipeline(series).map(demeaned).write(tmp_path / "out", keep="volume")
+    result = hyperslab.run(pipeline, engine="threads", workers=1, threads=2)
+    assert result.tasks > 1
+    image: Any = nib.load(result.outputs[0])
+    # sums of float64 in another order differ in the last digit of a float32
+    np.testing.assert_allclose(np.asarray(image.dataobj), demeaned(values), atol=1e-5)
+
+
+def test_it_is_ours_to_choose_for_functions_of_users_alone(series: Path, tmp_path: Path) -> None:
+    mapped = Pipeline(series).map(demeaned).write(tmp_path / "out")
+    assert rule_of(mapped) == "auto, axes 3 whole"
+    assert rule_of(mapped, rule=Rule("blocks", (1, 1, 1, 4))) == "blocks=1x1x1x4"
+    assert rule_of(mapped, rule=Rule("slabs")) == "slabs"
+    near = Pipeline(series).map(demeaned, halo=(0, 0, 0, 2)).write(tmp_path / "out")
+    assert rule_of(near) == "auto", "a halo along time says what is needed of it"
+    own = workloads.build("increment", Pipeline(series), {})
+    assert rule_of(own.write(tmp_path / "out")) == "auto"
+
+
+def test_arrays_that_are_no_images_are_cut_as_they_are_stored(tmp_path: Path) -> None:
+    cube = Pipeline(np.zeros((40, 30, 20, 10), np.float32)).map(demeaned)
+    assert rule_of(cube.write(tmp_path / "out", format="zarr")) == "auto"
