@@ -229,7 +229,7 @@ def _with_space(header: Header, before: Sequence[str]) -> Header:
         return header
     others = {name: value for name, value in header.attributes.items() if name != SPACE_AFFINE}
     if space != before:
-        return replace(header, attributes=others)
+        return replace(header, attributes=others, base_affine=None)
     return replace(header, attributes=others, base_affine=np.asarray(affine).reshape(4, 4))
 
 

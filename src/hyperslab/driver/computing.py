@@ -17,7 +17,8 @@ from hyperslab.plan.pipeline import Pipeline, Reduce
 
 @told_in_python
 def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
-    """The value of a reduction, or the array that the steps make; a list of several arrays.
+    """The value of a reduction, or the array that the steps make: a dict by name of several that a
+    function returns, a list of those of several files.
 
     Raises UsageError for a pipeline that writes, otherwise what `hyperslab.run` raises.
     """
@@ -33,10 +34,13 @@ def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
         written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume")
         prepared = prepare(written, options)
         run(written, options, prepared=prepared)
-        output = prepared.plan.stages[-1].job.output
-        assert output is not None
-        views = [open_view(volume.sink.path, "stored") for volume in output.volumes]
+        job = prepared.plan.stages[-1].job
+        assert job.output is not None
+        views = [open_view(volume.sink.path, "stored") for volume in job.output.volumes]
         arrays = [view[...] for view in views]
+    names = [promise.name for promise in job.steps[-1].returns] if job.steps else [""]
     if len(arrays) == 1:
         return arrays[0]
+    if len(arrays) == len(names):
+        return dict(zip(names, arrays, strict=True))
     return arrays

@@ -30,7 +30,7 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.engines.facts import facts_of
-from hyperslab.errors import OutputBusy, RunStopped, told_in_python
+from hyperslab.errors import OutputBusy, RunStopped, UsageError, told_in_python
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failure import Failure
@@ -74,6 +74,11 @@ def run(
     they are but listed in the result), RunStopped when the run cannot go on, and KeyboardInterrupt
     on Ctrl-C; after these three, `resume=True` repeats only what is missing.
     """
+    if not isinstance(pipeline, Pipeline):
+        raise UsageError(
+            f"run() takes a Pipeline, not a {type(pipeline).__name__}: give"
+            " Pipeline('scan.nii').map(function).write('out')"
+        )
     options = options or options_of("run", settings)
     place = None
     if out is not None:

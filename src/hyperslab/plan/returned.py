@@ -55,6 +55,11 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
 
 
 def _require_one(returned: Any, step: Step) -> None:
+    if isinstance(returned, list) and any(isinstance(a, np.ndarray) for a in returned):
+        raise BlockError(
+            f"{step.ref.name} returned a list of arrays: return a tuple of them, a dict by name, or"
+            " one array (numpy.stack)"
+        )
     is_dict = isinstance(returned, Mapping)
     is_tuple = isinstance(returned, tuple) and any(isinstance(a, np.ndarray) for a in returned)
     if not is_dict and not is_tuple:
