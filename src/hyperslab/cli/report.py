@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json
 from hyperslab.cli.parse import parse_size
 from hyperslab.driver.submission import Records, load_records, write_report
 from hyperslab.errors import UsageError
@@ -55,6 +57,7 @@ def report(
             )
         ),
     ] = None,
+    json: Json = False,
 ) -> int:
     """Say what limited the run in RUN_DIR and write its page: one HTML file that needs no network.
 
@@ -66,6 +69,8 @@ def report(
             f"{others[0]}: a report is of one run; to compare, use: report {first} --compare"
             f" {others[0]}"
         )
+    if json and compare:
+        raise UsageError("--json: is of one run; leave out --compare")
     runs = [load_records(folder) for folder in (first, *compare, *others)]
     if bandwidth is not None:
         rate = parse_size("--bandwidth", bandwidth.removesuffix("/s"))
@@ -74,15 +79,33 @@ def report(
     if compare:
         _compare(runs, out or runs[0].folder / "comparison.html")
     else:
-        _report(runs[0], out or runs[0].folder / "report.html", pictures)
+        page = out or runs[0].folder / "report.html"
+        write_report(runs[0], page, pictures)
+        told = _tell
+        if json:
+            told = _say
+        told(runs[0], page)
     if perfetto is not None:
         write_perfetto(runs[0].trace, perfetto)
+    if perfetto is not None and not json:
         typer.echo(f"perfetto   {perfetto}")
     return 0
 
 
-def _report(records: Records, page: Path, has_pictures: bool) -> None:
-    write_report(records, page, has_pictures)
+def _say(records: Records, page: Path) -> None:
+    document.say(
+        {
+            "title": records.title,
+            "state": records.state,
+            "page": page,
+            "verdict": judge(records.trace, records.summary).findings,
+            "summary": records.summary,
+            "provenance": records.facts,
+        }
+    )
+
+
+def _tell(records: Records, page: Path) -> None:
     typer.echo(judge(records.trace, records.summary).paragraph)
     typer.echo(f"\nreport     {page}")
 

@@ -78,6 +78,16 @@ def test_a_run_that_is_done(tmp_path: Path) -> None:
     assert (said["state"], said["done"], said["failing"]) == ("done", said["tasks"], [])
 
 
+def test_the_report_of_a_run(tmp_path: Path) -> None:
+    succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--engine", "serial", "-q")
+    said = document("report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert said["state"] == "done"
+    assert said["summary"]["tasks"] >= 1
+    assert said["summary"]["makespan_s"] > 0
+    assert said["provenance"]["engine"] == "serial"
+    assert Path(said["page"]).is_file()
+
+
 def test_secrets_stay_out_and_what_json_has_no_word_for_is_text() -> None:
     said = plain({"url": "s3://me:word@host/a", "raw": b"\xff", "inf": np.inf, 3: np.arange(2)})
     assert said == {"url": "s3://***@host/a", "raw": "\ufffd", "inf": None, "3": [0, 1]}
