@@ -292,6 +292,7 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Pipeline(ANATOMICAL, values="reel"), "^values reel: choose one of real"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Pipeline(ANATOMICAL, boundary="x"), "^boundary x: choose one of"),  # type: ignore[arg-type]
     (lambda p: p.compute(resume=True), "^resume=True: "),
+    (lambda _: hyperslab.run("scan.nii"), r"^run\(\) takes a Pipeline, not a str"),  # type: ignore[arg-type]
     (lambda p: p.write("out").compute(), "leave write"),
 ]
 
@@ -336,6 +337,19 @@ def test_computing_gives_an_array() -> None:
     assert pipeline.reduce("stats").compute(engine="serial").max == values_of(ANATOMICAL).max()
     real = hyperslab.Pipeline(FUNCTIONAL).compute(engine="serial")
     assert np.array_equal(real, real_values_of(FUNCTIONAL))
+
+
+def test_several_arrays_are_computed_by_name() -> None:
+    values = hyperslab.open(FUNCTIONAL)[...]
+    source = hyperslab.Pipeline(FUNCTIONAL)
+    named = source.map(lambda block: {"low": block.min(axis=3), "high": block.max(axis=3)})
+    found = named.compute(engine="serial")
+    assert list(found) == ["low", "high"]
+    assert np.array_equal(found["low"], values.min(axis=3))
+    assert np.array_equal(found["high"], values.max(axis=3))
+    listed = source.map(lambda block: [block.min(axis=3), block.max(axis=3)])
+    with pytest.raises(hyperslab.TasksFailed, match="returned a list of arrays: return a tuple"):
+        listed.compute(engine="serial")
 
 
 def test_what_a_notebook_shows_of_them_is_one_line(tmp_path: Path) -> None:
