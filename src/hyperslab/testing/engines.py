@@ -436,7 +436,8 @@ class EngineTests:
             with pytest.raises(RunStopped, match="cancelled"):
                 self.run(pipeline, progress=InterruptAfter(5, cancel=out), **options)
         done = prepare(pipeline, Options(rule=options["rule"], resume=True), out).done
-        assert 5 <= len(done) < 16
+        # All, where a busy machine heard of it late.
+        assert 5 <= len(done) <= 16
         return len(done)
 
     def test_a_second_run_does_not_touch_the_first(self, image: str, tmp_path: Path) -> None:
