@@ -5,6 +5,7 @@ what was skipped.
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,13 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave no compiled modules beside the functions that tests write: which test imports one first
+    depends on their order.
+    """
+    sys.dont_write_bytecode = True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

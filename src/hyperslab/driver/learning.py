@@ -40,8 +40,6 @@ _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 _MORE = 3
 "What the second sample has more."
 _NUMBERS = "biufc"
-_OWN = "hyperslab."
-"Functions of this package say what they return."
 
 Pair = tuple[int, int]
 "Extents of an axis in the two samples."
@@ -76,7 +74,7 @@ def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
 
 def _is_open(step: Step) -> bool:
     """Whether something is left to be learned of what a step returns."""
-    if step.ref.target.startswith(_OWN) or step.scale is not None:
+    if step.ref.is_ours or step.scale is not None:
         return False
     has_dtypes = all(promise.dtype for promise in step.returns)
     return not (step.changes_axes and has_dtypes)

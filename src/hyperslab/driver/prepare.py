@@ -321,10 +321,10 @@ def _require_free_names(
         name = os.path.basename(sink.path)
         if os.path.lexists(sink.path) and name not in own:
             flag = "-o " if options.verb == "run" else ""
-            was_made = name in before and not (directory.out / before[name].allocation).exists()
-            if options.resume and options.verb == "run":
-                was_made = True
-            raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(was_made, options.verb)}")
+            is_ours = options.resume and options.verb == "run"
+            if name in before and not (directory.out / before[name].allocation).exists():
+                is_ours = True
+            raise OutputBusy(f"{flag}{sink.path} exists{_what_to_do(is_ours, options.verb)}")
 
 
 def _what_to_do(was_made: bool, verb: str) -> str:

@@ -52,6 +52,11 @@ class FunctionRef:
         return f"<hyperslab.FunctionRef: {self.target}>"
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is one of this package, which says by itself what it needs and returns."""
+        return self.target.startswith("hyperslab.")
+
+    @property
     def name(self) -> str:
         """The function's own name."""
         return self.target.rpartition(":")[2]

@@ -395,10 +395,13 @@ class EngineTests:
         runs = tmp_path / "runs"
         out = tmp_path / "out"
         runs.mkdir()
+        seconds = 0.06
+        if early == "cancel":  # of which a driver on a busy machine hears later than of a signal
+            seconds = 0.15
         params = {
             "folder": str(runs),
             "at": LAST_BLOCK,
-            "seconds": 0.06 * self.slots[0] * self.slots[1],
+            "seconds": seconds * self.slots[0] * self.slots[1],
         }
         pipeline = Pipeline(image)
         if reducing:
@@ -436,8 +439,7 @@ class EngineTests:
             with pytest.raises(RunStopped, match="cancelled"):
                 self.run(pipeline, progress=InterruptAfter(5, cancel=out), **options)
         done = prepare(pipeline, Options(rule=options["rule"], resume=True), out).done
-        # All, where a busy machine heard of it late.
-        assert 5 <= len(done) <= 16
+        assert 5 <= len(done) < 16
         return len(done)
 
     def test_a_second_run_does_not_touch_the_first(self, image: str, tmp_path: Path) -> None:
