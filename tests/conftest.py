@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from pathlib import Path
 
 # before netCDF4, which would have HDF5 look for filters in its own folder
 import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import Phase, settings
+
+from tests.spark_java import java_options
+from tests.spark_java import settings as settings_of_spark
 
 pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None)
@@ -22,7 +24,7 @@ settings.register_profile(
     "mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
+os.environ |= settings_of_spark(java_options(), java_options())
 
 
 def pytest_collection_finish() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -325,3 +328,30 @@ def _described(page: str, root: str = "src/hyperslab/") -> Iterator[str]:
         yield "/".join([folder for _, folder in above] + [name.rstrip("/")])
         if name.endswith("/"):
             above.append((indent, name.rstrip("/")))
+
+
+BROUGHT_BY = {"distributed": "dask", "numcodecs": "zarr", "py4j": "pyspark"}
+"Distributions that belong to another one, which says which version of theirs fits."
+
+
+def _imported(path: Path) -> set[str]:
+    """The packages of others that a file imports, wherever in it it does."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    found = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    found += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+    ours = {"hyperslab", "pyspark_hyperslab", "tests", "benchmarks", "examples"}
+    return {name.split(".")[0] for name in found} - sys.stdlib_module_names - ours
+
+
+def test_what_is_imported_is_declared() -> None:
+    """An environment that somebody has used may hold more than a new one will."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = itertools.chain(project["dependencies"], *extras)
+    declared = {re.split(r"[^\w.-]", want)[0].lower() for want in wanted}
+    brought_by = packages_distributions()
+    for path in PYTHON_FILES:
+        for package in _imported(path) & brought_by.keys():
+            names = {name.lower() for name in brought_by[package]}
+            names |= {BROUGHT_BY[name] for name in names & BROUGHT_BY.keys()}
+            assert names & declared, f"{path}: {package} is in no requirement of pyproject.toml"

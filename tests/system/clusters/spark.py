@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.spark_java import NO_SETTINGS, java_options
 from tests.system.clusters.processes import (
     ClusterFailed,
     Household,
@@ -32,7 +33,7 @@ ENVIRONMENT = {
 }
 SMALL = {
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "SPARK_DAEMON_JAVA_OPTS": java_options(),
 }
 "Master and workers only pass messages: they start sooner when they do not prepare for more."
 OLDEST_JAVA = 17
@@ -103,8 +104,12 @@ def spark_cluster(
     """
     if reason := missing():
         raise ClusterFailed(reason)
-    # The variable names a folder without settings: those of the user do not count here.
-    places = {"SPARK_HOME": _home(), "SPARK_CONF_DIR": str(folder), "SPARK_LOCAL_DIRS": str(folder)}
+    # The settings of the user do not count here.
+    places = {
+        "SPARK_HOME": _home(),
+        "SPARK_CONF_DIR": str(NO_SETTINGS),
+        "SPARK_LOCAL_DIRS": str(folder),
+    }
     with household(folder, **places, **SMALL, **ENVIRONMENT) as home:
         master_process = _start(home, "master.Master", "master", "--port", "0")
         home.wait_until("the Spark master", lambda: STARTED.search(home.log("master")))

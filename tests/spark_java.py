@@ -1,0 +1,66 @@
+"""Java, as every Spark of the tests starts it: short applications spend most of their time on Java
+that loads, checks and compiles classes, on a server of pages that nobody visits, and on 200
+partitions of ten rows.
+
+`python -m tests.spark_java` writes the classes of a small application, loaded and checked, into an
+archive (`man java`, class data sharing); where there is one, Spark starts with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix, "spark-classes.jsa")
+NO_SETTINGS = Path(__file__).with_name("no_spark_conf")
+"A folder that is not there: Java takes no archive where a folder of the class path holds files."
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+APPLICATION = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local-cluster[1,1,1024]").getOrCreate()
+spark.range(10).selectExpr("sum(id)").collect()
+spark.sparkContext.parallelize(range(4), 2).map(str).treeReduce(lambda a, b: a + b)
+spark.stop()
+"""
+
+
+def java_options() -> str:
+    """Options of a Java process of Spark's, as a shell would read them."""
+    if not ARCHIVE.exists():
+        return shlex.join(QUICK)
+    return shlex.join([*QUICK, f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:disable"])
+
+
+def settings(driver: str, executor: str) -> dict[str, str]:
+    """Variables with which Spark starts, given the options of its two kinds of Java process."""
+    defaults = {
+        "spark.executor.extraJavaOptions": executor,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    words = [f"-D{name}={value}" for name, value in defaults.items()]
+    return {
+        "SPARK_CONF_DIR": str(NO_SETTINGS),
+        "SPARK_SUBMIT_OPTS": f"{driver} {shlex.join(words)}",
+    }
+
+
+def write_archive() -> None:
+    """Run a small application, and keep the classes that its driver has loaded."""
+    quick = shlex.join(QUICK)
+    local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    kept = f"{quick} -XX:ArchiveClassesAtExit={ARCHIVE} -Xlog:disable"
+    environment = os.environ | settings(kept, quick) | local
+    command = [sys.executable, "-c", APPLICATION]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode or not ARCHIVE.exists():
+        print(f"Spark starts without an archive of its classes:\n{ran.stdout}{ran.stderr}")
+
+
+if __name__ == "__main__":
+    write_archive()
