@@ -152,7 +152,9 @@ class Header:
         """Whether the affine says more than that voxels are counted."""
         if self.base_affine is None:
             return False
-        return self.native is not None or not np.array_equal(self.base_affine, np.eye(4))
+        if self.native is not None or any(one.cosines for one in self.base_sampling.values()):
+            return True
+        return not np.array_equal(self.base_affine, np.eye(4))
 
     def motion(self) -> Array:
         """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first

@@ -50,7 +50,10 @@ def _sizes(parent: Any, header: Header, keeps_space: bool) -> Any:
         sizes[1 : _TIME + 1] = known[1 : _TIME + 1]
     elif header.base_affine is not None:
         sizes[1 : _TIME + 1] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
-    for position, axis in enumerate(header.axes.kept[_TIME:], _TIME + 1):
+    placed = _TIME
+    if header.base_affine is None:
+        placed = 0
+    for position, axis in enumerate(header.axes.kept[placed:], placed + 1):
         if axis is not None:
             sizes[position] = known[axis + 1]
     return sizes

@@ -315,6 +315,8 @@ def _place_samples(
     else:
         if header.base_affine is not None:
             sizes[1:4] = voxel_sizes(header.base_affine)  # type: ignore[no-untyped-call]
+        else:
+            sizes[1 : ndim + 1] = _steps(header, ndim)
         built["toffset"] = sum(header.corner[:1]) + origin[3] if ndim > 3 else 0.0
         time = header.base_sampling.get(header.dims[_TIME]) if len(header.dims) > _TIME else None
         if time is not None and time.is_usable and time.step > 0:
@@ -325,11 +327,21 @@ def _place_samples(
     built["pixdim"] = sizes
 
 
+def _steps(header: Header, ndim: int) -> list[float]:
+    """The voxel sizes of an array without a place, as far as its axes say them."""
+    sizes = [1.0] * ndim
+    for axis, name in enumerate(header.dims[:ndim]):
+        found = header.base_sampling.get(name)
+        if found is not None and found.is_usable:
+            sizes[axis] = abs(found.step)
+    return sizes
+
+
 def _unit_codes(header: Header, time: Sampling | None) -> int:
     """The units of space and of time, where the header of another format says them."""
     space = [one.unit for one in header.base_sampling.values() if one.cosines]
     code = 0
-    if space and set(space) == {"mm"}:
+    if header.base_affine is not None and space and set(space) == {"mm"}:
         code = _MILLIMETRES
     if time is not None and time.unit == "s":
         code += TIME_UNIT

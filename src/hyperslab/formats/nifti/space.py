@@ -16,7 +16,14 @@ _ALIGNED_CODE = 2
 def place(built: Any, parent: Any | None, header: Header) -> None:
     """Move sform and qform, each with its code; without either, say the parent's affine as an
     sform.
+
+    An array without an affine gets neither; only blocks that are to be merged again count their
+    place in voxels.
     """
+    if header.base_affine is None and not header.whole_shape:
+        built["sform_code"] = 0
+        built["qform_code"] = 0
+        return
     motion = header.motion()
     shifts = type(built) is type(parent) and np.array_equal(motion[:3, :3], np.eye(3))
     if shifts and _shift_space(built, parent, header):
