@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from scipy import ndimage
 
 def blur(block):
     return ndimage.gaussian_filter(block, 2)
+"""
+MINE = """def wrong(block):
+    return block / (1 // 0)
+
+def detrended(block):
+    return block - block.mean(axis=3, keepdims=True)
 """
 
 
@@ -101,7 +108,51 @@ def test_no_halo_helps_what_needs_the_whole_array(function: Any, axes: list[int]
     found = check_locality(Pipeline(noise((12, 10, 8, 30))).map(function))
     assert found.enough is None
     assert [difference.axis for difference in found.differences] == axes
-    assert f"--axes-whole {','.join(map(str, axes))}" in found.lines()[-1]
+    assert f"--axes-whole {','.join(map(str, axes))}, with" in found.lines()[-1]
+
+
+@pytest.mark.parametrize(("width", "halo"), [(2, 8), (0.3, 1)])
+def test_a_halo_may_be_longer_than_an_axis(width: float, halo: int) -> None:
+    def blurred(block: Array) -> Array:
+        return np.asarray(ndimage.gaussian_filter1d(block, width, axis=2))
+
+    found = check_locality(Pipeline(noise((20, 20, 3))).map(blurred))
+    assert found.enough == (0, 0, halo)
+    assert check_locality(Pipeline(noise((20, 20, 3))).map(blurred, halo=found.enough)).ok
+    assert ("--axes-whole 2, which costs less" in found.lines()[-1]) == (halo >= 3)
+
+
+def test_axes_that_no_halo_mends_are_told_beside_the_halo_of_the_others() -> None:
+    def mixed(block: Array) -> Array:
+        return np.asarray(ndimage.uniform_filter1d(block - block.mean(axis=2, keepdims=True), 3, 0))
+
+    found = check_locality(Pipeline(noise((90, 20, 12))).map(mixed))
+    *_, tried, remedy = found.lines()
+    assert re.search(r"along axis 2, of 12 elements, a halo of \d+ is not enough: a longer", tried)
+    assert "remedy     --halo 1,0,0 --axes-whole 2, with which the sample is the same" in remedy
+    assert check_locality(Pipeline(noise((90, 20, 12))).map(mixed, halo=(1, 0, 0)), [2]).ok
+
+
+def test_what_a_sample_cannot_show_is_said() -> None:
+    found = check_locality(Pipeline(noise((200, 4, 4))).map(standardised))
+    assert (
+        "along axis 0 the values differ nearly as far as the sample goes, which has 64 of 200"
+        " elements: whether a longer halo is enough was not tried"
+    ) in "\n".join(found.lines())
+
+
+def test_every_array_of_a_function_is_compared() -> None:
+    def both(block: Array) -> dict[str, Array]:
+        return {"twice": 2 * block, "blurred": np.asarray(ndimage.uniform_filter1d(block, 3, 0))}
+
+    def pair(block: Array) -> tuple[Array, Array]:
+        return block.max(axis=3), block.mean(axis=3)
+
+    found = check_locality(Pipeline(noise((12, 10, 8))).map(both))
+    assert [(odd.axis, odd.output) for odd in found.differences] == [(0, "blurred")]
+    assert "elements of 'blurred' differ by up to" in found.lines()[1]
+    assert found.enough == (1, 0, 0)
+    assert check_locality(Pipeline(FUNCTIONAL).map(pair)).ok
 
 
 def test_maps_of_a_series_are_cut_in_space_alone() -> None:
@@ -146,8 +197,10 @@ def test_what_cannot_be_tried() -> None:
         hyperslab.check_locality(workloads.build("stats", Pipeline(ANATOMICAL), {}))
     with pytest.raises(UsageError, match="merge no voxels"):
         check_locality(workloads.build("downsample", Pipeline(ANATOMICAL), {"factor": 2}))
-    with pytest.raises(BlockError, match="ValueError: not to my liking"):
+    with pytest.raises(BlockError, match="ValueError: not to my liking") as raised:
         check_locality(Pipeline(ANATOMICAL).map(failing))
+    (place,) = raised.value.__notes__
+    assert re.search(r'test_locality.py:\d+, in failing: raise ValueError\("not to', place)
 
 
 def test_the_command_says_where_and_how_much_and_what_to_do(tmp_path: Path) -> None:
@@ -163,3 +216,16 @@ def test_the_command_says_where_and_how_much_and_what_to_do(tmp_path: Path) -> N
     assert min(map(int, halo.split(","))) >= 4
     assert call(*given, "--halo", halo).code == 0
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_says_where_a_function_failed_and_leaves_a_series_whole(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    given = ("-o", tmp_path / "out", "--check-locality")
+    done = call("run", f"{path}:wrong", ANATOMICAL, *given)
+    assert done.code == 1
+    headline, place = done.err.splitlines()
+    assert "ZeroDivisionError" in headline
+    assert place.endswith("mine.py:2, in wrong: return block / (1 // 0)")
+    assert call("run", f"{path}:detrended", FUNCTIONAL, *given).code == 0
+    assert call("run", f"{path}:detrended", FUNCTIONAL, *given, "--blocks", "1x1x1x2").code == 1

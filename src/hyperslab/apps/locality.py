@@ -20,16 +20,21 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver.learning import learned
 from hyperslab.errors import BlockError, UsageError
+from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.compile import Budget, compile_plan
-from hyperslab.plan.pipeline import PRIMARY, Fold, Pipeline
+from hyperslab.plan.pipeline import PRIMARY, Pipeline
 from hyperslab.plan.region import region_of
-from hyperslab.plan.steps import outcome_of, steps_of
+from hyperslab.plan.steps import made_of
+from hyperslab.plan.task import Job, Task
+from hyperslab.report.failures import failed, where_words
 from hyperslab.units import show_count
 
 LARGEST_EXTENT = 64
 LARGEST_SAMPLE = 2**20
 "Elements of the window, at most."
-_ROUNDS = 3
+_LARGEST_WITH_HALO = 4 * LARGEST_SAMPLE
+"Elements of the window with a halo that is tried, at most."
+_ROUNDS = 6
 "Times that a larger halo is tried."
 _FAR = 0.75
 "Share of the way from the cut to the window's edge beyond which a difference has no bound."
@@ -37,6 +42,8 @@ _ULPS = 8
 "Units in the last place of the largest value that are taken for rounding."
 _LEAST_ROUNDING = 1e-12
 "Share of the largest value that is taken for rounding of float64: sums over many are less exact."
+Arrays = dict[str, Array]
+"What a function makes, by name; '' where it is one array."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class Difference:
     """What differs where the window is cut in two along an axis."""
 
     axis: int
+    output: str
+    "Name of the array that the function returns; '' where it returns one."
     elements: int
     "Elements that differ."
     largest: float
@@ -62,6 +71,60 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """What makes a sample the same however it is cut."""
+
+    halo: tuple[int, ...]
+    "Halo with which nothing differs, as long as the axes below are not cut."
+    axes_whole: tuple[int, ...]
+    "Axes along which no halo that was tried is enough."
+    failed: tuple[int, ...]
+    "Largest halo along each axis that was tried and is not enough."
+    shape: tuple[int, ...]
+    "Shape of the array of which the sample is a part."
+
+    def lines(self, window: Hyperslab) -> list[str]:
+        """What was tried on a window and what to do, to print."""
+        said = [f"tried      {self._tried(axis, window.count[axis])}" for axis in self.axes_whole]
+        said.append(f"remedy     {self._remedy()}")
+        pairs = enumerate(zip(self.halo, self.shape, strict=True))
+        if long := [str(axis) for axis, (halo, extent) in pairs if halo >= extent]:
+            axes = ",".join(long)
+            said.append(
+                f"or         --axes-whole {axes}, which costs less: the halo is longer than the"
+                " array there"
+            )
+        return said
+
+    def _tried(self, axis: int, sampled: int) -> str:
+        """What was tried along an axis, and what was not."""
+        extent = self.shape[axis]
+        if sampled < extent:
+            return (
+                f"along axis {axis} the values differ nearly as far as the sample goes, which has"
+                f" {sampled} of {extent} elements: whether a longer halo is enough was not tried"
+            )
+        return (
+            f"along axis {axis}, of {show_count(extent, 'element')}, a halo of"
+            f" {self.failed[axis]} is not enough: a longer one was not tried"
+        )
+
+    def _remedy(self) -> str:
+        flags = []
+        if any(self.halo):
+            flags.append(f"--halo {','.join(map(str, self.halo))}")
+        if self.axes_whole:
+            flags.append(f"--axes-whole {','.join(map(str, self.axes_whole))}")
+        said = f"{' '.join(flags)}, with which the sample is the same however it is cut"
+        if self.axes_whole:
+            said += (
+                "; a function that needs a number of the whole array, such as its mean, may get it"
+                " from a fold that is run first, as a parameter"
+            )
+        return said
+
+
+@dataclass(frozen=True, slots=True)
 class Locality:
     """What a sample says of a function's halo."""
 
@@ -74,8 +137,15 @@ class Locality:
     differences: tuple[Difference, ...]
     is_repeatable: bool = True
     "Whether the function makes the same of the same block twice."
-    enough: tuple[int, ...] | None = None
-    "A halo with which nothing differs; None: none was found."
+    advice: Advice | None = None
+    "What to do; None where the function is not repeatable."
+
+    @property
+    def enough(self) -> tuple[int, ...] | None:
+        """A halo with which nothing differs; None where none was found."""
+        if self.advice is None or self.advice.axes_whole:
+            return None
+        return self.advice.halo
 
     @property
     def ok(self) -> bool:
@@ -98,23 +168,14 @@ class Locality:
             return [f"local      with a halo of {halo}, {where} is the same however it is cut{by}"]
         said = [f"not local  with a halo of {halo}, the result depends on the blocks: {where}"]
         said += [_told(found) for found in self.differences if not found.is_rounding]
-        return [*said, f"remedy     {self._remedy()}"]
-
-    def _remedy(self) -> str:
-        if self.enough is not None:
-            advised = ",".join(map(str, self.enough))
-            return f"--halo {advised}, with which the sample is the same however it is cut"
-        axes = ",".join(str(found.axis) for found in self.differences if not found.is_rounding)
-        return (
-            "no halo that fits the sample is enough: the function needs more than its surroundings,"
-            f" such as the mean of an axis: keep such axes whole by --axes-whole {axes}, or measure"
-            " with a fold first, and give the result to the function as a parameter"
-        )
+        assert self.advice is not None
+        return [*said, *self.advice.lines(self.window)]
 
 
 def _told(found: Difference) -> str:
+    name = f" of '{found.output}'" if found.output else ""
     return (
-        f"axis {found.axis}     {show_count(found.elements, 'element')} differ by up to"
+        f"axis {found.axis}     {show_count(found.elements, 'element')}{name} differ by up to"
         f" {found.largest:.6g}, as far as {show_count(found.reach, 'voxel')} from the cut; at"
         f" {found.at} it is {found.whole} in one block and {found.cut} in two"
     )
@@ -133,36 +194,48 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
             " what a fold merges does not depend on neighbours"
         )
     pipeline = learned(_over_first(pipeline), axes_whole)
-    if len(pipeline.returns) > 1:
-        raise UsageError("--check-locality: is for functions that return one array")
     tried = _Trial(pipeline, _window(pipeline))
     ndim = pipeline.source.ndim
     kept = {axis % ndim for axis in axes_whole}.union(pipeline.dropped)
-    axes = [axis for axis in range(ndim) if axis not in kept and tried.window.count[axis] > 1]
+    axes = tuple(axis for axis in range(ndim) if axis not in kept and tried.window.count[axis] > 1)
     whole = tried.made()
-    if not _equal(whole, tried.made()).all():
-        return Locality(tried.window, pipeline.halo, tuple(axes), (), is_repeatable=False)
+    again = tried.made()
+    if not all(_equal(whole[name], again[name]).all() for name in whole):
+        return Locality(tried.window, pipeline.halo, axes, (), is_repeatable=False)
     differences = tuple(tried.differences(axes))
-    enough = _enough(tried, axes, differences)
-    return Locality(tried.window, pipeline.halo, tuple(axes), differences, enough=enough)
+    advice = _search(tried, axes, differences)
+    return Locality(tried.window, pipeline.halo, axes, differences, advice=advice)
 
 
-def _enough(
-    tried: _Trial, axes: Sequence[int], differences: Sequence[Difference]
-) -> tuple[int, ...] | None:
-    """A halo with which the window is the same however it is cut."""
-    for _ in range(_ROUNDS):
-        odd = [found for found in differences if not found.is_rounding]
+def _search(tried: _Trial, axes: Sequence[int], differences: Sequence[Difference]) -> Advice:
+    """What makes the window the same however it is cut."""
+    ndim = tried.pipeline.source.ndim
+    more = [0] * ndim
+    failed = [0] * ndim
+    whole: set[int] = set()
+    for attempt in itertools.count():
+        odd = _by_axis(differences)
         if not odd:
-            return tried.pipeline.halo
-        if not all(found.has_bound for found in odd):
-            return None
-        more = [0] * tried.pipeline.source.ndim
-        for found in odd:
-            more[found.axis] = found.reach
-        tried = tried.with_more_halo(more)
-        differences = tuple(tried.differences(axes))
-    return None
+            break
+        for axis, found in odd.items():
+            failed[axis] = tried.pipeline.halo[axis] + more[axis]
+            more[axis] = tried.next_halo(axis, found, more[axis])
+        if attempt == _ROUNDS or tried.is_too_large(more):
+            more = [0 if axis in odd else n for axis, n in enumerate(more)]
+        whole.update(axis for axis in odd if not more[axis])
+        left = [axis for axis in axes if axis not in whole]
+        differences = tuple(tried.with_more_halo(more).differences(left))
+    halo = tried.with_more_halo(more).pipeline.halo
+    return Advice(halo, tuple(sorted(whole)), tuple(failed), tried.shape)
+
+
+def _by_axis(differences: Sequence[Difference]) -> dict[int, list[Difference]]:
+    """The differences that are more than rounding."""
+    odd: dict[int, list[Difference]] = {}
+    for found in differences:
+        if not found.is_rounding:
+            odd.setdefault(found.axis, []).append(found)
+    return odd
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +245,30 @@ class _Trial:
     pipeline: Pipeline
     window: Hyperslab
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of which the window is a part."""
+        return self.pipeline.source.wholes[0].shape
+
+    def next_halo(self, axis: int, odd: Sequence[Difference], more: int) -> int:
+        """What to add to the halo along an axis; 0 where the sample cannot say whether that would
+        be enough.
+        """
+        reach = max(found.reach for found in odd)
+        if all(found.has_bound for found in odd):
+            return more + reach
+        if self.window.count[axis] < self.shape[axis]:
+            return 0
+        return max(reach, 2 * more)
+
+    def is_too_large(self, more: Sequence[int]) -> bool:
+        """Whether the window would take too much with so much more halo."""
+        sides = zip(self.window.count, self.pipeline.halo, more, strict=True)
+        return math.prod(n + 2 * (h + m) for n, h, m in sides) > _LARGEST_WITH_HALO
+
     def with_more_halo(self, more: Sequence[int]) -> _Trial:
+        if not any(more):
+            return self
         first, *others = self.pipeline.steps
         halo = first.halo or (0,) * self.pipeline.source.ndim
         wider = replace(first, halo=tuple(map(sum, zip(halo, more, strict=True))))
@@ -182,15 +278,17 @@ class _Trial:
         """What differs between one block and two along each axis."""
         whole = self.made()
         for axis in axes:
-            found = self._difference(axis, whole, self.made(axis))
-            if found is not None:
-                yield found
+            cut = self.made(axis)
+            for number, name in enumerate(whole):
+                found = self._difference(axis, number, whole[name], cut[name])
+                if found is not None:
+                    yield found
 
-    def made(self, axis: int | None = None) -> Array:
+    def made(self, axis: int | None = None) -> Arrays:
         """What the pipeline makes of the window, as one block, or of two along an axis."""
         return _made(self.pipeline, self.window, axis)
 
-    def _difference(self, axis: int, whole: Array, cut: Array) -> Difference | None:
+    def _difference(self, axis: int, number: int, whole: Array, cut: Array) -> Difference | None:
         odd = ~_equal(whole, cut)
         if not odd.any():
             return None
@@ -202,7 +300,7 @@ class _Trial:
         if is_more.any():
             odd = is_more
         place = np.unravel_index(int(np.argmax(apart)), apart.shape)
-        (made,) = self.pipeline.axes
+        made = self.pipeline.axes[number]
         position = made.kept.index(axis)
         middle = whole.shape[position] // 2
         others = tuple(other for other in range(odd.ndim) if other != position)
@@ -212,6 +310,7 @@ class _Trial:
         largest = float(apart.max())
         return Difference(
             axis=axis,
+            output=self.pipeline.returns[number].name,
             elements=int(np.count_nonzero(odd)),
             largest=largest,
             at=tuple(int(a + b) for a, b in zip(start, place, strict=True)),
@@ -245,27 +344,35 @@ def _rounding(values: Array) -> float:
     return share * float(finite.max(initial=0))
 
 
-def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Array:
+def _made(pipeline: Pipeline, window: Hyperslab, axis: int | None) -> Arrays:
     parts = [1] * pipeline.source.ndim
     if axis is not None:
         parts[axis] = 2
     over = pipeline.altered(
         end=None, region=region_of([slice(*ends) for ends in zip(*window.bounds, strict=True)])
-    ).reduce(f"{__name__}:COLLECT")
+    ).write("nowhere", HOLDS_ANY, "blocks")
     plan = compile_plan(over, Rule("blocks", tuple(parts)), Budget(2**62, 1))
     (stage,) = plan.stages
-    steps = steps_of(stage.job, stepwise=False)
-    blocks: dict[tuple[int, ...], Array] = {}
-    for task in stage.tasks:
-        outcome = outcome_of(task, steps)
-        if outcome.failure is not None:
-            raise BlockError(f"{outcome.failure.where}: {outcome.failure.message}")
-        blocks |= outcome.value
-    if len(blocks) == 1:
-        return next(iter(blocks.values()))
-    (made,) = pipeline.axes
-    position = made.kept.index(axis)
-    return np.concatenate([blocks[start] for start in sorted(blocks)], position)
+    blocks = {task.core.start: _made_of(stage.job, task) for task in stage.tasks}
+    joined = {}
+    for number, (promise, made) in enumerate(zip(pipeline.returns, pipeline.axes, strict=True)):
+        parts_of_it = [blocks[start][number] for start in sorted(blocks)]
+        joined[promise.name] = parts_of_it[0]
+        if len(parts_of_it) > 1:
+            joined[promise.name] = np.concatenate(parts_of_it, made.kept.index(axis))
+    return joined
+
+
+def _made_of(job: Job, task: Task) -> tuple[Array, ...]:
+    """The arrays that a task makes. Raises BlockError with the place in the user's own code."""
+    state = made_of(job, task)
+    if state.failure is None:
+        return state.made
+    error = BlockError(f"{state.failure.where}: {state.failure.message}")
+    error.frame = state.failure.frame
+    if where := where_words(failed("", state.failure, 1)):
+        error.add_note(f"    {where}")
+    raise error
 
 
 def _over_first(pipeline: Pipeline) -> Pipeline:
@@ -292,20 +399,8 @@ def _window(pipeline: Pipeline) -> Hyperslab:
         start = [int((n - c) * s) for n, c, s in zip(shape, count, shares, strict=True)]
         window = Hyperslab(tuple(start), tuple(count))
         found = found or window
-        values = _made(plain, window, None)
+        (values,) = _made(plain, window, None).values()
         if not _equal(values, np.broadcast_to(values.flat[0], values.shape)).all():
             return window
     assert found is not None
     return found
-
-
-def _collected(block: Array, slab: Hyperslab, **_: Array) -> dict[tuple[int, ...], Array]:
-    return {slab.start: block}
-
-
-def _joined(a: dict[Any, Array], b: dict[Any, Array]) -> dict[Any, Array]:
-    return a | b
-
-
-COLLECT = Fold(_collected, _joined)
-"All blocks, by where they begin."

@@ -54,6 +54,7 @@ from hyperslab.cli.telling import is_debugging
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.result import Result
+from hyperslab.driver.series import with_whole_series
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.plan.pipeline import Pipeline, Reduce
@@ -356,7 +357,8 @@ def _run(pipeline: Pipeline, options: Options, folder: Path, refusal: str, quiet
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
     if dry_run:
         raise UsageError("--check-locality and --dry-run: give one of them")
-    return show_locality(locality.check_locality(pipeline, options.rule.axes_whole))
+    rule = with_whole_series(pipeline, options.rule)
+    return show_locality(locality.check_locality(pipeline, rule.axes_whole))
 
 
 def _refusal(given: str) -> str:

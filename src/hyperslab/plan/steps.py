@@ -183,6 +183,18 @@ def _map(job: Job, state: State, number: int) -> None:
     state.blocks[0] = state.made[0]
 
 
+def made_of(job: Job, task: Task) -> State:
+    """A task up to what it would write: its failure, or all arrays of the last step without their
+    halo, in `made`.
+    """
+    chain: list[Callable[[Job, State], None]] = [_read]
+    chain += [functools.partial(_map, number=number) for number in range(len(job.steps))]
+    state = State(task)
+    for step in (*chain, _trim):
+        state = _guarded(job, step, state)
+    return state
+
+
 def _loaded(ref: FunctionRef) -> Any:
     return ref.load()
 
@@ -240,21 +252,27 @@ def _trimmed(job: Job, task: Task, made: Made, block: Array) -> Array:
     return block[tuple(inner)]
 
 
+def _trim(job: Job, state: State) -> None:
+    """Cut the halo off all arrays that the last step has returned."""
+    made = job.becoming[state.task.whole].outputs
+    arrays = state.made or (state.blocks[0],)
+    pairs = zip(made, arrays, strict=True)
+    state.made = tuple(_trimmed(job, state.task, *pair) for pair in pairs)
+
+
 def _write(job: Job, state: State) -> None:
     output, task = job.output, state.task
     assert output is not None
-    made = job.becoming[task.whole].outputs
-    arrays = state.made or (state.blocks[0],)
-    blocks = [_trimmed(job, task, *pair) for pair in zip(made, arrays, strict=True)]
+    _trim(job, state)
     if output.volumes:
         written = [
-            _write_region(output.volumes[piece.source], piece, blocks[number])
+            _write_region(output.volumes[piece.source], piece, state.made[number])
             for number, piece in output_pieces(job, task)
         ]
     else:
         written = [
             writing.write(block_sink(job, task, number), block)
-            for number, block in enumerate(blocks)
+            for number, block in enumerate(state.made)
         ]
     state.outputs = tuple(_within(output.folder, each) for each in written)
     state.blocks.clear()
