@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
@@ -70,6 +70,16 @@ def told_in_python(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def suggest(given: str, known: Iterable[str]) -> str:
+    """Words that name what was perhaps meant, for a message; '' where nothing is like it."""
+    import difflib  # needed for mistakes only
+
+    close = difflib.get_close_matches(given, list(known), n=1)
+    if close:
+        return f" (did you mean '{close[0]}'?)"
+    return ""
 
 
 def _python_words(found: re.Match[str]) -> str:

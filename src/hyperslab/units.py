@@ -4,6 +4,8 @@ nowhere IEC ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -59,3 +61,10 @@ def show_count(number: int, noun: str, nouns: str = "") -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {nouns or noun + 's'}"
+
+
+def show_list(words: Sequence[str]) -> str:
+    """Words in a sentence: `a`, `a and b`, `a, b and c`; '' for none."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"

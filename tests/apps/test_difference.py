@@ -279,7 +279,7 @@ def test_a_pair_that_cannot_be_read_is_told_and_the_others_go_on(tmp_path: Path)
         (False, True),
         (False, False),
     ]
-    assert "three.nii: truncated: 1 bytes missing" in found.pairs[1].trouble
+    assert "three.nii: truncated: 1 byte missing" in found.pairs[1].trouble
     assert [d.what for d in found.pairs[2].headers] == ["shape"]
     (tmp_path / "b" / "two.nii").unlink()
     with pytest.raises(
@@ -311,7 +311,7 @@ def test_what_makes_no_pair(tmp_path: Path) -> None:
         hyperslab.diff(one, tmp_path / "missing.nii")
     (tmp_path / "blocks" / "block_3.nii").unlink()
     with pytest.raises(
-        UsageError, match=r"7 files of .* blocks of one array, but the blocks leave 5700 voxels"
+        UsageError, match=r"7 files of .* blocks of one array, but the blocks leave 5,700 voxels"
     ):
         hyperslab.diff(save(tmp_path / "whole.nii", np.zeros(SHAPE)), tmp_path / "blocks")
     save(tmp_path / "blocks" / "block_0.nii", np.zeros((19, 15, 21), np.int16))

@@ -120,7 +120,7 @@ def test_a_file_cut_while_it_is_read_is_a_format_error(
         return 0
 
     monkeypatch.setattr(os, "preadv", nothing)
-    with pytest.raises(FormatError, match=r"image\.nii: ends at byte 352, 12000 bytes too early"):
+    with pytest.raises(FormatError, match=r"image\.nii ends at byte 352, 12,000 bytes too early"):
         reading.read(image, FULL)
 
 

@@ -24,6 +24,7 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats import nifti
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
+from hyperslab.units import show_count
 from tests.formats.files import DATA, real_files
 from tests.formats.nifti_made import random_values, save
 
@@ -95,7 +96,7 @@ def test_truncated_images_say_what_is_missing(tmp_path: Path, keep: int) -> None
     with pytest.raises(FormatError, match=r"short\.nii") as raised:
         formats.open_source(str(path))
     if keep >= 352:
-        assert f"truncated: {552 - keep} bytes missing" in str(raised.value)
+        assert f"truncated: {show_count(552 - keep, 'byte')} missing" in str(raised.value)
 
 
 def test_header_only_images_are_refused(tmp_path: Path) -> None:

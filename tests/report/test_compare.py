@@ -227,7 +227,8 @@ def test_every_run_has_its_verdict_and_how_it_ended(tmp_path: Path) -> None:
         "a",
         "b",
     ]
-    assert sum("1 task failed." in text for text in page.texts["p"]) == 1
+    assert sum("tasks failed: why" in text for text in page.texts["p"]) == 1
+    assert page.texts["dt"].count("Cause") == 2
     assert sum("some tasks failed" in text for text in page.texts["p"]) == 1
 
 

@@ -190,7 +190,9 @@ def test_the_page_answers_first_then_failures_charts_numbers_graph_and_facts(
     page = _written(tmp_path / "report.html", trace, [failed])
     about, answer = page.text_of("p")[:2]
     assert about.startswith("processes · 2 workers x 1 thread")
-    assert answer == headline(summarise(trace))
+    assert answer == "1 of 2 tasks failed: the file is truncated"
+    sound = _written(tmp_path / "sound.html", trace)
+    assert sound.text_of("p")[1] == headline(summarise(trace))
     first = judge(trace, summarise(trace)).findings[0]
     told = {"Cause": first.sentence, "Evidence": first.evidence, "Remedy": first.advice}
     assert page.text_of("dt") == [name for name in told if told[name]]

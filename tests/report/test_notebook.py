@@ -28,7 +28,10 @@ from hyperslab.driver.prepare import Options, prepare
 from hyperslab.formats import open_source
 from hyperslab.markup import MAX_LINES, fragment, grid_svg, regular_cuts
 from hyperslab.report.measures import Part
-from hyperslab.report.notebook import time_bar
+from hyperslab.report.notebook import run_html, time_bar
+from hyperslab.report.summary import summarise
+from hyperslab.report.verdict import judge
+from tests.report import made_traces
 
 HOSTILE = "</td><script>alert(1)</script> & 'quotes\""
 FUNCTIONAL = Path(__file__).parents[1] / "data" / "mri" / "functional.nii"
@@ -235,6 +238,14 @@ def test_a_run_shows_state_numbers_verdict_and_where_its_time_went(tmp_path: Pat
         for rect in found.pictures[0].iter("{http://www.w3.org/2000/svg}rect")
     ]
     assert sum(width for width in widths if width != 10) == pytest.approx(300, abs=1)
+
+
+def test_cause_evidence_and_remedy_are_rows_of_their_own() -> None:
+    trace = made_traces.trace([made_traces.span("w0/t0", i, "compute", i, 1.0) for i in range(8)])
+    found = _Fragment(run_html("run done", trace, summarise(trace), [], {}))
+    told = judge(trace, summarise(trace)).told()
+    assert told.keys() >= {"cause", "evidence"}
+    assert told.items() <= found.rows.items()
 
 
 def test_a_failed_run_names_what_failed(tmp_path: Path) -> None:

@@ -119,14 +119,17 @@ def test_a_parameter_given_twice() -> None:
         (
             "histgram",
             {},
-            "FUNCTION 'histgram': there is no such built-in (did you mean 'histogram'?): incr",
+            (
+                "FUNCTION 'histgram': there is no such built-in (did you mean 'histogram'?); choose"
+                " one of incr"
+            ),
         ),
         (
             "smooth",
             {"sigm": 1},
-            "--param sigm: 'smooth' has no such parameter (did you mean 'sigma'?); it has sigma",
+            "--param sigm: 'smooth' has no parameter 'sigm' (did you mean 'sigma'?); it has sigma",
         ),
-        ("stats", {"bins": 1}, "--param bins: 'stats' has no such parameter; it has none"),
+        ("stats", {"bins": 1}, "--param bins: 'stats' has no parameter 'bins'; it has none"),
         ("increment", {"iterations": 1.5}, "--param iterations=1.5: give an integer: "),
         ("increment", {"iterations": True}, "--param iterations=True: give an integer: "),
         ("increment", {"iterations": 0}, "--param iterations=0: give 1 or more"),

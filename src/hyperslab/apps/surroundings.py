@@ -30,6 +30,7 @@ from hyperslab.formats.groups import (
     read_groups,
 )
 from hyperslab.storage.location import is_remote
+from hyperslab.units import show_count
 
 LARGEST_NBYTES = 16 * 1024**2
 "Variables that take more, all of an array together, are left out: every task has the file's head."
@@ -74,7 +75,7 @@ def surrounded(sources: SourceSet, written: str) -> tuple[SourceSet, tuple[str, 
             said[f"left out of {label}: {'; '.join(left)}"] = None
     notes = tuple(said)
     if len(notes) > _SHOWN:
-        notes = (*notes[:_SHOWN], f"the same of {len(notes) - _SHOWN} more arrays")
+        notes = (*notes[:_SHOWN], f"the same of {show_count(len(notes) - _SHOWN, 'more array')}")
     return replace(sources, wholes=tuple(wholes)), notes
 
 

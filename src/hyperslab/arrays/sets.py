@@ -371,8 +371,8 @@ def _require_exact_cover(
     missing = math.prod(shape) - sum(box.size for box in boxes)
     if missing:
         raise UsageError(
-            f"the blocks leave {missing} voxels of the array of shape {shape} uncovered: a block is"
-            " missing"
+            f"the blocks leave {show_count(missing, 'voxel')} of the array of shape {shape}"
+            " uncovered: a block is missing"
         )
 
 
@@ -419,8 +419,8 @@ def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
     odd = next((s for s in sources if s.ndim != sources[0].ndim), None)
     if odd is not None:
         raise UsageError(
-            f"{odd.url} has {odd.ndim} dimensions, {sources[0].url} has {sources[0].ndim}: run them"
-            " one by one"
+            f"{odd.url} has {show_count(odd.ndim, 'dimension')}, {sources[0].url} has"
+            f" {sources[0].ndim}: run them one by one"
         )
 
 

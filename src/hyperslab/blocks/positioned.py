@@ -25,6 +25,7 @@ from hyperslab.arrays.byteranges import (
 )
 from hyperslab.arrays.slab import Hyperslab, dense_level
 from hyperslab.errors import FormatError
+from hyperslab.units import show_count
 
 _WIDE_NBYTES = 16 * 1024**2
 "Least size of a region, bytes, for which several reads in flight are worth their threads."
@@ -56,8 +57,8 @@ class OpenFile:
                 ) from error
             if count == 0:
                 raise FormatError(
-                    f"{self.where}: ends at byte {offset}, {len(view)} bytes too early; copy it"
-                    " again"
+                    f"{self.where} ends at byte {offset}, {show_count(len(view), 'byte')} too"
+                    " early; copy it again"
                 )
             self.nbytes += count
             offset += count

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hyperslab.driver import manage
+from hyperslab.units import show_count
 
 
 def clean(
@@ -18,5 +19,5 @@ def clean(
     --all is given.
     """
     gone = manage.clean(out, outputs_too=everything)
-    typer.echo(f"removed the records of all runs and {len(gone)} files from {out}")
+    typer.echo(f"removed the records of all runs and {show_count(len(gone), 'file')} from {out}")
     return 0

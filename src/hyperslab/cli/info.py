@@ -191,7 +191,7 @@ def _chunks(source: ArraySource) -> str:
         return "contiguous"
     if not source.chunk_shape:
         return "none"
-    number = f"{len(source.chunks)} of " if source.chunks is not None else ""
+    number = f"{len(source.chunks):,} of " if source.chunks is not None else ""
     return number + "x".join(map(str, source.own_chunk_shape))
 
 

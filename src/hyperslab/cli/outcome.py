@@ -15,7 +15,7 @@ from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.result import Result
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.costs import Operations
-from hyperslab.report.failures import GROUPS_SHOWN, group_lines, grouped
+from hyperslab.report.failures import GROUPS_SHOWN, failure_headline, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
@@ -149,14 +149,19 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
 
 
 def _told(result: Result, verbose: bool) -> list[str]:
-    """What was done, how long that took, what limited it and what to change; with the numbers and
-    the evidence, if asked for.
+    """What was done, how long that took, what limited it and what to change, or which tasks failed
+    and why; with the numbers and the evidence, if asked for.
     """
     title = result.trace.meta["run"]["title"]
     verdict = judge(result.trace, result.summary)
-    lines = [f"{title}: {headline(result.summary)}"]
+    answer = headline(result.summary)
+    if result.failures:
+        answer = failure_headline(grouped(result.failures), result.tasks)
+    lines = [f"{title}: {answer}"]
     if verbose:
         return [*lines, *numbers(result.summary), f"\n{verdict.paragraph}\n"]
+    if result.failures:
+        return lines
     if verdict.cause:
         lines.append(f"cause      {verdict.cause}")
     if verdict.remedy:
@@ -171,7 +176,8 @@ def _show_failures(result: Result, remedy: str) -> None:
     for group in groups[:GROUPS_SHOWN]:
         lines += group_lines(group, with_traceback=is_debugging())
     if len(groups) > GROUPS_SHOWN:
-        lines.append(f"and {len(groups) - GROUPS_SHOWN} other reasons, which the report lists")
+        more = show_count(len(groups) - GROUPS_SHOWN, "other reason")
+        lines.append(f"and {more}; the report lists all of them")
     failed = f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed"
     if result.ended_early:
         failed += f", and the run was ended early: {result.ended_early}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -301,8 +301,11 @@ def run(
         parse_axes("--new-axis", new_axis),
         parse_names(outputs),
     )
+    around = parse_shape("--halo", halo) or None
+    with _flags_as_typed(mask, labels):
+        pipeline = add_function(pipeline, function, param, around, dtype, shape)
     pipeline = _with_end(
-        add_function(pipeline, function, param, parse_shape("--halo", halo) or None, dtype, shape),
+        pipeline,
         out,
         format,
         keep,
@@ -330,6 +333,20 @@ def run(
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
     return _carry_out(pipeline, options, out, dry_run, quiet, verbose)
+
+
+@contextmanager
+def _flags_as_typed(mask: str | None, labels: str | None) -> Iterator[None]:
+    """A block whose errors name --mask and --labels where these were typed, not --with."""
+    try:
+        yield
+    except UsageError as error:
+        told = str(error)
+        for name, given in (("mask", mask), ("labels", labels)):
+            if given is not None:
+                told = told.replace(f"--with {name}", f"--{name}")
+        error.args = (told,)
+        raise
 
 
 def _carry_out(

@@ -36,7 +36,13 @@ def status(
 
 def _tell(now: manage.Status, out: Path) -> None:
     typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
-    typer.echo(f"tasks      {now.done} of {now.tasks} done, {len(now.failing)} failing")
+    word = "failed"
+    if now.state == "running":
+        word = "failing"
+    failures = ""
+    if now.failing:
+        failures = f", {len(now.failing):,} {word}"
+    typer.echo(f"tasks      {now.done:,} of {now.tasks:,} done{failures}")
     if now.damaged:
         lines = show_count(now.damaged, "line")
         typer.echo(f"damaged    {lines} of the journal; --resume repeats what only they recorded")
@@ -45,7 +51,7 @@ def _tell(now: manage.Status, out: Path) -> None:
     if now.state == "failed":
         _show("failed", load_failures(RunDirectory.of(out).latest()))
     else:
-        _show("failing", [failed(why.where, why, 1) for why in now.failing])
+        _show(word, [failed(why.where, why, 1) for why in now.failing])
     if now.ended_early:
         typer.echo(f"ended      early: {now.ended_early}")
     if now.state in ("died", "stopped", "cancelled", "failed"):

@@ -212,7 +212,7 @@ def admit(needs: Needs, out: Path) -> None:
         if needs.folders:
             folders = f" in {show_count(needs.folders, 'folder')}"
         raise DoesNotFit(
-            f"the outputs are {needs.files} files{folders}, and {RECORD_FILES} are the run's own,"
-            f" but the file system of {out} can hold {needs.inodes_free} more: use larger"
-            f" {_LARGER[needs.verb]}"
+            f"the run makes {show_count(needs.files, 'file')}{folders}, and {RECORD_FILES} for its"
+            f" records, but the file system of {out} has room for only"
+            f" {show_count(needs.inodes_free, 'more file')}: use larger {_LARGER[needs.verb]}"
         )

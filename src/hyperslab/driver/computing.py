@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hyperslab.blocks.view import open as open_view
-from hyperslab.driver.prepare import options_of, prepare
+from hyperslab.driver.prepare import Options, options_of, prepare
 from hyperslab.driver.run import run
-from hyperslab.errors import UsageError, told_in_python
+from hyperslab.errors import HyperslabError, UsageError, told_in_python
 from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.pipeline import Pipeline, Reduce
+
+_RESUMING = re.compile(r"(?:^|(?<=[;:] ))[^;:]*(?:--resume|resume=True)[^;]*")
+"The clause of a message that advises to resume a run."
 
 
 @told_in_python
@@ -24,12 +29,29 @@ def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
     """
     options = options_of("compute", {"report": False, **settings})
     if options.resume:
-        raise UsageError("--resume: compute() leaves nothing behind that could be gone on with")
+        raise UsageError("--resume: compute() keeps no files, so there is nothing to resume")
     if isinstance(pipeline.end, Reduce):
-        with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
+        with _nothing_to_resume(), tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
             return run(pipeline, options, out=Path(folder) / "out").value
     if pipeline.end is not None:
         raise UsageError("compute() after write(): run the pipeline, or leave write() out")
+    with _nothing_to_resume():
+        return _computed(pipeline, options)
+
+
+@contextmanager
+def _nothing_to_resume() -> Iterator[None]:
+    """A block whose errors do not advise to resume a run whose files are temporary."""
+    try:
+        yield
+    except HyperslabError as error:
+        told = _RESUMING.sub("call compute() again", str(error))
+        error.args = (told, *error.args[1:])
+        raise
+
+
+def _computed(pipeline: Pipeline, options: Options) -> Any:
+    """The array that the steps make, or several of them."""
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         written = pipeline.write(Path(folder) / "out", HOLDS_ANY, "volume")
         prepared = prepare(written, options)

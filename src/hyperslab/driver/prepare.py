@@ -25,11 +25,10 @@ from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import DEFAULT, facts_of, recorded
-from hyperslab.errors import OutputBusy, UsageError, told_in_python
+from hyperslab.errors import OutputBusy, UsageError, suggest, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.signature import suggest
 from hyperslab.plan.written import parse_rule, parse_size, written
 from hyperslab.storage.replacement import FOLDER
 from hyperslab.storage.unfinished import leftovers
@@ -168,7 +167,7 @@ class Prepared:
         memory = f"{slots}, {show_bytes(self.needs.budget.memory_bytes)} for all tasks"
         done = ""
         if self.done:
-            done = f"{len(self.done):,} tasks already"
+            done = f"{show_count(len(self.done), 'task')} already"
         return self.plan.html({"done": done, "slots": memory})
 
 

@@ -26,6 +26,7 @@ from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import leftovers
+from hyperslab.units import show_count
 
 PUBLISHED = "published.json"
 "Record of the files of a conversion to a URL that have been sent, see hyperslab.apps.publication."
@@ -367,8 +368,8 @@ def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
     stray = [written for written in outputs if form.allocation(written) != own]
     if stray:
         raise RunStopped(
-            f"{sink.path}: {len(stray)} of its regions are not in {partial}: run again with"
-            " --resume"
+            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}: run again"
+            " with --resume"
         )
 
 

@@ -84,10 +84,12 @@ def _sentence(result: Result) -> str:
             told += f" ({where})"
         reasons.append(told)
     if len(groups) > GROUPS_SHOWN:
-        reasons.append(f"and {len(groups) - GROUPS_SHOWN} other reasons")
+        reasons.append(f"and {show_count(len(groups) - GROUPS_SHOWN, 'other reason')}")
     ended = ""
     if result.ended_early:
-        ended = f"; the run ended early, as {result.ended_early} (--keep-going tries all tasks)"
+        ended = (
+            f"; the run ended early, because {result.ended_early} (--keep-going tries all tasks)"
+        )
     return (
         f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: "
         f"{'; '.join(reasons)}{ended}; --resume repeats only what is missing"

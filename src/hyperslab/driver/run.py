@@ -30,7 +30,7 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.engines.facts import facts_of
-from hyperslab.errors import OutputBusy, RunStopped, UsageError, told_in_python
+from hyperslab.errors import OutputBusy, RunStopped, UsageError, in_callers_words, told_in_python
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failure import Failure
@@ -198,8 +198,7 @@ class _Run:
                 " restarted, and has lost what they had written"
             )
         if self.plan.note:
-            blocks = show_count(self.plan.summary["partition"]["blocks"], "block")
-            self.progress.tell(f"{blocks}; {self.plan.note}")
+            self.progress.tell(in_callers_words(self.plan.note))
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
@@ -419,8 +418,8 @@ class _Run:
         held = sum(len(partial.tasks) for partial in partials)
         if held != len(ids):
             raise RunStopped(
-                f"{len(ids) - held} results are missing from the saved partials: run again with"
-                " --resume"
+                f"{show_count(len(ids) - held, 'result')} missing from the saved partials: run"
+                " again with --resume"
             )
         return partials
 

@@ -21,6 +21,7 @@ from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import FormatError, HyperslabError, RunStopped
 from hyperslab.storage import frame
 from hyperslab.storage.frame import Span
+from hyperslab.units import show_count
 
 
 def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
@@ -37,8 +38,8 @@ def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
         yield (
             "the run",
             (
-                f"{kept['tasks'] - kept['done']} of {kept['tasks']} tasks are not done; finish it"
-                " with --resume"
+                f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with"
+                " --resume"
             ),
         )
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:

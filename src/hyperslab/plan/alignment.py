@@ -20,6 +20,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.plan import places
 from hyperslab.plan.pipeline import PRIMARY, Pipeline
+from hyperslab.units import show_count
 
 _INTERPOLATED = frozenset("?bhilqBHILQfdFD")
 "Type characters of the numbers that SciPy interpolates."
@@ -143,7 +144,8 @@ def _require_as_many(name: str, inputs: SourceSet, source: SourceSet) -> None:
     arrays = len(inputs.wholes)
     if arrays not in (1, len(source.wholes)):
         raise UsageError(
-            f"the input '{name}' has {arrays} arrays, the source {len(source.wholes)}: give one for"
+            f"the input '{name}' has {show_count(arrays, 'array')}, the source"
+            f" {len(source.wholes)}: give one for"
             " each of them, or one for all"
         )
 

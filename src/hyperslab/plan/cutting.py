@@ -188,30 +188,31 @@ class Cutting:
         return tuple(self._partition(index, limit) for index in range(len(self.becoming)))
 
     def note(self, partitions: Sequence[Partition]) -> str:
-        """Why blocks are not as many, or not of the shape, that was asked for; '' where they
-        are.
-        """
+        """Why the number or the shape of the blocks is not what was asked for; '' where it is."""
         if self.pipeline.region is not None:
             return ""
         for index, partition in enumerate(partitions):
             unlike = _unlike(self.rule, partition)
             if unlike:
-                return f"{unlike} {self._why(index)}"
+                return f"{unlike}, because {self._why(index, partition)}"
         return ""
 
-    def _why(self, index: int) -> str:
+    def _why(self, index: int, partition: Partition) -> str:
         becoming = self.becoming[index]
         shape = "x".join(map(str, self.pipeline.source.wholes[index].shape))
         unit = "x".join(map(str, becoming.unit))
+        if self.rule.kind == "blocks" and len(partition) > math.prod(self.rule.value):
+            grid = "x".join(map(str, partition.grid))
+            return f"blocks form a regular grid, here {grid}"
         if becoming.unit != becoming.main.scale:
-            return f"cuts keep to the chunks of the output, {unit}"
+            return f"blocks must consist of whole chunks of the output, {unit}"
         if any(n > 1 for n in becoming.main.scale):
-            return f"cuts keep whole the {unit} voxels that become one"
+            return f"the {unit} voxels that become one must lie in one block"
         if becoming.dropped:
-            return f"the function drops axes that are not cut, and {shape} has no more others"
+            return f"axes that the function drops are not cut, and the others of {shape} are short"
         if self.rule.axes_whole:
             return f"--axes-whole leaves no more of {shape} to cut"
-        return f"an array of shape {shape} cannot be cut so"
+        return f"the array has only {shape} voxels"
 
     def _partition(self, index: int, limit: int, most: int | None = None) -> Partition:
         """The blocks of a whole; UsageError where a rule other than `auto` makes more of them."""
@@ -255,7 +256,8 @@ class Cutting:
 def _unlike(rule: Rule, partition: Partition) -> str:
     """How a partition differs from its rule; '' where it does not, or the rule leaves it open."""
     if rule.kind == "blocks" and len(partition) != math.prod(rule.value):
-        return f"{math.prod(rule.value):,} were asked for, but"
+        value = "x".join(map(str, rule.value))
+        return f"--blocks {value} became {len(partition):,}"
     if rule.kind != "block-shape" or not len(partition):
         return ""
     asked = [
@@ -264,7 +266,9 @@ def _unlike(rule: Rule, partition: Partition) -> str:
     ]
     if partition.largest == tuple(asked):
         return ""
-    return f"{'x'.join(map(str, rule.value))} was asked for, but"
+    value = ",".join(map(str, rule.value))
+    largest = ",".join(map(str, partition.largest))
+    return f"--block-shape {value} became {largest}"
 
 
 def _positive(axes: Sequence[int], ndim: int) -> set[int]:

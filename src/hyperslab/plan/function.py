@@ -22,8 +22,9 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
+from hyperslab.plan.definitions import unnamed
 
 _loading = threading.RLock()
 
@@ -95,6 +96,8 @@ def _pickled(what: Any, label: str) -> bytes:
 
 def _refer_by_name(text: str, params: Mapping[str, Any]) -> FunctionRef:
     place, colon, name = text.rpartition(":")
+    if not name and Path(place).is_file():
+        raise UsageError(unnamed(text, Path(place)))
     if not colon or not place or not name:
         raise UsageError(
             f"FUNCTION '{text}': give a built-in's name, module:function or file.py:function"
@@ -241,7 +244,9 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"FUNCTION '{target}': {place} has no '{part}'")
+            raise UsageError(
+                f"FUNCTION '{target}': {place} has no '{part}'{suggest(part, dir(found))}"
+            )
         found = getattr(found, part)
     return found
 

@@ -15,6 +15,7 @@ from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
 from hyperslab.plan.places import affine_of, reach
+from hyperslab.units import show_count
 
 _IN_MM = "mm:"
 _WORLD = "xyz"
@@ -45,7 +46,8 @@ class Region:
     def _by_index(self, whole: Whole) -> Hyperslab:
         if len(self.bounds) > len(whole.shape):
             raise UsageError(
-                f"--region {self.text}: names {len(self.bounds)} axes, but {whole.name} has"
+                f"--region {self.text} names {show_count(len(self.bounds), 'axis', 'axes')}, but"
+                f" {whole.name} has"
                 f" {len(whole.shape)}"
             )
         start = [0] * len(whole.shape)

@@ -14,6 +14,7 @@ from hyperslab.errors import BlockError
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
 from hyperslab.plan.task import Job, Task
+from hyperslab.units import show_count
 
 _NUMBERS = "biufc"
 "Kinds of dtype that are converted to the one that was asked for."
@@ -42,7 +43,7 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
     if isinstance(returned, tuple):
         if len(returned) != len(names):
             raise BlockError(
-                f"{step.ref.name} returned {len(returned)} arrays, not {len(names)}"
+                f"{step.ref.name} returned {show_count(len(returned), 'array')}, not {len(names)}"
                 f" ({_listed(names)}): return the same arrays for every block"
             )
         return list(returned)

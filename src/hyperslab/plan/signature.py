@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef
+from hyperslab.units import show_list
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -54,20 +54,6 @@ def require_accepts(
 def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
     """The error for a parameter that a function does not have; names those that it has."""
     return UsageError(
-        f"{flag} {param}: '{function}' has no such parameter{suggest(param, known)}; it has"
-        f" {_and(known)}"
+        f"{flag} {param}: '{function}' has no parameter '{param}'{suggest(param, known)}; it has"
+        f" {show_list(known) or 'none'}"
     )
-
-
-def suggest(given: str, known: Iterable[str]) -> str:
-    """Words that name what was perhaps meant; '' where nothing is like it."""
-    close = difflib.get_close_matches(given, list(known), n=1)
-    if close:
-        return f" (did you mean '{close[0]}'?)"
-    return ""
-
-
-def _and(names: Sequence[str]) -> str:
-    if names:
-        return " and ".join(names)
-    return "none"

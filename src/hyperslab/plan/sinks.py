@@ -31,6 +31,7 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import Becoming, Made
 from hyperslab.plan.pipeline import Write
 from hyperslab.plan.task import Job, Output, Task, Volume, label_of, pieces_of_block
+from hyperslab.units import show_count
 
 SOURCE_OF_CHUNK_NBYTES = 32 * 2**20
 "Most bytes of the source that a chunk of an array without some of its axes is made of, if chosen."
@@ -111,7 +112,7 @@ def _require_one_file(becoming: Sequence[Becoming], end: Write) -> None:
     names = [made.name for whole in becoming for made in whole.outputs]
     if not end.name or len(names) == 1:
         return
-    what = f"{len(becoming)} arrays"
+    what = show_count(len(becoming), "array")
     if len(becoming) == 1:
         what = f"{len(names)} arrays ({', '.join(names)})"
     raise UsageError(

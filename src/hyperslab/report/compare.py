@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hyperslab.report.circumstances import circumstances
-from hyperslab.report.failures import Failed
-from hyperslab.report.html import PART_COLOURS, about, document
+from hyperslab.report.failures import Failed, grouped
+from hyperslab.report.html import PART_COLOURS, about, document, headline_of
 from hyperslab.report.measures import Part, split
+from hyperslab.report.prose import verdict_html
 from hyperslab.report.summary import Summary
 from hyperslab.report.thumbnail import FILLS, Axis, thumbnail
 from hyperslab.report.verdict import judge
@@ -40,7 +41,7 @@ STYLE = """
   text-align: center }
 .run + .run { margin-top: 18px; padding-top: 16px; border-top: 1px solid #eceef1 }
 .run h2 { margin: 0; overflow-wrap: anywhere }
-.run p { margin: 6px 0 0 }
+.run p, .run .verdict { margin: 6px 0 0 }
 .compared td, .compared thead th { text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums }
 .compared tbody th { white-space: nowrap }
@@ -228,14 +229,15 @@ def _verdicts(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 
 def _verdict(n: int, run: Run, name: str) -> str:
-    paragraph = judge(run.trace, run.summary).paragraph
-    failed = ""
+    mark = ""
     if run.failures:
-        failed = f" {show_count(len(run.failures), 'task')} failed."
+        mark = ' class="warning"'
+    answer = headline_of(run.summary, grouped(run.failures), run.plan)
     return (
         f'<div class="run"><h2>{_badge(n)}{escape(name)}</h2>\n'
         f'<p class="hint">{escape(about(run.trace, run.facts, run.state))}</p>\n'
-        f'<p>{escape(paragraph)}<span class="warning">{failed}</span></p></div>\n'
+        f"<p{mark}>{escape(answer)}</p>\n"
+        f"{verdict_html(judge(run.trace, run.summary))}</div>\n"
     )
 
 

@@ -138,6 +138,21 @@ def where_words(one: Failed) -> str:
     return words
 
 
+def failure_headline(groups: Sequence[Group], tasks: int) -> str:
+    """How many tasks failed, where and why, in a sentence; `tasks` is the number of all tasks of
+    the run.
+    """
+    first = groups[0].first
+    count = sum(group.count for group in groups)
+    text = f"{count:,} of {show_count(max(count, tasks), 'task')} failed"
+    if first.place:
+        text += f" in {first.function} ({first.place})"
+    text += f": {first.message}"
+    if len(groups) > 1:
+        text += f" (and {show_count(len(groups) - 1, 'other reason')})"
+    return text
+
+
 def group_lines(group: Group, with_traceback: bool = False) -> list[str]:
     """A group as a terminal shows it, headline first."""
     first = group.first

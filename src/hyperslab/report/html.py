@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hyperslab.redaction import redact
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
-from hyperslab.report.failures import Group, failures_html
+from hyperslab.report.failures import Group, failure_headline, failures_html
 from hyperslab.report.gantt import (
     COLOURS,
     FONT,
@@ -28,7 +28,7 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures, split
-from hyperslab.report.prose import prose
+from hyperslab.report.prose import prose, verdict_html
 from hyperslab.report.slices import Pictured, Slice
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
@@ -182,7 +182,7 @@ def write_page(
     sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(about(trace, facts, state))}</p>',
-        _answer(trace, summary),
+        _answer(trace, summary, headline_of(summary, failures, plan)),
         failures_html(failures),
         _pictures(pictures),
         _charts(trace),
@@ -223,8 +223,15 @@ def about(trace: Trace, facts: Mapping[str, str], state: str) -> str:
     return " · ".join(part for part in (engine, slots, started(trace), ended) if part)
 
 
-def _answer(trace: Trace, summary: Summary) -> str:
-    """The verdict, then the numbers that everybody asks for first."""
+def headline_of(summary: Summary, failures: Sequence[Group], plan: Mapping[str, Any] | None) -> str:
+    """What was done and how fast; of a failed run, which tasks failed, where and why."""
+    if not failures:
+        return headline(summary)
+    return failure_headline(failures, (plan or {}).get("tasks", summary.tasks))
+
+
+def _answer(trace: Trace, summary: Summary, answer: str) -> str:
+    """The headline, the verdict, then the numbers that everybody asks for first."""
     verdict = judge(trace, summary)
     tiles = {
         "makespan": show_seconds(summary.makespan_s),
@@ -238,21 +245,9 @@ def _answer(trace: Trace, summary: Summary) -> str:
         for label, value in tiles.items()
     )
     return (
-        f'<section>\n<p class="answer">{escape(headline(summary))}</p>\n{_verdict(verdict)}<div'
+        f'<section>\n<p class="answer">{escape(answer)}</p>\n{verdict_html(verdict)}<div'
         f' class="tiles">{cells}</div>\n{_others(verdict)}</section>'
     )
-
-
-def _verdict(verdict: Verdict) -> str:
-    """Cause, evidence and remedy of what limited the run, apart."""
-    if not verdict.findings:
-        return f'<p class="hint">{prose(verdict.paragraph)}</p>\n'
-    first = verdict.findings[0]
-    told = {"Cause": first.sentence, "Evidence": first.evidence, "Remedy": first.advice}
-    rows = "".join(
-        f"<dt>{name}</dt><dd>{prose(text)}</dd>\n" for name, text in told.items() if text
-    )
-    return f'<dl class="verdict">\n{rows}</dl>\n'
 
 
 def _others(verdict: Verdict) -> str:

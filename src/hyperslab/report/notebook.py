@@ -30,6 +30,7 @@ def run_html(
     """A run as a fragment of HTML; `failures` are its failed tasks, equal ones together, `more`
     further rows of its table.
     """
+    verdict = judge(trace, summary)
     peak = max(summary.max_rss_nbytes.values(), default=0)
     busy = f"{summary.average_parallelism:.2f} of {summary.slots:,} slots busy on average"
     rows = {
@@ -41,9 +42,13 @@ def run_html(
         "throughput": _throughput(summary.total_nbytes_per_s),
         "peak memory": _in_one_worker(peak),
         "failed": ("\n".join(map(_reason, failures[:FAILURES_SHOWN])) + _further(len(failures))),
+        **verdict.told(),
         **more,
     }
-    return fragment(title, rows, time_bar(split(summary)), judge(trace, summary).paragraph)
+    note = ""
+    if not verdict.findings:
+        note = verdict.paragraph
+    return fragment(title, rows, time_bar(split(summary)), note)
 
 
 def _reason(group: Group) -> str:
@@ -76,7 +81,7 @@ def _in_one_worker(peak_nbytes: int) -> str:
 
 def _further(failures: int) -> str:
     if failures > FAILURES_SHOWN:
-        return f"\nand {failures - FAILURES_SHOWN} other reasons"
+        return f"\nand {show_count(failures - FAILURES_SHOWN, 'other reason')}"
     return ""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
+from hyperslab.report.verdict import Verdict
+
 WORDS = {
     "slot": "a place where one task can run at a time: a thread of a worker",
     "makespan": "time from the start of a run to its end",
@@ -35,3 +37,14 @@ def prose(text: str) -> str:
 
     marked = _WORD.sub(explained, escape(text))
     return _FLAG.sub(lambda found: f'<span class="flag">{found[0]}</span>', marked)
+
+
+def verdict_html(verdict: Verdict) -> str:
+    """Cause, evidence and remedy of what limited a run, apart, as HTML."""
+    if not verdict.findings:
+        return f'<p class="hint">{prose(verdict.paragraph)}</p>\n'
+    rows = "".join(
+        f"<dt>{name.capitalize()}</dt><dd>{prose(text)}</dd>\n"
+        for name, text in verdict.told().items()
+    )
+    return f'<dl class="verdict">\n{rows}</dl>\n'

@@ -13,11 +13,13 @@ import inspect
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.definitions import unnamed
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.plan.signature import suggest, unknown_parameter
+from hyperslab.plan.signature import unknown_parameter
 
 BUILTINS: Mapping[str, str] = {
     "increment": "hyperslab.workloads.increment",
@@ -148,8 +150,10 @@ def _shown(value: Any) -> str:
 
 def unknown_builtin(name: str) -> UsageError:
     """The error for a function that is not there; names those that are."""
+    path = Path(name if name.endswith(".py") else f"{name}.py")
+    if path.is_file():
+        return UsageError(unnamed(name, path))
     return UsageError(
-        f"FUNCTION '{name}': there is no such built-in{suggest(name, BUILTINS)}:"
-        f" {', '.join(BUILTINS)}; one of your own is named as module:function or"
-        " file.py:function"
+        f"FUNCTION '{name}': there is no such built-in{suggest(name, BUILTINS)}; choose one of"
+        f" {', '.join(BUILTINS)}, or name your own as module:function or file.py:function"
     )

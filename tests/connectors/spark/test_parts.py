@@ -286,7 +286,7 @@ def test_what_cannot_be_loaded_is_said_at_once(tmp_path: Path) -> None:
         ((a, "text"), {}, "not numbers"),
         ((a, "one"), {}, "single number"),
         (([(a, "x"), (a, "y")],), {}, "holds int16, .* holds float64"),
-        (([(a, "x"), (a, "line")],), {}, "has 1 dimensions, .* has 2"),
+        (([(a, "x"), (a, "line")],), {}, "has 1 dimension, .* has 2"),
         (([(a, "x"), (a, "wide")],), {}, "cannot concatenate"),
         (([(a, "x", "y")],), {}, r"is \(path, dataset\)"),
         (([a, 5],), {}, "int: name files by their paths"),

@@ -162,7 +162,7 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         (
             "nothing",
             [],
-            f"{', '.join(BUILTINS)}; one of your own is named as module:function or ",
+            f"{', '.join(BUILTINS)}, or name your own as module:function or ",
         ),
         (
             "nomodule:f",
@@ -171,18 +171,24 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         ),
         ("no.such:f", [], "FUNCTION 'no.such:f'"),
         ("missing.py:f", [], "there is no file"),
-        (f"{EXAMPLE}:brihgten", [], f"{EXAMPLE} has no 'brihgten'"),
+        (f"{EXAMPLE}:brihgten", [], f"{EXAMPLE} has no 'brihgten' (did you mean 'brighten'?)"),
+        (EXAMPLE, [], f"name its function, for example {EXAMPLE}:brighten; the file defines "),
         (f"{EXAMPLE}:np", [], "is of type module, neither a function nor a Fold"),
-        (f"{EXAMPLE}:", [], "file.py:function"),
+        (f"{EXAMPLE}:", [], f"name its function, for example {EXAMPLE}:brighten"),
         (
             f"{EXAMPLE}:brighten",
             ["-p", "gian=2"],
-            "--param gian: 'brighten' has no such parameter (did you mean",
+            "--param gian: 'brighten' has no parameter 'gian' (did you mean",
         ),
         (
             f"{EXAMPLE}:brighten",
             ["--with", f"mask={ANATOMICAL}"],
-            "--with mask: 'brighten' has no such parameter",
+            "--with mask: 'brighten' has no parameter 'mask'",
+        ),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--mask", f"{ANATOMICAL}"],
+            "--mask: 'brighten' has no parameter 'mask'; it has ",
         ),
         (f"{EXAMPLE}:brighten", ["--dtype", "flaot"], "--dtype flaot: not a NumPy dtype"),
         (

@@ -158,7 +158,7 @@ def test_a_dry_run_may_name_any_place(tmp_path: Path) -> None:
     [
         (["--blocks", "0"], "--blocks 0: give one number"),
         (["--partition", "chunks"], "the array is not stored in chunks"),
-        (["-p", "nope=1"], "has no such parameter"),
+        (["-p", "nope=1"], "has no parameter"),
         (["--memory", "1kB", "--blocks", "1"], ""),
         (["--workers", "0"], "--workers 0: give 1 or more"),
     ],
@@ -179,15 +179,22 @@ def test_blocks_that_are_not_those_asked_for_say_why(image: Path, tmp_path: Path
         (
             ["--blocks", "20", "--keep", "volume", "--format", "h5", "--chunks", "200,200,50"],
             (
-                "2 blocks, the largest 200x200x50; 20 were asked for, but cuts keep to the chunks"
-                " of the output, 200x200x50"
+                "2 blocks, the largest 200x200x50; --blocks 20 became 2, because blocks must"
+                " consist of whole chunks of the output, 200x200x50"
             ),
         ),
         (
             ["--blocks", "500", "--axes-whole", "0,1"],
             (
-                "100 blocks, the largest 200x200x1; 500 were asked for, but --axes-whole leaves no"
-                " more of 200x200x100 to cut"
+                "100 blocks, the largest 200x200x1; --blocks 500 became 100, because --axes-whole"
+                " leaves no more of 200x200x100 to cut"
+            ),
+        ),
+        (
+            ["--blocks", "150"],
+            (
+                "200 blocks, the largest 200x100x1; --blocks 150 became 200, because blocks form a"
+                " regular grid, here 1x2x100"
             ),
         ),
         (["--block-shape", "500,500,10"], "10 blocks, the largest 200x200x10"),

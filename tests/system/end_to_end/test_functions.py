@@ -411,6 +411,8 @@ def test_a_block_that_fails_is_named_and_the_others_are_written(tmp_path: Path) 
     assert f"failed: {label}: {reason} ({PLACE}:" in done.err
     assert failed == f"failed: {label}: {reason} (after 1 attempt)"
     assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
+    assert "misbehave over anatomical.nii: 1 of 5 tasks failed in _raise (" in done.out
+    assert "tasks      4 of 5 done, 1 failed\n" in call("status", tmp_path / "out").out
     assert end.startswith("1 of 5 tasks failed; correct the cause, then run the same command with")
     names = [path.name for path in outputs(tmp_path / "out")]
     assert names == [f"anatomical_00_00_{first}.nii" for first in ("00", "05", "15", "20")]
@@ -439,7 +441,7 @@ def test_outputs_can_be_verified_and_cleaned(tmp_path: Path) -> None:
     succeed("run", "increment", tmp_path / "a.nii", "-o", tmp_path / "out", "--blocks", "3")
     assert succeed("verify", tmp_path / "out") == "3 of 3 outputs are as they were written\n"
     assert succeed("status", tmp_path / "out").startswith(
-        "state      done\ntasks      3 of 3 done, 0 failing\n"
+        "state      done\ntasks      3 of 3 done\n"
     )
     spoiled = outputs(tmp_path / "out")[1]
     spoiled.write_bytes(spoiled.read_bytes()[:-1] + b"\x07")

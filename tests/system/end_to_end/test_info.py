@@ -271,8 +271,8 @@ def test_a_directory_shows_every_file_and_says_which_it_cannot_read(tmp_path: Pa
         f"{tmp_path}/b10.nii",
     ]
     assert (
-        done.err
-        == f"hyperslab: {tmp_path}/b2.nii: truncated: 67002 bytes missing; fetch or copy it again\n"
+        done.err == f"hyperslab: {tmp_path}/b2.nii: truncated: 67,002 bytes missing; fetch or copy"
+        " it again\n"
     )
     assert succeed("info", tmp_path / "b1*").count("  shape ") == 2
 

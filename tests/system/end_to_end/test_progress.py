@@ -229,7 +229,7 @@ def test_only_the_first_of_many_failures_are_told_at_once(tmp_path: Path) -> Non
     told = done.err.partition("further failures are listed at the end and in the report\n")
     assert told[0].count("failed: ") == 5
     assert told[2].count("no (after 1 attempt)\n") == 5
-    assert "and 4 other reasons, which the report lists\n9 of 9 tasks failed" in told[2]
+    assert "and 4 other reasons; the report lists all of them\n9 of 9 tasks failed" in told[2]
 
 
 def test_a_live_bar_on_a_terminal(tmp_path: Path) -> None:

@@ -327,6 +327,13 @@ def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:
         hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", report=False)
 
 
+def test_a_failed_computation_does_not_advise_to_resume() -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: block / 2, dtype="int16")
+    with pytest.raises(hyperslab.TasksFailed, match=r"; call compute\(\) again") as raised:
+        pipeline.compute(engine="serial")
+    assert "resume" not in str(raised.value)
+
+
 def test_computing_gives_an_array() -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL)
     found = pipeline.map(_gained, {"gain": 3}).compute(engine="serial", blocks=5)

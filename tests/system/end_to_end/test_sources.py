@@ -193,7 +193,7 @@ def test_a_mosaic_with_a_hole_or_an_overlap_is_refused(tmp_path: Path) -> None:
     )
     assert done.code == 2
     assert (
-        f"the blocks leave {size} voxels of the array of shape (33, 41, 25) uncovered" in done.err
+        f"the blocks leave {size:,} voxels of the array of shape (33, 41, 25) uncovered" in done.err
     )
 
 

@@ -365,7 +365,7 @@ class TestMismatchedBlocks:
         path.write_bytes(path.read_bytes()[:-1])
         done = call("convert", blocks, blocks.parent / "merged.nii", "--engine", "serial", "-q")
         assert done.code == 1
-        assert f"{path}: truncated: 1 bytes missing" in done.err
+        assert f"{path}: truncated: 1 byte missing" in done.err
 
     def test_joined_along_an_axis_they_have_to_fit(self, blocks: Path) -> None:
         said = refuse(blocks, blocks.parent / "merged.nii", "--axis", "0")

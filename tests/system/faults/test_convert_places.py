@@ -68,7 +68,8 @@ def test_a_disk_without_inodes_is_noticed_before_the_start(source: Path) -> None
             )
             assert refused.returncode == 2, refused
             assert re.search(
-                r"the outputs are \d+ files, .* but the file system of .* can hold \d+ more",
+                r"the run makes \d+ files, .* but the file system of .* has room for only \S+"
+                r" more file",
                 refused.stderr,
             )
         assert sorted(path.name for path in disk.seen.iterdir()) == ["mounted"]
@@ -90,7 +91,7 @@ def test_what_is_compressed_or_has_folders_is_refused_too(source: Path) -> None:
         line = ("convert", source, disk.path / "new.zarr", "--chunks", "8,1,1200", "-q")
         refused = hyperslab(*line, inside=disk.inside)
         assert refused.returncode == 2, refused
-        assert "the outputs are 480 files in 490 folders, and" in refused.stderr
+        assert "the run makes 480 files in 490 folders, and" in refused.stderr
 
 
 def test_remedies_are_options_that_convert_has(source: Path) -> None:

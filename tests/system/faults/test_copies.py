@@ -117,7 +117,7 @@ def test_regions_that_were_written_elsewhere_make_no_file(tmp_path: Path) -> Non
     written = writing.write_region(*volume, Hyperslab.full(shape), block)
     products._require_complete(volume, [written])
     elsewhere = replace(written, path=str(tmp_path / ".a.nii.0-00bb.part"))
-    with pytest.raises(RunStopped, match=r"a\.nii: 1 of its regions are not in .*--resume"):
+    with pytest.raises(RunStopped, match=r"a\.nii: 1 region missing from .*--resume"):
         products._require_complete(volume, [written, elsewhere])
 
 

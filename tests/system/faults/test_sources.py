@@ -43,8 +43,8 @@ def empty(path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
-    "truncated": (truncate, "truncated: 1000 bytes missing"),
-    "header only": (behead, "truncated: 16384 bytes missing"),
+    "truncated": (truncate, "truncated: 1,000 bytes missing"),
+    "header only": (behead, "truncated: 16,384 bytes missing"),
     "no image": (scramble, "is not a NIfTI file although its name says so"),
     "empty": (empty, "is empty"),
 }
@@ -76,7 +76,7 @@ def test_a_mosaic_needs_all_its_blocks(tmp_path: Path) -> None:
     options = ("--sources", "concatenated", "--axis", 2)
     done = hyperslab("run", f"{FUNCTIONS}:add", tmp_path / "in", "-o", tmp_path / "out", *options)
     assert done.returncode == 1
-    assert f"{tmp_path}/in/b_1.nii: truncated: 1000 bytes missing" in done.stderr
+    assert f"{tmp_path}/in/b_1.nii: truncated: 1,000 bytes missing" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -157,7 +157,8 @@ def analyze(
     if any(source.ndim != first.ndim for source in sources):
         odd = next(source for source in sources if source.ndim != first.ndim)
         raise UsageError(
-            f"{odd.url} has {odd.ndim} dimensions, {first.url} has {first.ndim}: load them one"
+            f"{odd.url} has {show_count(odd.ndim, 'dimension')}, {first.url} has {first.ndim}:"
+            " load them one"
             " by one"
         )
     # Where arrays lie in space does not matter to rows.

@@ -42,6 +42,7 @@ from hyperslab.formats.hdf5.attributes import (
     packing_attributes,
     reserved_value,
 )
+from hyperslab.units import show_count
 
 CHUNK_NBYTES = 2**20
 "Largest chunk that is chosen where only compression is asked for: HDF5's own chunk cache holds it."
@@ -150,12 +151,12 @@ def index(
     found, first = np.unique(numbers, return_index=True)
     if missing := math.prod(grid) - len(found):
         raise FormatError(
-            f"{sink.path}: {missing} of its chunks were not written; run again with --resume"
+            f"{sink.path}: {show_count(missing, 'chunk')} not written; run again with --resume"
         )
     if len(found) != len(numbers):
         raise FormatError(
-            f"{sink.path}: {len(numbers) - len(found)} of its chunks were written by more than one"
-            " task"
+            f"{sink.path}: {show_count(len(numbers) - len(found), 'chunk')} written by more than"
+            " one task"
         )
     root, nodes = _index(sink, grid, nbytes[first], offsets[first], size)
     yield size, nodes

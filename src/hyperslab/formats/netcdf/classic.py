@@ -40,6 +40,7 @@ from hyperslab.formats.netcdf.header import (
 from hyperslab.formats.netcdf.variables import without_auxiliary
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
+from hyperslab.units import show_count
 
 __all__ = ["arrays", "candidates", "open", "read_reference", "sink"]
 
@@ -174,7 +175,8 @@ def _variable(path: str, header: ClassicHeader, name: str) -> Variable:
     missing = header.missing_nbytes(variable)
     if missing:
         raise FormatError(
-            f"{where}: truncated: {missing} bytes missing; fetch or copy the file again"
+            f"{where}: truncated: {show_count(missing, 'byte')} missing; fetch or copy the file"
+            " again"
         )
     return variable
 

@@ -46,6 +46,7 @@ from hyperslab.formats.nifti.sinks import assemble, encode, sink
 from hyperslab.formats.nifti.whole import corner, whole_shape
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
+from hyperslab.units import show_count
 
 __all__ = ["arrays", "assemble", "candidates", "encode", "open", "read_reference", "sink"]
 
@@ -215,11 +216,12 @@ def _check_complete(path: str, expected: int, file_size: int, compressed: bool) 
         return
     if compressed:
         raise FormatError(
-            f"{path}: truncated: its {file_size} bytes cannot hold {expected} bytes of image; fetch"
-            " or copy it again"
+            f"{path}: truncated: its {show_count(file_size, 'byte')} cannot hold"
+            f" {show_count(expected, 'byte')} of image; fetch or copy it again"
         )
     raise FormatError(
-        f"{path}: truncated: {expected - file_size} bytes missing; fetch or copy it again"
+        f"{path}: truncated: {show_count(expected - file_size, 'byte')} missing; fetch or copy"
+        " it again"
     )
 
 

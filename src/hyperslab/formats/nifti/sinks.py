@@ -27,6 +27,7 @@ from hyperslab.formats import deflating
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import Packing
 from hyperslab.formats.nifti.header import DIMS, build_head, parse, real_dtype, scaling_of
+from hyperslab.units import show_count
 
 _REMEDY = {"f": "float32 or float64", "c": "complex64 or complex128"}
 
@@ -87,7 +88,7 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | mem
     missing = len(head) + math.prod(sink.shape) * item - member.length
     if missing:
         raise FormatError(
-            f"{sink.path}: {missing} bytes of it were not written; run again with --resume"
+            f"{sink.path}: {show_count(missing, 'byte')} not written; run again with --resume"
         )
     yield member.tail()
 

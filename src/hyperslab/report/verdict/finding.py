@@ -65,6 +65,14 @@ class Verdict:
             return ""
         return self.findings[0].advice
 
+    def told(self) -> dict[str, str]:
+        """Cause, evidence and remedy by their names, those that there are."""
+        if not self.findings:
+            return {}
+        first = self.findings[0]
+        told = {"cause": first.sentence, "evidence": first.evidence, "remedy": first.advice}
+        return {name: text for name, text in told.items() if text}
+
 
 def listed(parts: Sequence[str]) -> str:
     """Clauses as one sentence."""

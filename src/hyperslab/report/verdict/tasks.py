@@ -138,11 +138,12 @@ def straggling(evidence: Evidence) -> list[Finding]:
     )
     more = f"; and {len(longest) - NAMED} more" if len(longest) > NAMED else ""
     what = "One task" if len(longest) == 1 else f"{len(longest)} tasks"
-    advice = "Look at what is special about it."
+    them = "it" if len(longest) == 1 else "them"
+    advice = f"Look at what is special about {them}."
     if remedies.more_blocks(evidence, WAVES * len(evidence.slots), found.usual_ns / 1e9):
         advice = (
-            "Look at what is special about it, or cut smaller blocks, so that other slots share"
-            " its work."
+            f"Look at what is special about {them}, or cut smaller blocks, so that other slots"
+            " share the work."
         )
     if slow := _slow_slot(evidence, longest, found.usual_ns):
         advice = f"All tasks of {slow} were slow: look at that host or slot before the data."
