@@ -80,6 +80,14 @@ Report = Annotated[
     bool,
     Opt(help="Write the page at the end; 'hyperslab report' does so later.", rich_help_panel=SHOWN),
 ]
+Live = Annotated[
+    bool,
+    Opt(
+        "--live",
+        help="Show the page while the run goes on, in a browser of this machine.",
+        rich_help_panel=SHOWN,
+    ),
+]
 Retries = Annotated[
     int, Opt(help="Further attempts at a task that failed.", rich_help_panel=ENGINE)
 ]

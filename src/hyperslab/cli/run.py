@@ -26,6 +26,7 @@ from hyperslab.cli.flags import (
     Axis,
     Engine,
     FailFast,
+    Live,
     Quiet,
     RealOrStored,
     Report,
@@ -271,6 +272,7 @@ def run(
         ),
     ] = False,
     report: Report = True,
+    live: Live = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -328,6 +330,7 @@ def run(
         task_timeout=task_timeout,
         resume=resume,
         report=report,
+        live=live,
         accept_changed_function=accept_changed_function,
     )
     if check_locality:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hyperslab.driver import lanes
-from hyperslab.plan.journal import Tail
+from hyperslab.plan.journal import Merging, Tail
 from hyperslab.plan.task import Outcome
 from hyperslab.trace import NO_TASK, OwnTime, Phase, Slot, Span, Trace, measure_span_cost_ns
 
@@ -34,20 +34,7 @@ def build_trace(
     """All phases of all attempts, with the slots of the engine and what a reader needs to know of
     the run.
     """
-    first_done = {o.task: o.attempt for o in reversed(outcomes) if o.status == "done"}
-    spans = [
-        _span(o.task, o.attempt, o.slot, phase, first_done.get(o.task) != o.attempt)
-        for o in outcomes
-        for phase in o.phases
-    ]
-    spans += [
-        _span(NO_TASK, 0, merging.slot, phase, False)
-        for merging in tail.merging
-        for phase in merging.phases
-    ]
-    names = _names(spans, slots)
-    late = sorted(set(names.values()) - set(slots))  # workers that joined when the run had begun
-    spans = [_moved(span, names) for span in spans]
+    spans, names = _numbered(outcomes, slots, tail.merging)
     about = {
         **asdict(moments),
         "wall_anchor": {"monotonic_ns": time.monotonic_ns(), "time_ns": time.time_ns()},
@@ -58,7 +45,41 @@ def build_trace(
             for host, c in tail.clocks.items()
         },
     }
-    return Trace(spans, [*slots, *late], meta={**about, **meta})
+    return Trace(spans, _lanes(slots, names), meta={**about, **meta})
+
+
+def trace_so_far(
+    outcomes: Sequence[Outcome],
+    slots: Sequence[str],
+    merging: Sequence[Merging],
+    moments: Moments,
+    meta: Mapping[str, Any],
+) -> Trace:
+    """What the charts show of a run that has not ended, of what its slots have recorded."""
+    spans, names = _numbered(outcomes, slots, merging)
+    return Trace(spans, _lanes(slots, names), meta={**asdict(moments), **meta})
+
+
+def _numbered(
+    outcomes: Sequence[Outcome], slots: Sequence[str], merging: Sequence[Merging]
+) -> tuple[list[Span], dict[str, str]]:
+    """All spans, on slots that are numbered, and what the others are called now."""
+    first_done = {o.task: o.attempt for o in reversed(outcomes) if o.status == "done"}
+    spans = [
+        _span(o.task, o.attempt, o.slot, phase, first_done.get(o.task) != o.attempt)
+        for o in outcomes
+        for phase in o.phases
+    ]
+    spans += [
+        _span(NO_TASK, 0, each.slot, phase, False) for each in merging for phase in each.phases
+    ]
+    names = _names(spans, slots)
+    return [_moved(span, names) for span in spans], names
+
+
+def _lanes(slots: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The slots of the engine, and those of workers that joined when the run had begun."""
+    return [*slots, *sorted(set(names.values()) - set(slots))]
 
 
 def _span(task: int, attempt: int, slot: str, phase: Phase, lost: bool) -> Span:

@@ -75,6 +75,8 @@ class Options:
     """
     report: bool = True
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
+    live: bool = False
+    "Whether a page on this machine shows the run while it goes on; standard error has its address."
     debug: bool = False
     "Whether tracebacks of failures keep hyperslab's own frames."
     memory: InitVar[int | str | None] = None

@@ -18,11 +18,12 @@ from typing import Any
 from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import OutputBusy
+from hyperslab.errors import OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
+from hyperslab.units import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,27 @@ def _newest(inherited: Sequence[Inherited]) -> dict[int, tuple[Outcome, bool]]:
 def partials(inherited: Sequence[Inherited], wanted: Sequence[int]) -> list[Partial]:
     """Saved partials that hold wanted tasks only, and no task twice."""
     return load_partials([(i.folder, i.ids) for i in inherited], wanted)
+
+
+def whole_partials(inherited: Sequence[Inherited], wanted: Sequence[Task]) -> list[Partial]:
+    """Partials that together hold every wanted task once; raises RunStopped when records are
+    damaged.
+    """
+    found = partials(inherited, [task.id for task in wanted])
+    held = sum(len(partial.tasks) for partial in found)
+    if held != len(wanted):
+        raise RunStopped(
+            f"{show_count(len(wanted) - held, 'result')} missing from the saved partials: run again with"
+            " --resume"
+        )
+    return found
+
+
+def lacking(inherited: Sequence[Inherited], wanted: Sequence[Task]) -> list[Task]:
+    """Wanted tasks of a reduction that no partial which counts holds."""
+    found = partials(inherited, [task.id for task in wanted])
+    held = {i for partial in found for i in partial.tasks}
+    return [task for task in wanted if task.id not in held]
 
 
 def _suffix(plan: Plan) -> str:

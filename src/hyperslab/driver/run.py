@@ -18,32 +18,32 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
-from hyperslab.driver import preindex, resume
+from hyperslab.driver import live, preindex, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly, Haste
-from hyperslab.driver.measured import Moments, agreement, build_trace
+from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.prepare import Options, Prepared, asked, options_of, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.result import Result, checked
 from hyperslab.driver.resume import Inherited
-from hyperslab.driver.submission import provenance, save_records, save_value
+from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.errors import OutputBusy, RunStopped, UsageError, in_callers_words, told_in_python
 from hyperslab.machine import pressure
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failure import Failure
-from hyperslab.plan.journal import Partial, SlotJournal, Tail, load_partials, moved_bytes
+from hyperslab.plan.journal import SlotJournal, Tail, load_partials, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
 from hyperslab.plan.shipment import pack
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
 from hyperslab.plan.task import Outcome, Task, retried, with_prior
 from hyperslab.report.failures import Failed, failed, likeness
-from hyperslab.report.progress import Progress, Quiet
+from hyperslab.report.progress import Count, Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
-from hyperslab.trace import OwnTime
+from hyperslab.trace import OwnTime, Trace
 from hyperslab.units import show_count
 
 POLL_INTERVAL_S = 0.1
@@ -105,6 +105,7 @@ class _Run:
         self.prepared = prepared
         self.options = options
         self.progress = progress
+        self.count = Count()
         self.directory = prepared.directory
         self.start_ns = time.monotonic_ns()
         self.load = pressure.sample()
@@ -140,24 +141,8 @@ class _Run:
             self.products = Products(self.directory, self.plan)
             self.tail = Tail(self.folder)
             self.engine = engines.create(self.options.engine, self._engine_options())
-            try:
-                self._run_stages()
-                self._save_value()
-            except BaseException as reason:
-                self._stopped(reason)
-                raise
-            self.state = "done"
-            if self.failures:
-                self.state = "failed"
-            if self.state == "done":
-                shutil.rmtree(
-                    self._index_folder(), ignore_errors=True
-                )  # nobody will go on with this run
-            result = self._keep_records()
-            if result.ok:
-                self.directory.sweep()
-                self.directory.secure(self.folder)
-            return result
+            with live.shown(self._seen(), self.options.live):
+                return self._carry_out()
         except OSError as error:
             raise RunStopped(
                 f"the records of the run cannot be written to {self.directory.root}"
@@ -165,6 +150,45 @@ class _Run:
             ) from error
         finally:
             os.close(lock)
+
+    def _carry_out(self) -> Result:
+        """Run every stage, and keep the records however that ends."""
+        try:
+            self._run_stages()
+            self._save_value()
+        except BaseException as reason:
+            self._stopped(reason)
+            raise
+        self.state = "done"
+        if self.failures:
+            self.state = "failed"
+        if self.state == "done":
+            # nobody will go on with this run
+            shutil.rmtree(self._index_folder(), ignore_errors=True)
+        result = self._keep_records()
+        if result.ok:
+            self.directory.sweep()
+            self.directory.secure(self.folder)
+        return result
+
+    def _seen(self) -> live.Seen:
+        return live.Seen(
+            self.plan.title, self.folder / PAGE, self.count, self._trace_so_far, self._failures
+        )
+
+    def _trace_so_far(self) -> Trace:
+        """What the slots have recorded; other threads may ask for it, too."""
+        moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns())
+        return trace_so_far(
+            self.outcomes.copy(),
+            [str(slot) for slot in self.engine.slots()],
+            self.tail.merging.copy(),
+            moments,
+            {"labels": self._labels()},
+        )
+
+    def _labels(self) -> list[str]:
+        return [self.products.label(task.id) for task in self.plan.tasks]
 
     def _stopped(self, reason: BaseException) -> None:
         """Keep what records the disk will take; the reason to stop matters more than they do."""
@@ -202,6 +226,7 @@ class _Run:
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)
+        self.count.begin(left, len(self.done))
         self.progress.begin(left, nbytes, len(self.done))
         save_status(self.folder, "running", self._counts())
         try:
@@ -282,16 +307,10 @@ class _Run:
         for _ in range(
             UNRECORDED_ROUNDS
         ):  # a batch that had been given up may have saved what overlaps others
-            if not (lacking := self._lacking(stage)):
+            if not (left := resume.lacking(self.inherited, stage.tasks)):
                 break
-            self._run_round(self.engine, lacking, steps, merge, last=True)
-        return conclude(fold, self._partials(stage))
-
-    def _lacking(self, stage: Stage) -> list[Task]:
-        """Tasks of a reduction that no partial which counts holds."""
-        ids = [task.id for task in stage.tasks]
-        held = {i for partial in resume.partials(self.inherited, ids) for i in partial.tasks}
-        return [task for task in stage.tasks if task.id not in held]
+            self._run_round(self.engine, left, steps, merge, last=True)
+        return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
 
     def _is_final(self, task: Task) -> bool:
         return task.id in self.failures and self.failures[task.id][0].permanent
@@ -382,6 +401,7 @@ class _Run:
                 nbytes = 0
                 if task:
                     nbytes = task.bytes_read
+                self.count.advance(nbytes)
                 self.progress.advance(nbytes)
             self.done.add(outcome.task)
             self.failures.pop(outcome.task, None)
@@ -409,20 +429,6 @@ class _Run:
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
 
-    def _partials(self, stage: Stage) -> list[Partial]:
-        """Partials that together hold every task of the stage once; raises RunStopped when records
-        are damaged.
-        """
-        ids = [task.id for task in stage.tasks]
-        partials = resume.partials(self.inherited, ids)
-        held = sum(len(partial.tasks) for partial in partials)
-        if held != len(ids):
-            raise RunStopped(
-                f"{show_count(len(ids) - held, 'result')} missing from the saved partials: run"
-                " again with --resume"
-            )
-        return partials
-
     def _counts(self) -> dict[str, Any]:
         total = sum(1 for _ in self.plan.tasks)
         return {"tasks": total, "done": len(self.done), "failed": len(self.failures)}
@@ -430,7 +436,7 @@ class _Run:
     def _failures(self) -> list[Failed]:
         return [
             failed(self.products.label(i), why, attempts)
-            for i, (why, attempts) in sorted(self.failures.items())
+            for i, (why, attempts) in sorted(self.failures.copy().items())
         ]
 
     def _ended_early(self) -> str:
@@ -454,7 +460,7 @@ class _Run:
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
         moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
         meta = {
-            "labels": [self.products.label(task.id) for task in self.plan.tasks],
+            "labels": self._labels(),
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),

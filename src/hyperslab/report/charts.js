@@ -16,7 +16,7 @@
     float64: Float64Array, float32: Float32Array, int32: Int32Array, uint16: Uint16Array,
   }
 
-  const data = JSON.parse(document.getElementById("charts-data").textContent, unpacked)
+  let data = JSON.parse(document.getElementById("charts-data").textContent, unpacked)
   const font = `12px ${getComputedStyle(document.body).fontFamily}`
 
   function unpacked(_, value) {
@@ -76,6 +76,14 @@
 
     reset() { this.show(...this.bounds) }
 
+    // Other bounds: what shows all goes on to do so, a zoom stays where it is.
+    bind(start, end) {
+      const shows_all = this.start == this.bounds[0] && this.end == this.bounds[1]
+      this.bounds = [start, end]
+      if (shows_all) this.reset()
+      else this.show(this.start, this.end)
+    }
+
     show(start, end) {
       const [first, last] = this.bounds
       const length = Math.min(Math.max(end - start, SHORTEST), last - first)
@@ -129,20 +137,24 @@
   class Chart {
     constructor(place, view, height, description) {
       this.view = view
-      this.height = height
       this.place = document.getElementById(place)
       this.plot = this.place.appendChild(element("div", "plot"))
       this.canvas = this.plot.appendChild(element("canvas", ""))
       this.cover = this.plot.appendChild(element("canvas", "cover"))
       this.canvas.setAttribute("role", "img")
       this.canvas.setAttribute("aria-label", description)
-      this.plot.style.height = `${height}px`
-      this.bottom = height - BOTTOM
+      this.use_height(height)
       this.drag = null
       this.listen()
       view.charts.push(this)
       this.follow_tool()
       new ResizeObserver(() => view.redraw()).observe(this.plot)
+    }
+
+    use_height(height) {
+      this.height = height
+      this.plot.style.height = `${height}px`
+      this.bottom = height - BOTTOM
     }
 
     // Where the frame is, in pixels; asked for once a drawing, for it makes the browser lay out.
@@ -319,14 +331,29 @@
 
   class Gantt extends Chart {
     constructor(place, view) {
-      const {slots, bars} = data.gantt
-      const [least, most] = LANES_BETWEEN
-      const lanes = Math.min(Math.max(LANE * slots.length, least), most)
-      super(place, view, TOP + lanes + BOTTOM, `phases of tasks over time in ${slots.length} slots`)
-      this.slots = slots
-      this.labels = data.gantt.labels
-      this.bars = bars.map((each) => ({...each, is_visible: true, picked: null}))
+      const {slots} = data.gantt
+      super(place, view, height_of(slots), `phases of tasks over time in ${slots.length} slots`)
+      this.bars = []
+      this.picked = null
       this.hatch = hatch(data.lost_colour)
+      this.take(data.gantt)
+    }
+
+    // Show these bars; what was hidden or picked stays so.
+    take({slots, labels, bars}) {
+      const hidden = this.bars.filter((each) => !each.is_visible).map((each) => each.legend)
+      this.slots = slots
+      this.labels = labels
+      this.bars = bars.map((each) => ({...each, is_visible: !hidden.includes(each.legend)}))
+      this.use_height(height_of(slots))
+      this.mark_picked()
+    }
+
+    // Hide the bars that have this name in the legend, or show them again; says which.
+    toggle(name) {
+      const own = this.bars.filter((bars) => bars.legend == name)
+      for (const bars of own) bars.is_visible = !bars.is_visible
+      return own[0].is_visible
     }
 
     // Pixels that the longest name of a slot needs; on a narrow page names are cut.
@@ -440,10 +467,16 @@
 
     block(task) { return task in this.labels ? this.labels[task] : task }
 
-    // Fade the bars of all other blocks, and name the one that was clicked.
     pick(x, y) {
       const found = this.found(x, y).at(-1)
-      const block = found ? this.block(found[0].task[found[1]]) : null
+      this.picked = found ? this.block(found[0].task[found[1]]) : null
+      this.mark_picked()
+      this.view.redraw()
+    }
+
+    // Fade the bars of all blocks but the one that was clicked, and name that.
+    mark_picked() {
+      const block = this.picked, found = block !== null
       const said = []
       for (const bars of this.bars) {
         const is_of_it = (task) => this.block(task) === block
@@ -455,11 +488,15 @@
       }
       const name = typeof block == "number" ? `task ${block}` : block
       document.getElementById("picked").textContent = found ? `${name}: ${said.join(", ")}` : ""
-      this.view.redraw()
     }
   }
 
   const duration_ms = (bars, i) => (bars.right[i] - bars.left[i]) * 1000
+
+  function height_of(slots) {
+    const [least, most] = LANES_BETWEEN
+    return TOP + Math.min(Math.max(LANE * slots.length, least), most) + BOTTOM
+  }
 
   function shortened(pen, text, width) {
     if (pen.measureText(text).width <= width) return text
@@ -560,15 +597,14 @@
   function legend(gantt) {
     const line = element("div", "legend")
     for (const name of new Set(gantt.bars.map((bars) => bars.legend))) {
-      const own = gantt.bars.filter((bars) => bars.legend == name)
+      const {is_lost, colour, is_visible} = gantt.bars.find((bars) => bars.legend == name)
       const button = element("button", "", name)
-      const swatch = element("i", own[0].is_lost ? "lost" : "")
-      if (!own[0].is_lost) swatch.style.background = own[0].colour
+      const swatch = element("i", is_lost ? "lost" : "")
+      if (!is_lost) swatch.style.background = colour
       button.prepend(swatch)
-      button.setAttribute("aria-pressed", "true")
+      button.setAttribute("aria-pressed", String(is_visible))
       button.addEventListener("click", () => {
-        for (const bars of own) bars.is_visible = !bars.is_visible
-        button.setAttribute("aria-pressed", String(own[0].is_visible))
+        button.setAttribute("aria-pressed", String(gantt.toggle(name)))
         gantt.view.redraw()
       })
       line.append(button)
@@ -615,8 +651,33 @@
   const gantt = new Gantt("gantt", view)
   const running = new Curves("running", view, data.running)
   const throughput = new Curves("throughput", view, data.throughput)
-  gantt.place.prepend(legend(gantt))
-  gantt.place.append(toolbar(gantt))
-  for (const note of data.gantt.notes) gantt.place.append(element("p", "note", note))
-  window.charts = {view, gantt, running, throughput}
+  const notes = element("div", "")
+  let names = legend(gantt)
+  gantt.place.prepend(names)
+  gantt.place.append(toolbar(gantt), notes)
+  tell_notes()
+
+  function tell_notes() {
+    notes.replaceChildren(...data.gantt.notes.map((note) => element("p", "note", note)))
+  }
+
+  function name_kinds() {
+    const fresh = legend(gantt)
+    if (fresh.textContent == names.textContent) return
+    names.replaceWith(fresh)
+    names = fresh
+  }
+
+  // Show another state of the run, said as the page says the first one.
+  function take(text) {
+    data = JSON.parse(text, unpacked)
+    gantt.take(data.gantt)
+    running.curves = data.running
+    throughput.curves = data.throughput
+    name_kinds()
+    tell_notes()
+    view.bind(data.gantt.start, data.gantt.end)
+  }
+
+  window.charts = {view, gantt, running, throughput, take}
 })()

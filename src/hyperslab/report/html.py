@@ -185,7 +185,7 @@ def write_page(
         _answer(trace, summary, headline_of(summary, failures, plan)),
         failures_html(failures),
         _pictures(pictures),
-        _charts(trace),
+        charts_html(trace),
         _totals(summary),
         _slowest(trace),
         _graph(plan, trace),
@@ -195,13 +195,13 @@ def write_page(
     replace_text(path, document(title, sections))
 
 
-def document(title: str, sections: Sequence[str], style: str = "") -> str:
+def document(title: str, sections: Sequence[str], style: str = "", policy: str = POLICY) -> str:
     """A whole page in the style of the reports, with rules of its own in `style`; empty sections
-    are left out.
+    are left out. `policy` is what a browser lets it load.
     """
     page = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n<main>",
         *(section for section in sections if section),
@@ -292,7 +292,7 @@ def _slice(one: Slice, scale: float) -> str:
     )
 
 
-def _charts(trace: Trace) -> str:
+def charts_html(trace: Trace) -> str:
     """The charts over time with their script, all inside the page; zooming into one zooms all."""
     device = device_words(trace)
     line = "give --bandwidth to see what the device can do"
@@ -310,6 +310,16 @@ def _charts(trace: Trace) -> str:
 
 def _embedded(trace: Trace) -> str:
     """Data and script of the charts; `<` is escaped so that no label can end a script."""
+    data = charts_json(trace).replace("<", "\\u003c")
+    script = CHARTS.read_text(encoding="utf-8")
+    return (
+        f'<script type="application/json" id="charts-data">{data}</script>\n'
+        f"<script>\n{script}</script>"
+    )
+
+
+def charts_json(trace: Trace) -> str:
+    """What all charts show, in one line of JSON, as charts.js reads it."""
     charts = {
         "startup_colour": STARTUP_COLOUR,
         "short_colour": SHORT_COLOUR,
@@ -318,13 +328,7 @@ def _embedded(trace: Trace) -> str:
         "running": running_chart(trace),
         "throughput": throughput_chart(trace),
     }
-    data = json.dumps(charts, default=_packed, allow_nan=False, separators=(",", ":"))
-    data = data.replace("<", "\\u003c")
-    script = CHARTS.read_text(encoding="utf-8")
-    return (
-        f'<script type="application/json" id="charts-data">{data}</script>\n'
-        f"<script>\n{script}</script>"
-    )
+    return json.dumps(charts, default=_packed, allow_nan=False, separators=(",", ":"))
 
 
 def _packed(values: npt.NDArray[Any]) -> dict[str, str]:

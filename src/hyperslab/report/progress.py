@@ -44,34 +44,70 @@ class Quiet:
         """No task follows."""
 
 
+class Count:
+    """How far a run is."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+        "Number of all tasks, those that an earlier run has done included."
+        self.done = 0
+        self.before = 0
+        "Number of tasks that an earlier run has done."
+        self.nbytes = 0
+        "Bytes that the tasks read which this run has done."
+        self._began = time.monotonic()
+
+    def begin(self, tasks: int, done: int) -> None:
+        """Tasks left to do, and those that an earlier run has done."""
+        self.tasks = done + tasks
+        self.done = self.before = done
+        self._began = time.monotonic()
+
+    def advance(self, nbytes: int) -> None:
+        """A task is done."""
+        self.done += 1
+        self.nbytes += nbytes
+
+    def words(self) -> str:
+        """Share, tasks and rate so far, and, once a task is done, the time left, in one line."""
+        elapsed = time.monotonic() - self._began
+        share = self.done / max(1, self.tasks)
+        rate = ""
+        if elapsed:
+            rate = show_rate(self.nbytes / elapsed)
+        text = f"{share:4.0%}  {self.done}/{self.tasks} tasks  {rate}"
+        since = self.done - self.before
+        if not since:
+            return text
+        left = elapsed * (self.tasks - self.done) / since
+        return f"{text}  {show_seconds(left)} left"
+
+
 class Lines:
     """One line per 5 % of the tasks, for logs."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = Listener(stream or sys.stderr)
-        self._tasks = self._done = self._before = self._nbytes = self._failures = 0
-        self._began = time.monotonic()
+        self._count = Count()
+        self._failures = 0
         self._told = 0
 
     def tell(self, text: str) -> None:
         self._say(text)
 
     def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
-        self._tasks = done + tasks
-        self._done = self._before = done
+        self._count.begin(tasks, done)
         self._told = self._passed()
-        self._began = time.monotonic()
 
     def advance(self, nbytes: int) -> None:
-        self._done += 1
-        self._nbytes += nbytes
+        self._count.advance(nbytes)
         passed = self._passed()
         if passed > self._told:
             self._told = passed
-            self._say(self._line())
+            self._say(self._count.words())
 
     def _passed(self) -> int:
-        return self._done * LINES // max(1, self._tasks)
+        return self._count.done * LINES // max(1, self._count.tasks)
 
     def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
         self._failures += 1
@@ -83,15 +119,6 @@ class Lines:
 
     def _say(self, line: str) -> None:
         self._stream.write(f"{line}\n")
-
-    def _line(self) -> str:
-        elapsed = time.monotonic() - self._began
-        share = self._done / max(1, self._tasks)
-        left = elapsed * (self._tasks - self._done) / max(1, self._done - self._before)
-        rate = ""
-        if elapsed:
-            rate = show_rate(self._nbytes / elapsed)
-        return f"{share:4.0%}  {self._done}/{self._tasks} tasks  {rate}  {show_seconds(left)} left"
 
 
 class Bar:

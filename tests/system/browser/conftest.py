@@ -41,11 +41,11 @@ def visit(browser: Browser) -> Iterator[Open]:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, has_touch=touch, is_mobile=touch
         )
-        visits.append(Visit(context.new_page(), path))
+        visits.append(Visit(context.new_page(), path.as_uri()))
         return visits[-1]
 
     yield open_page
     for each in visits:
         each.page.context.close()
         assert each.complaints == []
-        assert each.requests == [each.path.as_uri()]
+        assert each.requests == [each.url]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,15 +36,16 @@ PICKED = """() => {
 class Visit:
     """One page, loaded and drawn."""
 
-    def __init__(self, page: Page, path: Path) -> None:
-        self.page, self.path = page, path
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
         self.complaints: list[str] = []
         self.requests: list[str] = []
         page.on("console", self._listen)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))
         page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(path.as_uri(), timeout=LOAD_LIMIT_MS)
+        page.goto(url, timeout=LOAD_LIMIT_MS)
         page.wait_for_function(DRAWN, timeout=LOAD_LIMIT_MS)
         self.settle()
 

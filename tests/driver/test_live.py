@@ -1,0 +1,227 @@
+"""The live page of a run: served to who knows its address, as long as the run lasts, at no risk to
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import hyperslab
+from hyperslab.driver import live
+from hyperslab.driver.live import LEAVE_S, MOST_CONNECTIONS, Seen
+from hyperslab.report.failures import Failed
+from hyperslab.report.progress import Count
+from hyperslab.trace import Span, Trace
+from tests.system.end_to_end.command import ANATOMICAL, start
+from tests.system.faults.command import await_that
+
+ADD = "hyperslab.testing.functions:add"
+ADDRESS = re.compile(r"live +(http://127\.0\.0\.1:\d+/\?token=[\w-]{32})$", re.MULTILINE)
+
+
+def trace() -> Trace:
+    return Trace([Span(0, 0, "a/w0/t0", "read", 0, 10**9, 10**6, 10**8, 0)], ["a/w0/t0"])
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Seen:
+    count = Count()
+    count.begin(3, 1)
+    count.advance(10**6)
+    failed = Failed("b.nii", "FormatError", "the file is truncated", 1)
+    return Seen("smooth over a.nii", tmp_path / "report.html", count, trace, lambda: [failed])
+
+
+def address(text: str) -> str:
+    (found,) = ADDRESS.findall(text)
+    return str(found)
+
+
+@contextlib.contextmanager
+def served(seen: Seen, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """The address of the page of a run under way."""
+    with live.shown(seen, True):
+        yield address(capsys.readouterr().err)
+
+
+def ask(url: str, path: str = "/") -> http.client.HTTPResponse:
+    to = urlsplit(url)
+    connection = http.client.HTTPConnection(str(to.hostname), to.port, timeout=10)
+    connection.request("GET", f"{path}?{to.query}")
+    return connection.getresponse()
+
+
+def messages(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
+    """The events of a stream as they come."""
+    for line in answer:
+        if line.startswith(b"event: "):
+            yield line[7:].decode().strip(), json.loads(next(answer).removeprefix(b"data: "))
+
+
+def is_open(url: str) -> bool:
+    to = urlsplit(url)
+    with socket.socket() as probe:
+        return probe.connect_ex((str(to.hostname), to.port)) == 0
+
+
+def test_a_run_sends_progress_failures_and_charts_and_at_its_end_its_page(
+    seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(seen, capsys) as url:
+        page = ask(url)
+        assert page.status == 200
+        assert "smooth over a.nii" in page.read().decode()
+        stream = messages(ask(url, "/events"))
+        said = dict([next(stream), next(stream), next(stream)])
+        seen.page.write_text("<h1>it stays</h1>")
+    assert said["progress"]["words"].startswith(" 50%  2/4 tasks  ")
+    assert "the file is truncated" in said["failures"]
+    assert said["charts"]["gantt"]["slots"] == ["a/w0/t0"]
+    last = dict(stream)
+    assert last["end"]["page"] == "<h1>it stays</h1>"
+    assert str(seen.page) in last["end"]["words"]
+    assert not is_open(url)
+    assert "live" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_who_does_not_know_the_token_sees_nothing(
+    seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(seen, capsys) as url:
+        for wrong in (f"{url}x", url.partition("?")[0], url.replace("token=", "token=%ff")):
+            for path in ("/", "/events"):
+                refused = ask(wrong, path)
+                assert refused.status == 403
+                assert b"smooth" not in refused.read()
+        assert ask(url, "/other").status == 404
+        to = urlsplit(url)
+        others = [info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None)]
+        for host in {str(other) for other in others} - {"127.0.0.1", "127.0.1.1", "::1"}:
+            with socket.socket() as probe:
+                assert probe.connect_ex((host, to.port)) != 0, host
+    assert capsys.readouterr() == ("", "")
+
+
+def test_browsers_that_are_stuck_or_gone_hold_nothing_up(
+    seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One never reads what it is sent, one has left, many say nothing at all."""
+    large = replace(trace(), spans=[*trace().spans] * 100_000)
+    with served(replace(seen, trace=lambda: large), capsys) as url:
+        stuck = ask(url, "/events")
+        ask(url, "/events").close()
+        to = urlsplit(url)
+        silent = [socket.create_connection((str(to.hostname), to.port)) for _ in range(40)]
+        assert len(silent) > MOST_CONNECTIONS
+        began = time.monotonic()
+    assert time.monotonic() - began < LEAVE_S + 1
+    assert not is_open(url)
+    stuck.close()
+    for each in silent:
+        each.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_charts_take_a_twentieth_of_a_processor_at_most(seen: Seen) -> None:
+    made = []
+
+    def slow_trace() -> Trace:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.1:
+            pass
+        made.append(1)
+        return trace()
+
+    sight = live._Sight(replace(seen, trace=slow_trace))
+    for _ in range(5):
+        sight.messages()
+        time.sleep(0.3)
+    assert len(made) == 1, "the next is due two seconds after the first"
+
+
+def test_nobody_asked_for_it(seen: Seen, capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with live.shown(seen, False):
+        assert threading.active_count() == before
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("engine", ["serial", "processes"])
+def test_a_run_of_python_is_followed_to_its_end(
+    engine: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = hyperslab.Pipeline(str(ANATOMICAL)).map(ADD, params={"seconds": 0.2})
+    pipeline = pipeline.write(str(tmp_path / "out"))
+    settings: dict[str, Any] = {"engine": engine, "workers": 1, "blocks": 8, "live": True}
+    running = threading.Thread(target=hyperslab.run, args=(pipeline,), kwargs=settings)
+    running.start()
+    heard = ""
+    while "live" not in heard:
+        time.sleep(0.02)
+        heard += capfd.readouterr().err
+    url = address(heard)
+    said = list(messages(ask(url, "/events")))
+    running.join()
+    bars = [
+        sum(len(kind["lane"]["base64"]) for kind in charts["gantt"]["bars"])
+        for name, charts in said
+        if name == "charts"
+    ]
+    assert bars[-1] > bars[0], "bars come in while the run goes on"
+    assert [name for name, _ in said].count("end") == 1
+    (page,) = (tmp_path / "out").rglob("report.html")
+    assert said[-1][1]["page"] == page.read_text()
+    assert not is_open(url)
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_it_ends_with_the_run_whatever_ends_that(tmp_path: Path, ended_by: signal.Signals) -> None:
+    line = ("run", ADD, ANATOMICAL, "-o", tmp_path / "out", "--workers", "2", "--blocks", "20")
+    with start(*line, "-p", "seconds=0.5", "-q", "--live", start_new_session=True) as run:
+        try:
+            assert run.stderr is not None
+            url = address(run.stderr.readline().rstrip("\n"))
+            stream = messages(ask(url, "/events"))
+            assert next(stream)[0] == "progress"
+            run.send_signal(ended_by)
+            run.wait(timeout=60)
+            assert not is_open(url)
+            with contextlib.suppress(ConnectionError):
+                said = [name for name, _ in stream]
+                assert ("end" in said) is (ended_by != signal.SIGKILL)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+def test_a_process_that_a_function_has_forked_holds_no_port(
+    seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(seen, capsys) as url:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the server has threads
+            forked = os.fork()
+        if not forked:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        await_that("the port is free", lambda: not is_open(url))
+    finally:
+        os.kill(forked, signal.SIGKILL)
+        os.waitpid(forked, 0)
