@@ -112,10 +112,8 @@ def whole_partials(inherited: Sequence[Inherited], wanted: Sequence[Task]) -> li
     found = partials(inherited, [task.id for task in wanted])
     held = sum(len(partial.tasks) for partial in found)
     if held != len(wanted):
-        raise RunStopped(
-            f"{show_count(len(wanted) - held, 'result')} missing from the saved partials: run again with"
-            " --resume"
-        )
+        missing = show_count(len(wanted) - held, "result")
+        raise RunStopped(f"{missing} missing from the saved partials: run again with --resume")
     return found
 
 
