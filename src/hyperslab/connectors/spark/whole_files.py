@@ -110,7 +110,7 @@ def _save(loaded: Loaded, out: Path, driver: clock.Reference) -> tuple[Path, Out
 
 
 def _write(final: Path, content: bytes) -> None:
-    """Write all of a file or none; another attempt may have written it, and has written the same."""
+    """Write all of a file or none; another attempt that has written it wrote the same."""
     begun = final.with_name(f".{final.name}.{os.getpid()}.part")
     begun.write_bytes(content)
     renaming.rename(begun, final, overwrite=True)
