@@ -158,7 +158,7 @@ class OutputBusy(UsageError):
 
 
 class AlreadyDone(OutputBusy):
-    """A conversion to a URL that is to be gone on with, and of which everything has arrived."""
+    """A conversion to a URL that is to be resumed, although everything has been uploaded."""
 
 
 class DamagedRecord(UsageError):

@@ -169,7 +169,7 @@ def test_maps_of_a_series_are_cut_in_space_alone() -> None:
 def test_other_values_each_time() -> None:
     found = check_locality(Pipeline(noise((12, 10, 8))).map(random))
     assert not found.ok
-    assert "makes other values of the same block each time" in found.lines()[0]
+    assert "returns different values for the same block each time" in found.lines()[0]
 
 
 def test_rounding_is_no_difference() -> None:
@@ -193,7 +193,7 @@ def test_the_sample_is_where_there_is_something() -> None:
 
 
 def test_what_cannot_be_tried() -> None:
-    with pytest.raises(UsageError, match="is for functions that are mapped"):
+    with pytest.raises(UsageError, match="works only for functions that are mapped"):
         hyperslab.check_locality(workloads.build("stats", Pipeline(ANATOMICAL), {}))
     with pytest.raises(UsageError, match="merge no voxels"):
         check_locality(workloads.build("downsample", Pipeline(ANATOMICAL), {"factor": 2}))

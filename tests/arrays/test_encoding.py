@@ -29,7 +29,7 @@ def test_a_number_is_the_shape_of_a_chunk_of_one_dimension(tmp_path: Path) -> No
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"chunks": (2, 0)}, "--chunks (2, 0): give one number"),
+    ({"chunks": (2, 0)}, "--chunks 2,0: give one number"),
     ({"chunks": "2x2"}, "--chunks 2x2: give one number"),
     ({"shards": 2.5}, "--shards 2.5: give one number"),
     ({"compression": "gzip:x"}, "--compression gzip:x: give none, gzip"),

@@ -14,7 +14,7 @@ from tests.campaign.rounds import OLD, Round
 
 ATTEMPTS = 4
 "How often --resume is tried, without further faults."
-CHANGED = re.compile(r"(/\S+) exists, and is not what the records say")
+CHANGED = re.compile(r"(/\S+) exists and is not the file that the run wrote")
 "What is said to a store that lost a chunk: it is made again once it was moved away."
 DASKS_OWN = "dask-scratch-space/"
 "In TMPDIR: Dask keeps its locks there for the next cluster."
@@ -57,7 +57,7 @@ def expect_verdict(this: Round, code: int) -> None:
 
 
 def resume(this: Round) -> Ended:
-    """Resume until the run succeeds or does not want to; what was done already is not to be
+    """Resume until the run succeeds or does not want to; what was already done is not to be
     repeated.
     """
     ended = Ended(1, "")

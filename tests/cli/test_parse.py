@@ -113,7 +113,7 @@ def test_inputs() -> None:
         "mask": ("--mask m.nii", "m.nii"),
         "labels": ("--labels l.nii", "l.nii"),
     }
-    with pytest.raises(UsageError, match=r"^--mask m\.nii: is given as --with mask too"):
+    with pytest.raises(UsageError, match=r"^--mask m\.nii is also given as --with mask"):
         parse_inputs(["mask=a.nii"], "m.nii")
 
 

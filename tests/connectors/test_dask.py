@@ -317,7 +317,7 @@ def test_files_one_after_the_other(tmp_path: Path) -> None:
     for source in (paths, tmp_path, hyperslab.gather(tmp_path, "concatenated")):
         array = hyperslab.to_dask(source, "150B", axis=0)
         np.testing.assert_array_equal(array.compute(scheduler="threads"), whole)
-    with pytest.raises(UsageError, match="these are 4 arrays; say axis="):
+    with pytest.raises(UsageError, match="these are 4 arrays; give axis="):
         hyperslab.to_dask(paths)
     with h5py.File(paths[1], "r+") as file:
         del file["data"]

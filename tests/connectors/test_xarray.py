@@ -172,7 +172,7 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(SourceChanged):
             np.asarray(dataset.v[1:])
         with pytest.raises(
-            SourceChanged, match=r"a\.nc: was written to after it had been opened; open it again"
+            SourceChanged, match=r"a\.nc: was written to after it was opened; open it again"
         ):
             np.asarray(dataset.w)
     with ours(path) as dataset:

@@ -47,7 +47,7 @@ def test_blocks_that_meet_within_a_page_are_refused_for_several_writers(tmp_path
     )
     assert len(plan.stages[0].tasks) > 1
     with pytest.raises(
-        UsageError, match=r"new\.nii: is on nfs4, .* blocks meet at byte \d+: use --workers 1"
+        UsageError, match=r"new\.nii is on nfs4, .* blocks meet at byte \d+: use --workers 1"
     ) as raised:
         shared_pages.require_whole_pages(plan, 2)
     edge = int(str(raised.value).partition("at byte ")[2].partition(":")[0])

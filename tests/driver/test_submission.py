@@ -77,9 +77,9 @@ def test_the_page_may_be_left_for_later(tmp_path: Path) -> None:
     said = succeed("run", "histogram", ANATOMICAL, "-o", out, "--engine", "serial", "--no-report")
     folder = out / ".hyperslab" / "run-0001"
     page = folder / "report.html"
-    assert f"written by: hyperslab report '{folder}'" in said
+    assert f"not written; write it with: hyperslab report '{folder}'" in said
     assert not page.exists()
-    assert shlex.split(said.partition("written by: ")[2].splitlines()[0])[2] == str(folder)
+    assert shlex.split(said.partition("write it with: ")[2].splitlines()[0])[2] == str(folder)
     succeed("report", folder)
     assert "<h2>Where the time went" in page.read_text()
 
@@ -127,7 +127,7 @@ def test_a_newest_submission_is_meant(ran: Path) -> None:
         (
             "trace.parquet",
             None,
-            "holds no trace.parquet, which a run keeps when it ends; run it to its end",
+            "holds no trace.parquet, which a run writes when it ends; finish it with",
         ),
         ("provenance.json", None, "holds no provenance.json"),
         ("summary.json", {"version": 99}, "newer hyperslab"),

@@ -80,7 +80,7 @@ def test_a_round_that_is_closed_early_is_cancelled_once(tmp_path: Path) -> None:
 
 
 def test_workers_that_have_all_gone_before_the_round(tmp_path: Path) -> None:
-    with pytest.raises(RunStopped, match="all workers have gone"):
+    with pytest.raises(RunStopped, match="all workers left"):
         list(Idle(tmp_path, slots=0).run(TASKS, [], None))
 
 

@@ -135,7 +135,8 @@ def test_a_relative_output_is_where_this_process_stands(
 def test_a_java_that_has_died_is_not_a_worker_that_has(error: Exception) -> None:
     """Whose batches would be run again, by a Java that is not there."""
     sentence = (
-        rf"Spark's Java process has died \({re.escape(said_by_java(error))}\); --resume goes on"
+        rf"Spark's Java process has died \({re.escape(said_by_java(error))}\); --resume"
+        rf" continues the run"
     )
     assert re.fullmatch(sentence, why_failed(error))
     context = Mock()

@@ -126,7 +126,7 @@ BROKEN = {
     "missing": ("import not_there", "its package cannot be loaded: No module named 'not_there'"),
     "raising": ("1 / 0", "its package cannot be loaded: division by zero"),
     "nameless": ("", "its package cannot be loaded: .* has no attribute 'FACTS'"),
-    "foreign": ("FACTS = 'broken:Broken'", "is no hyperslab.engines.facts.Facts"),
+    "foreign": ("FACTS = 'broken:Broken'", "is not a hyperslab.engines.facts.Facts"),
     "placeless": ("FACTS = Facts('broken')", "Facts.place is 'broken': give module:Class"),
     "spreading": ("FACTS = Facts('a:B', spread='wide')", "Facts.spread is 'wide'"),
 }
@@ -135,7 +135,10 @@ CONNECTING = "FACTS = Facts('tests.engines.toy:Toy', clusters='Toys', connects_t
 UNMADE = {
     "missing": ("broken_place:Broken", "its package cannot be loaded: No module named 'broken_pl"),
     "nameless": ("json:Broken", "its package cannot be loaded: .* has no attribute 'Broken'"),
-    "foreign": ("pathlib:Path", "its package cannot be loaded: .* is no hyperslab.engines.Managed"),
+    "foreign": (
+        "pathlib:Path",
+        "its package cannot be loaded: .* is not a hyperslab.engines.Managed",
+    ),
 }
 "Places of classes that are not there, and what is said of them."
 

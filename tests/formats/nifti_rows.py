@@ -189,7 +189,7 @@ def gzips() -> Iterator[Row]:
     group = "Compressed"
     entered: dict[str, Any] = {
         "way": "index",
-        "reason": "indexed: a task enters it",
+        "reason": "indexed: a task starts",
         "suffix": ".nii.gz",
     }
     small: dict[str, Any] = {"way": "nibabel", "reason": SMALL, "suffix": ".nii.gz"}

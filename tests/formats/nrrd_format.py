@@ -182,8 +182,8 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     now = os.stat(path)
     if path != source.url and [now.st_size, now.st_mtime_ns] != state:
         raise SourceChanged(
-            f"{path}: was written to after {source.url} had been described; when it is right"
-            " again, run again with --resume"
+            f"{path}: was written to after {source.url} had been described; when it is restored,"
+            " run again with --resume"
         )
     stored = slab.permute(source.axes)
     if source.codecs:

@@ -392,7 +392,7 @@ def test_formats_that_do_not_load_are_left_out_with_a_warning(
     said = sorted(str(one.message) for one in warned)
     assert [text.split("'")[1] for text in said] == ["one", "two"]
     assert "no_such_module" in said[0]
-    assert "is no hyperslab.formats.facts.Facts" in said[1]
+    assert "is not a hyperslab.formats.facts.Facts" in said[1]
 
 
 REFUSED = {
@@ -405,8 +405,8 @@ REFUSED = {
     "far": ("Facts('far', 'x', 'X', 'X', magic=(Magic(b'BAD', 542),))", "Magic.offset is 542"),
     "needs": ("Facts('needs', 'x', 'X', 'X', libraries=(('one',),))", "Facts.libraries holds"),
     "lacks": ("Facts('lacks', 'x')", "missing 2 required positional arguments"),
-    "memory": ("Facts('memory', 'x', 'X', 'X')", "there is a format of the name 'memory'"),
-    "nifti": ("Facts('nifti', 'x', 'X', 'X')", "there is a format of the name 'nifti'"),
+    "memory": ("Facts('memory', 'x', 'X', 'X')", "a format named 'memory' exists already"),
+    "nifti": ("Facts('nifti', 'x', 'X', 'X')", "a format named 'nifti' exists already"),
 }
 "Facts with which nothing can be done, by the name of their format, and why they are left out."
 

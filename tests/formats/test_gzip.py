@@ -406,7 +406,7 @@ def test_what_is_read_and_why_is_told(tmp_path: Path) -> None:
     described = formats.open_source(str(save(tmp_path / "image.nii.gz", volume())))
     assert described.reason.startswith("one gzip stream, small enough")
     assert (
-        "indexed: a task enters it at the nearest of"
+        "indexed: a task starts at the nearest of"
         in gzipindex.index(described, spacing=SPACING).reason
     )
     large = formats.open_source(

@@ -288,7 +288,7 @@ def test_names_of_dimensions_that_are_not_coordinates(tmp_path: Path) -> None:
         reading.read(formats.open_source(f"{path}::x"), Hyperslab.full((4,))),
         np.arange(4, dtype="f4"),
     )
-    with pytest.raises(UsageError, match="::t: is a netCDF dimension without values"):
+    with pytest.raises(UsageError, match="::t is a netCDF dimension without values"):
         formats.open_source(f"{path}::t")
 
 

@@ -319,7 +319,7 @@ def test_chunks_that_are_chosen_divide_a_shard() -> None:
         ({"compression": "gzip", "level": 11}, "the level of gzip is 0 to 9"),
         ({"compression": "none", "level": 1}, "the level of none is 0 to 0"),
         ({"chunks": (5, 5)}, r"chunks of \(5, 5\) do not fit"),
-        ({"chunks": (5, 5, 5), "shards": (10, 10, 12)}, "are no multiples"),
+        ({"chunks": (5, 5, 5), "shards": (10, 10, 12)}, "are not multiples"),
         ({"name": "../a"}, "cannot name a Zarr array"),
         ({"name": "a//b"}, "cannot name a Zarr array"),
         ({"name": "__a"}, "cannot name a Zarr array"),

@@ -109,7 +109,7 @@ def _drafted(
     _require_elsewhere(sources, source, path)
     if name and len(sources.wholes) > 1:
         raise UsageError(
-            f"{path}: {len(sources.wholes)} arrays cannot become one file: say --sources or name a"
+            f"{path}: {len(sources.wholes)} arrays cannot become one file: give --sources or name a"
             " directory"
         )
     written = _format(path, name, wanted.format, sources)
@@ -179,7 +179,7 @@ def _values(
         source = sources.first(whole)
         if _is_said_by_values_alone(source, whole, suffix.text, encoding):
             note = (
-                f"real values, as {source.real}: {facts.title} cannot say what the stored"
+                f"real values, as {source.real}: {facts.title} cannot express what the stored"
                 f" {source.stored.newbyteorder('=')} of {source.label} mean"
             )
             return "real", (note,)
@@ -315,8 +315,8 @@ def planned(
 def _require_one_object(encoding: Encoding, dest: str) -> None:
     if encoding.virtual:
         raise UsageError(
-            f"{redact(dest)}: a file with a virtual dataset needs its parts beside it: leave"
-            " --virtual out"
+            f"{redact(dest)}: a file with a virtual dataset needs its parts in the same place:"
+            " leave out --virtual"
         )
 
 
@@ -341,11 +341,11 @@ def _format(path: str, name: str, format: str, sources: SourceSet) -> str:
         ending = formats.word_of(name)
         if format and format != ending:
             raise UsageError(
-                f"--format {format}: {path} says another format by its name; leave one of them out"
+                f"--format {format}: {path} is a name of another format; leave one of them out"
             )
         if not ending:
             raise UsageError(
-                f"{path}: such files are not written; give a name that ends in"
+                f"{path}: files of this kind cannot be written; give a name that ends in"
                 f" {', '.join(_endings())}"
             )
         return ending
@@ -375,11 +375,11 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     for url, origin in origins.items():
         if dest in (origin, *origin.parents) and not formats.is_plain_directory(path):
             raise UsageError(
-                f"{path}: is the source itself: give another name, and rename it when it is done"
+                f"{path} is the source itself: give another name, and rename it when it is done"
             )
         if dest in (origin, *origin.parents):
             raise UsageError(
-                f"{path}: holds the source {url}, which could be replaced: name another directory"
+                f"{path} holds the source {url}, which could be replaced: name another directory"
             )
     names = [
         n
@@ -394,8 +394,7 @@ def _require_elsewhere(sources: SourceSet, named: object, path: str) -> None:
     for folder in (f for f in (*folders, *origins.values()) if f.is_dir()):
         if folder == dest or folder in dest.parents:
             raise UsageError(
-                f"{path}: lies inside the source {folder}: its files would mix; choose another"
-                " place"
+                f"{path} lies inside the source {folder}: the files would mix; choose another place"
             )
 
 
@@ -405,9 +404,7 @@ def _require_other_objects(sources: SourceSet, dest: str) -> None:
     for source in sources.sources:
         inside = f"{_address(source.url)}/{source.name if source.document else ''}/"
         if is_remote(source.url) and inside.startswith(f"{target}/"):
-            raise UsageError(
-                f"{redact(dest)}: is the source itself, or holds it: give another name"
-            )
+            raise UsageError(f"{redact(dest)} is the source itself, or holds it: give another name")
 
 
 def _address(url: str) -> str:
@@ -472,6 +469,6 @@ def _dtype_name(dtype: str, sources: SourceSet) -> str:
             else "that is"
         )
         raise UsageError(
-            f"--dtype {dtype}: {what} no number; values are converted from numbers to numbers only"
+            f"--dtype {dtype}: {what} not a number; only numbers can be converted to numbers"
         )
     return wanted.name

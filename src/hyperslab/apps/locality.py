@@ -158,13 +158,16 @@ class Locality:
         where = f"a sample of {extent} elements {self.window}"
         if not self.is_repeatable:
             return [
-                f"not told   the function makes other values of the same block each time: {where}",
-                "remedy     let it draw its random numbers by the place of the block (slab=)",
+                (
+                    "not told   the function returns different values for the same block each time:"
+                    f" {where}"
+                ),
+                "remedy     let it seed its random numbers by the block's position (slab=)",
             ]
         halo = ",".join(map(str, self.halo))
         if self.ok:
             rounded = max((found.largest for found in self.differences), default=0.0)
-            by = f", but for rounding of up to {rounded:.3g}" if rounded else ""
+            by = f", except for rounding of up to {rounded:.3g}" if rounded else ""
             return [f"local      with a halo of {halo}, {where} is the same however it is cut{by}"]
         said = [f"not local  with a halo of {halo}, the result depends on the blocks: {where}"]
         said += [_told(found) for found in self.differences if not found.is_rounding]
@@ -190,8 +193,8 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
     """
     if not pipeline.steps or any(n > 1 for n in pipeline.scale):
         raise UsageError(
-            "--check-locality: is for functions that are mapped over blocks and merge no voxels;"
-            " what a fold merges does not depend on neighbours"
+            "--check-locality works only for functions that are mapped over blocks and merge no"
+            " voxels; a fold does not depend on neighbours"
         )
     pipeline = learned(_over_first(pipeline), axes_whole)
     tried = _Trial(pipeline, _window(pipeline))

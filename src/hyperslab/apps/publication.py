@@ -4,7 +4,7 @@ store.
 - nothing is removed or written over but what an earlier conversion has put there, and only if that
   was allowed: a directory of files has an object that names them
   (`tests/storage/remote/test_convert.py`)
-- an upload that fails is gone on with: what has arrived is not sent again
+- an upload that fails can be resumed: what has arrived is not sent again
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def staged(
     """Where a destination is written: itself, or for a URL a path in the directory for temporary
     files.
 
-    Raises OutputBusy for a URL that is there already, unless it may be overwritten, or an upload by
+    Raises OutputBusy for a URL that exists already, unless it may be overwritten, or an upload by
     the conversion that is resumed has put it there; with `overwrite`, for what no conversion has
     made. Raises UsageError for a directory for temporary files that others can write to.
     """
@@ -68,8 +68,8 @@ def staged(
         _require_made_here(dest, storage_options, there, begun)
     elif any(not _is_of(name, begun) for name in there.keys() - {MANIFEST}):
         raise OutputBusy(
-            f"{redact(dest)}: exists; choose another name, or --overwrite; --resume goes on with a"
-            " conversion that has begun to write there"
+            f"{redact(dest)} exists; choose another name, or --overwrite; --resume continues a"
+            " conversion that began to write there"
         )
     elif not resumes and record.done and not directory.is_owned():
         remove(directory.root)  # of a conversion whose result has been removed since
@@ -91,7 +91,7 @@ def require_unfinished(prepared: Prepared, dest: str, storage_options: Stores) -
     there = listed(dest, storage_options)
     if all(there.get(name) == nbytes for name, nbytes in record.done.items()):
         raise AlreadyDone(
-            f"{redact(dest)}: is done, all of it is there; --overwrite alone makes it again"
+            f"{redact(dest)} is complete; --overwrite without --resume makes it again"
         )
 
 
@@ -187,7 +187,8 @@ def _load(root: Path, overwrite: bool) -> _Record:
     if not (root / PUBLISHED).is_file():
         return _Record()
     remedy = (
-        "what has been sent is not known; add --overwrite, which sends all of it again, or choose"
+        "the record of what was sent is lost; add --overwrite, which sends all of it again, or"
+        " choose"
         " another URL"
     )
     try:
@@ -222,8 +223,8 @@ def _own_folder(folder: Path) -> None:
     state = folder.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & _OTHERS:
         raise UsageError(
-            f"{folder}: is not a directory that you alone can use, as one for temporary files has"
-            " to be; remove it, or set TMPDIR to a directory of your own"
+            f"{folder} is not a directory that only you can use, as temporary files need; remove"
+            " it, or set TMPDIR to a directory of your own"
         )
 
 
@@ -261,7 +262,7 @@ def _require_made_here(
     odd = min((name for name in there if not _is_of(name, known)), default=None)
     if odd is not None:
         raise OutputBusy(
-            f"{redact(dest)}: holds {odd or 'an object of this name'}, which no conversion has"
+            f"{redact(dest)}: holds {odd or 'an object of this name'}, which no conversion"
             " made: --overwrite replaces only what an earlier conversion made; choose a new place,"
             " or remove what is there"
         )
@@ -277,7 +278,7 @@ def _named(dest: str, storage_options: Stores, there: Mapping[str, int]) -> set[
         return {str(name) for name in json.loads(raw)["files"]}
     except (ValueError, KeyError, TypeError):
         raise FormatError(
-            f"{remote}: does not say which files conversions have made; remove it with them"
+            f"{remote}: does not say which files conversions made; remove it together with them"
         ) from None
 
 

@@ -94,7 +94,9 @@ def _around(sources: SourceSet, whole: Whole) -> Surroundings:
     if not _has_any(sources.first(whole)):
         return _NONE
     if len(whole.members) > MOST_FILES:
-        return replace(_NONE, left=(f"coordinates and file attributes of {MOST_FILES}+ files",))
+        return replace(
+            _NONE, left=(f"coordinates and file attributes of more than {MOST_FILES} files",)
+        )
     each = [_of_source(sources, sources.sources[one.source]) for one in whole.members]
     if len(each) == 1:
         return each[0]
@@ -130,7 +132,7 @@ def _of_source(sources: SourceSet, source: ArraySource) -> Surroundings:
     converted = {one.name.rpartition("/")[2] for one in sources.sources if one.url == source.url}
     others = [v.name for v in groups[0].variables if v.name not in {own, *wanted, *converted}]
     if others:
-        left.append(f"variables {_listed(others)} (name each to convert it)")
+        left.append(f"variables {_listed(others)} (name each one to convert it)")
     fixed = sorted(set(source.dims) & {name for group in groups for name in group.unlimited})
     if fixed:
         left.append(f"that {_listed(fixed)} may grow")

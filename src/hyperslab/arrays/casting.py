@@ -31,7 +31,7 @@ def cast(block: Array, wanted: DType, start: Sequence[int]) -> Array:
             offset = tuple(part.start for part in piece) + (0,) * (block.ndim - len(piece))
             where = tuple(int(s + o + i) for s, o, i in zip(start, offset, first, strict=True))
             raise BlockError(
-                f"--dtype {wanted}: the value {given[first]!s} at {where} has no equal there:"
+                f"--dtype {wanted}: the value {given[first]!s} at {where} cannot be represented:"
                 " choose another dtype"
             )
     return made

@@ -41,7 +41,7 @@ class Encoding:
         name, level = parse_compression(self.compression)
         if level is not None and self.level not in (None, level):
             raise UsageError(
-                f"--compression {self.compression}: says another level than level={self.level}"
+                f"--compression {self.compression} says another level than level={self.level}"
             )
         object.__setattr__(self, "chunks", _shape("chunks", self.chunks))
         object.__setattr__(self, "shards", _shape("shards", self.shards))
@@ -80,7 +80,10 @@ def _shape(what: str, given: Any) -> tuple[int, ...]:
     except TypeError:
         shape = (0,)
     if any(n < 1 for n in shape):
-        raise UsageError(f"--{what} {given}: give one number of at least 1 for every axis")
+        told = given
+        if isinstance(given, tuple):
+            told = ",".join(map(str, given))
+        raise UsageError(f"--{what} {told}: give one number of at least 1 for every axis")
     return shape
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +18,14 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sets import Kind, SourceSet, concatenated, independent, mosaic
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView, no_source
-from hyperslab.errors import FormatError, Missing, UsageError
+from hyperslab.errors import FormatError, Missing, UsageError, suggest
 from hyperslab.redaction import redact
 from hyperslab.storage.location import is_remote
 from hyperslab.storage.replacement import require_ended
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
+MOST_COMPARED = 1_000
+"Files of a directory whose names are compared with that of one that is missing."
 Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource | ArrayView
 
 
@@ -41,7 +44,7 @@ def gather(
     `path,dataset` or `path,dataset,origin`. The blocks of a mosaic lie at `origins`, one per
     source, at those of the list ("0 64 0"), or where their affines say. A view stands for its
     array, whatever kind of values it gives. Among independent files, one that cannot be understood
-    becomes a broken source: the task that reads it fails, the others go on. A URL
+    becomes a broken source: the task that reads it fails, the others continue. A URL
     (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are what
     fsspec is given with URLs. Raises UsageError when nothing is found or something is named that is
     no source, FormatError when all files are broken or when they are to make one array and one is,
@@ -136,12 +139,12 @@ def expand(text: str, are_there: bool = True) -> list[str]:
     except Missing:
         raise
     except OSError as error:
-        raise UsageError(f"SOURCE '{text}': cannot be read: {error.strerror}") from error
+        raise UsageError(f"SOURCE '{text}' cannot be read: {error.strerror}") from error
     if os.path.lexists(path):
         return [_joined(path, dataset)]
     matches = sorted(glob.glob(path, recursive=True), key=natural)
     if not matches:
-        why = "there is no such file"
+        why = f"there is no such file{_similar(path)}"
         if glob.has_magic(path):
             why = "no file matches this pattern"
         raise Missing(f"SOURCE '{text}': {why}")
@@ -197,6 +200,17 @@ def _files_of(folder: str) -> list[str]:
     return files
 
 
+def _similar(path: str) -> str:
+    """Words that name a file of a similar name in the same directory; '' for none."""
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_COMPARED)]
+    except OSError:
+        return ""
+    return suggest(name, names)
+
+
 def _lines_of(listing: Path, are_there: bool) -> list[str]:
     """The sources that a list names; relative paths start at the list's folder; '#' begins a
     comment.
@@ -204,7 +218,10 @@ def _lines_of(listing: Path, are_there: bool) -> list[str]:
     urls = []
     for entry in _entries_of(listing):
         if are_there and not is_remote(entry.path) and not os.path.lexists(entry.path):
-            raise Missing(f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}")
+            raise Missing(
+                f"SOURCE '{listing}', line {entry.line}: there is no file {entry.path}; a file that"
+                f" ends in {listing.suffix} is read as a list of sources"
+            )
         urls.append(_joined(entry.path, entry.dataset))
     if not urls:
         raise UsageError(
@@ -227,7 +244,7 @@ def _entries_of(listing: Path) -> Iterator[_Entry]:
         lines = [line.strip() for line in listing.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError:
         raise UsageError(
-            f"SOURCE '{listing}': is not a text file of one 'path' or 'path,dataset' a line"
+            f"SOURCE '{listing}' is not a text file of one 'path' or 'path,dataset' a line"
         ) from None
     for number, text in enumerate(lines, 1):
         if text and not text.startswith("#"):

@@ -55,7 +55,8 @@ def no_source(given: object) -> UsageError:
     """The error for an object that names no array."""
     kind = type(given)
     return UsageError(
-        f"a {kind.__module__}.{kind.__qualname__} is no source: name a file by its path, a dataset"
+        f"a {kind.__module__}.{kind.__qualname__} is not a source: name a file by its path, a"
+        " dataset"
         " in it as 'PATH::DATASET', or give a NumPy array"
     )
 
@@ -202,7 +203,7 @@ class ArrayView:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            raise ValueError("an array in a file cannot be had without a copy")
+            raise ValueError("an array in a file cannot be read without a copy")
         block = self._read(Hyperslab.full(self.shape), None)
         if dtype is None:
             return block

@@ -102,10 +102,11 @@ def _tell_error(error: Exception, sentence: str, debug: bool) -> None:
 def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
     """What to say about an error, and the exit status."""
     if isinstance(error, WRONG_ARGUMENTS):
-        return str(getattr(error, "format_message", error.__str__)()), USAGE
+        return _wrong_arguments(error), USAGE
     if isinstance(error, Interrupted | typer.Abort):
         return (
-            "interrupted" + (": run the same command with --resume to go on" if resumable else ""),
+            "interrupted"
+            + (": run the same command with --resume to continue" if resumable else ""),
             INTERRUPTED,
         )
     if isinstance(error, HyperslabError):
@@ -117,6 +118,15 @@ def _sentence(error: Exception, resumable: bool) -> tuple[str, int]:
         f"{what}; this should not happen: run again with {DEBUG} and report the traceback",
         FAILED,
     )
+
+
+def _wrong_arguments(error: Exception) -> str:
+    """What typer says about wrong arguments, and where to read about the right ones."""
+    text = str(getattr(error, "format_message", error.__str__)())
+    context = getattr(error, "ctx", None)
+    if context is None or not text.endswith("."):
+        return text
+    return f"{text[:-1]}; see '{context.command_path} --help'"
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

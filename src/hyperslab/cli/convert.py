@@ -68,7 +68,7 @@ def convert(
     blocks: Annotated[
         str | None,
         Opt(
-            help="Split every array into so many files, such as 125, or per axis, 5x5x5.",
+            help="Split every array into this many files, such as 125, or per axis, such as 5x5x5.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -90,7 +90,8 @@ def convert(
     format: Annotated[
         str,
         Opt(
-            help=f"Of the files in a directory: {formats.say_words()}; else as the source.",
+            help=f"Format of the files in a directory: {formats.say_words()}; by default as the"
+            " source.",
             rich_help_panel=OUTPUTS,
             autocompletion=completing(formats.written),
         ),
@@ -98,7 +99,7 @@ def convert(
     dtype: Annotated[
         str | None,
         Opt(
-            help="Real values as this dtype; a value that does not fit stops its task.",
+            help="Write real values as this dtype; a task fails if a value does not fit.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -107,7 +108,7 @@ def convert(
         Opt(
             help=(
                 "stored (numbers and scaling as they are) or real (slope and intercept applied);"
-                " else stored where the new format can say what they mean, real where it cannot."
+                " by default stored if the new format can express the scaling, otherwise real."
             ),
             rich_help_panel=OUTPUTS,
             **choice("real", "stored"),
@@ -116,7 +117,7 @@ def convert(
     chunks: Annotated[
         str | None,
         Opt(
-            help="Shape of the stored chunks, such as 64,64,64; else as the source's.",
+            help="Shape of the stored chunks, such as 64,64,64; by default as in the source.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -126,7 +127,7 @@ def convert(
     compression: Annotated[
         str | None,
         Opt(
-            help="none, gzip, gzip:LEVEL; of Zarr also zstd; else as the source's.",
+            help="none, gzip, gzip:LEVEL; for Zarr also zstd; by default as in the source.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -134,15 +135,16 @@ def convert(
         bool,
         Opt(
             "--virtual",
-            help="Leave an HDF5 file as its writers' parts, with a virtual dataset over them.",
+            help="Keep an HDF5 file in parts, one per writer, with a virtual dataset over them.",
             rich_help_panel=OUTPUTS,
         ),
     ] = False,
     zarr_version: Annotated[
-        int | None, Opt(help="2 or 3; 3 if left out.", rich_help_panel=OUTPUTS)
+        int | None, Opt(help="2 or 3; 3 by default.", rich_help_panel=OUTPUTS)
     ] = None,
     name: Annotated[
-        str, Opt(help="Of the dataset in an HDF5, netCDF or Zarr file.", rich_help_panel=OUTPUTS)
+        str,
+        Opt(help="Name of the dataset in an HDF5, netCDF or Zarr file.", rich_help_panel=OUTPUTS),
     ] = "",
     storage_option: StorageOption = [],  # noqa: B006
     memory: Annotated[str | None, memory_flag("tasks", "1GB")] = None,
@@ -150,17 +152,17 @@ def convert(
     workers: Workers = None,
     threads: Threads = None,
     connect: Annotated[
-        str, Opt(help="A cluster that runs already, as of 'hyperslab run'.", rich_help_panel=ENGINE)
+        str, Opt(help="A running cluster, as for 'hyperslab run'.", rich_help_panel=ENGINE)
     ] = "",
     overwrite: Annotated[
         bool,
         Opt(
             "--overwrite",
-            help="Replace what has the name, at the end; a file in one step.",
+            help="Replace an existing output when the conversion ends; a file in one step.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,
-    resume: Annotated[bool, resume_flag("Go on with a conversion that did not end.")] = False,
+    resume: Annotated[bool, resume_flag("Continue a conversion that did not finish.")] = False,
     retries: Retries = 1,
     dry_run: Annotated[bool, dry_run_flag("Say what would be read and written")] = False,
     report: Report = True,

@@ -37,18 +37,19 @@ def diff(
         ),
     ],
     b: Annotated[
-        str, typer.Argument(help="As A; tolerances and relative differences are relative to B.")
+        str,
+        typer.Argument(help="Same as A; tolerances and relative differences are relative to B."),
     ],
     values: RealOrStored = "real",
-    atol: Annotated[float, Opt(help="Equal is also |A - B| <= ATOL + RTOL * |B|.")] = 0.0,
+    atol: Annotated[float, Opt(help="Values are equal if |A - B| <= ATOL + RTOL * |B|.")] = 0.0,
     rtol: Annotated[float, Opt(help="See --atol.")] = 0.0,
     first: Annotated[bool, Opt("--first", help="Stop at the first block that differs.")] = False,
-    values_only: Annotated[bool, Opt("--values-only", help="Compare no headers.")] = False,
+    values_only: Annotated[bool, Opt("--values-only", help="Do not compare headers.")] = False,
     ignore_attributes: Annotated[
         bool,
         Opt(
             "--ignore-attributes",
-            help="Of headers, compare geometry, dtypes, units and scaling alone.",
+            help="Of the headers, compare only geometry, dtypes, units and scaling.",
         ),
     ] = False,
     sources: Annotated[
@@ -81,7 +82,7 @@ def diff(
     something that cannot be read), 130 interrupted.
     """
     if axis is not None and sources != "concatenated":
-        raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
+        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
     found = difference.diff(
         a,
         b,

@@ -35,7 +35,7 @@ def choice(*words: str) -> dict[str, Any]:
 
 
 Axis = Annotated[
-    int | None, Opt(help="Axis of --sources concatenated; 0 if left out.", rich_help_panel=INPUTS)
+    int | None, Opt(help="Axis for --sources concatenated; 0 by default.", rich_help_panel=INPUTS)
 ]
 Engine = Annotated[
     str,
@@ -49,7 +49,7 @@ StorageOption = Annotated[
     list[str],
     Opt(
         OPTION,
-        help="What fsspec is given with URLs, as NAME=VALUE (a value may be JSON); never recorded.",
+        help="Option for fsspec, which opens URLs, as NAME=VALUE (or JSON); never recorded.",
         rich_help_panel=INPUTS,
     ),
 ]
@@ -64,7 +64,7 @@ Verbose = Annotated[
     Opt(
         "--verbose",
         "-v",
-        help="Print the numbers of the run, too, and all that limited it.",
+        help="Also print the numbers of the run and everything that limited it.",
         rich_help_panel=SHOWN,
     ),
 ]
@@ -78,7 +78,10 @@ RealOrStored = Annotated[
 ]
 Report = Annotated[
     bool,
-    Opt(help="Write the page at the end; 'hyperslab report' does so later.", rich_help_panel=SHOWN),
+    Opt(
+        help="Write the page at the end; 'hyperslab report' can write it later.",
+        rich_help_panel=SHOWN,
+    ),
 ]
 Live = Annotated[
     bool,
@@ -89,9 +92,9 @@ Live = Annotated[
     ),
 ]
 Retries = Annotated[
-    int, Opt(help="Further attempts at a task that failed.", rich_help_panel=ENGINE)
+    int, Opt(help="Number of further attempts at a failed task.", rich_help_panel=ENGINE)
 ]
-Threads = Annotated[int | None, Opt(help="Tasks at a time in one worker.", rich_help_panel=ENGINE)]
+Threads = Annotated[int | None, Opt(help="Tasks at a time per worker.", rich_help_panel=ENGINE)]
 FailFast = Annotated[
     bool | None,
     Opt(
@@ -116,7 +119,8 @@ Workers = Annotated[
 def memory_flag(pieces: str, example: str) -> Any:
     """Flag --memory of a command that works on such pieces, with a size as an example."""
     return Opt(
-        help=f"For all {pieces} at a time, such as {example}; by default 80 % of what is there.",
+        help=f"Memory for all {pieces} that run at a time, such as {example}; by default 80 % of"
+        " what is available.",
         rich_help_panel=BLOCKS,
     )
 

@@ -57,7 +57,7 @@ def add_function(
     own = {"--halo": halo, "--dtype": dtype, **shape.given()}
     if name in workloads.BUILTINS or ":" not in name:
         if name in workloads.BUILTINS:
-            _refuse(own, f"the built-in '{name}' sets its own")
+            _refuse(own, f"the built-in '{name}' sets it itself; leave it out")
         return workloads.build(name, pipeline, params)
     ref = refer(name, params)
     if isinstance(ref.load(), Fold):

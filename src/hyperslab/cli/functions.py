@@ -13,7 +13,7 @@ from hyperslab.workloads.described import Builtin, described
 
 
 def functions(
-    name: Annotated[str | None, typer.Argument(help="One of them; all, if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One built-in; all by default.")] = None,
     json: Json = False,
 ) -> int:
     """List the built-in functions with their parameters."""

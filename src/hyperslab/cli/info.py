@@ -60,7 +60,7 @@ def _is_shown(url: str, options: Mapping[str, Any]) -> bool:
 
 
 def _say_all(urls: Sequence[str], options: Mapping[str, Any]) -> int:
-    """One list of all arrays; what cannot be read is told beside it, and by the exit status."""
+    """One list of all arrays; what cannot be read is reported apart, and by the exit status."""
     found: list[dict[str, Any]] = []
     broken = 0
     for url in urls:

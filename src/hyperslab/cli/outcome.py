@@ -21,7 +21,7 @@ from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
 
 WORTH_TELLING = 1.2
-"Times that a plan reads its inputs, from which on it is told."
+"Number of times that a plan reads its inputs from which on this is shown."
 
 
 def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
@@ -51,7 +51,7 @@ def _rows(prepared: Prepared, out: Path) -> dict[str, str]:
         writes += more_writes
     tasks = f"{needs.tasks} to do"
     if prepared.done:
-        tasks += f", {len(prepared.done)} done already"
+        tasks += f", {len(prepared.done)} already done"
     bound = ""
     if needs.compressed:
         bound = "at most "
@@ -94,7 +94,7 @@ def _read_again(prepared: Prepared) -> str:
     times = sum(task.bytes_read for task in plan.stages[0].tasks) / max(1, held)
     if not any(job.halo) or times < WORTH_TELLING:
         return ""
-    return f", {times:.1f} times the input, as blocks overlap by their halo"
+    return f", {times:.1f} times the input, because blocks overlap by their halo"
 
 
 def _memory(needs: Needs) -> str:
@@ -142,7 +142,7 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         typer.echo("\n".join(_told(result, verbose)))
         typer.echo(f"outputs    {show_count(len(result.outputs), 'file')} in {out}")
         typer.echo(f"records    {result.folder.parent}")
-        report = f"written by: hyperslab report {shlex.quote(str(result.folder))}"
+        report = f"not written; write it with: hyperslab report {shlex.quote(str(result.folder))}"
         if result.page is not None:
             report = str(result.page)
         typer.echo(f"report     {report}")
@@ -180,7 +180,7 @@ def _show_failures(result: Result, remedy: str) -> None:
         lines.append(f"and {more}; the report lists all of them")
     failed = f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed"
     if result.ended_early:
-        failed += f", and the run was ended early: {result.ended_early}"
+        failed += f", and the run ended early: {result.ended_early}"
     print("\n".join([*lines, f"{failed}; {remedy}"]), file=sys.stderr)
 
 
@@ -190,13 +190,13 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     """
     if verb == "convert" and all(one.error == "BlockError" for one in result.failures):
         return (
-            "no other attempt can succeed: ask for another --dtype or format, with --overwrite to"
-            f" begin anew, or remove what was written with 'hyperslab clean {out}'"
+            "another attempt would fail too: choose another --dtype or format with --overwrite to"
+            f" start over, or remove what was written with 'hyperslab clean {out}'"
         )
     keep_going = ""
     if result.ended_early and verb == "run":
         keep_going = "; with --keep-going it tries all tasks"
     return (
-        "correct the cause, then run the same command with --resume, which repeats only what is"
-        f" missing{keep_going}; what functions printed is in {result.folder / 'worker.log'}"
+        "fix the cause, then run the same command with --resume, which does only what is"
+        f" missing{keep_going}; the output of functions is in {result.folder / 'worker.log'}"
     )

@@ -59,7 +59,7 @@ def parse_inputs(
         inputs[name] = (f"--with {text}", path)
     for name, named in (("mask", mask), ("labels", labels)):
         if named is not None and name in inputs:
-            raise UsageError(f"--{name} {named}: is given as --with {name} too; leave one out")
+            raise UsageError(f"--{name} {named} is also given as --with {name}; leave one out")
         if named is not None:
             inputs[name] = (f"--{name} {named}", named)
     return inputs

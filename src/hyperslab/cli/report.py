@@ -16,6 +16,7 @@ from hyperslab.cli.parse import parse_size
 from hyperslab.driver.submission import Records, load_records, write_report
 from hyperslab.errors import UsageError
 from hyperslab.report.compare import answers, letter, names_of, warnings_of, write_comparison
+from hyperslab.report.failures import failure_headline, grouped
 from hyperslab.report.perfetto import write_perfetto
 from hyperslab.report.verdict import judge
 
@@ -34,16 +35,16 @@ def report(
         Opt(
             "--out",
             "-o",
-            help="Page to write; report.html or comparison.html beside the run's records.",
+            help="Page to write; by default report.html or comparison.html with the run's records.",
         ),
     ] = None,
     compare: Annotated[
         list[Path],
-        Opt(metavar="RUN...", help="Runs to put beside RUN_DIR, on a page of their own."),
+        Opt(metavar="RUN...", help="Runs to compare with RUN_DIR, on a separate page."),
     ] = [],  # noqa: B006
     perfetto: Annotated[
         Path | None,
-        Opt(help="Write the trace for https://ui.perfetto.dev too: FILE.json or FILE.json.gz."),
+        Opt(help="Also write the trace for https://ui.perfetto.dev: FILE.json or FILE.json.gz."),
     ] = None,
     pictures: Annotated[
         bool, Opt(help="Show slices of the data; leave them out of a page that you pass on.")
@@ -52,8 +53,8 @@ def report(
         str | None,
         Opt(
             help=(
-                "Of the device that holds the data, such as 500MB: bytes per second, drawn as a"
-                " line."
+                "Bandwidth of the device that holds the data, such as 500MB (per second); drawn"
+                " as a line."
             )
         ),
     ] = None,
@@ -61,7 +62,7 @@ def report(
 ) -> int:
     """Say what limited the run in RUN_DIR and write its page: one HTML file that needs no network.
 
-    With --compare RUN... the page puts those runs beside RUN_DIR instead.
+    With --compare RUN... the page compares those runs with RUN_DIR instead.
     """
     first, *others = run_dir
     if others and not compare:
@@ -106,6 +107,8 @@ def _say(records: Records, page: Path) -> None:
 
 
 def _tell(records: Records, page: Path) -> None:
+    if records.failures:
+        typer.echo(failure_headline(grouped(records.failures), records.plan.get("tasks", 0)))
     typer.echo(judge(records.trace, records.summary).paragraph)
     typer.echo(f"\nreport     {page}")
 

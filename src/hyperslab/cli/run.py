@@ -186,7 +186,7 @@ def run(
     dtype: Annotated[
         str | None,
         Opt(
-            help="dtype of what is written; left out: that of what is returned.",
+            help="dtype of the outputs; by default that of what the function returns.",
             rich_help_panel=OUTPUTS,
         ),
     ] = None,
@@ -219,8 +219,8 @@ def run(
     keep: Annotated[
         str | None,
         Opt(
-            help="blocks: a file per block; volume: one file per array, the default for arrays of"
-            " other axes than the source, and for several.",
+            help="blocks: a file per block; volume: one file per array, the default if the function"
+            " changes the axes or returns several arrays.",
             rich_help_panel=OUTPUTS,
             **choice("blocks", "volume"),
         ),
@@ -234,7 +234,7 @@ def run(
     ] = None,
     compression: Annotated[
         str | None,
-        Opt(help="none, gzip or gzip:LEVEL; of zarr also zstd.", rich_help_panel=OUTPUTS),
+        Opt(help="none, gzip or gzip:LEVEL; for zarr also zstd.", rich_help_panel=OUTPUTS),
     ] = None,
     granularity: Annotated[
         str,
@@ -245,13 +245,13 @@ def run(
         ),
     ] = "fused",
     resume: Annotated[
-        bool, resume_flag("Go on with the run in OUT: repeat only what is missing.")
+        bool, resume_flag("Continue the run in OUT: do only what is missing.")
     ] = False,
     accept_changed_function: Annotated[
         bool,
         Opt(
             "--accept-changed-function",
-            help="With --resume: what the function did before it was edited counts.",
+            help="With --resume: keep what the function did before it was edited.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,
@@ -266,8 +266,8 @@ def run(
         bool,
         Opt(
             "--check-locality",
-            help="Try on a sample whether the result depends on the blocks, and which halo helps;"
-            " do nothing else.",
+            help="Only test on a sample whether the result depends on the blocks, and which halo"
+            " helps.",
             rich_help_panel=GOING_ON,
         ),
     ] = False,
@@ -283,7 +283,7 @@ def run(
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
     if axis is not None and sources != "concatenated":
-        raise UsageError(f"--axis {axis}: is for --sources concatenated, not {sources}")
+        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
     named = parse_inputs(other, mask, labels)
@@ -391,7 +391,7 @@ def _refusal(given: str) -> str:
     if not place.is_dir():
         return f"-o {out}: {place} is a file: give a directory"
     if not os.access(place, os.W_OK | os.X_OK):
-        return f"-o {out}: you may not write to {place}; choose another directory"
+        return f"-o {out}: no permission to write to {place}; choose another directory"
     return ""
 
 
@@ -426,7 +426,7 @@ def _with_end(
         return pipeline.write(out, format or "", keep, encoding)  # type: ignore[arg-type]
     if formats.is_file_name(out):
         raise UsageError(
-            f"-o {out}: the function reduces all blocks to one value, it writes no array: name a"
+            f"-o {out}: the function reduces all blocks to one value and writes no array: name a"
             " directory"
         )
     stored = "" if encoding == DEFAULT_ENCODING else "given"
@@ -437,6 +437,6 @@ def _with_end(
     ):
         if given is not None:
             raise UsageError(
-                f"{flag} {given}: the function reduces all blocks to one value, it writes no arrays"
+                f"{flag} {given}: the function reduces all blocks to one value and writes no arrays"
             )
     return pipeline

@@ -45,7 +45,9 @@ def _tell(now: manage.Status, out: Path) -> None:
     typer.echo(f"tasks      {now.done:,} of {now.tasks:,} done{failures}")
     if now.damaged:
         lines = show_count(now.damaged, "line")
-        typer.echo(f"damaged    {lines} of the journal; --resume repeats what only they recorded")
+        typer.echo(
+            f"damaged    {lines} of the journal; --resume repeats the tasks that only they recorded"
+        )
     if now.seen is not None:
         typer.echo(f"last seen  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.seen))}")
     if now.state == "failed":
@@ -55,7 +57,7 @@ def _tell(now: manage.Status, out: Path) -> None:
     if now.ended_early:
         typer.echo(f"ended      early: {now.ended_early}")
     if now.state in ("died", "stopped", "cancelled", "failed"):
-        typer.echo("next       run the same command with --resume: it repeats only what is missing")
+        typer.echo("next       run the same command with --resume: it does only what is missing")
 
 
 def _show(word: str, failures: Sequence[Failed]) -> None:

@@ -26,13 +26,15 @@ def synth(
     nbytes: Annotated[
         str, typer.Option("--size", help="Bytes of the whole array, such as 2GiB.")
     ] = "256MiB",
-    blocks: Annotated[int, typer.Option(help="Files it is cut into; 1 makes one volume.")] = 1,
+    blocks: Annotated[
+        int, typer.Option(help="Number of files to cut it into; 1 makes one volume.")
+    ] = 1,
     format: Annotated[str, typer.Option(help="nii or h5.")] = "nii",
     workers: Annotated[
         int | None, typer.Option(help="Processes that write; by default one per processor.")
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Another seed makes another array; the same makes the same.")
+        int, typer.Option(help="Seed of the random numbers; the same seed makes the same array.")
     ] = 0,
 ) -> int:
     """Write a deterministic array of any size, in parallel: the same voxels whatever the blocks and

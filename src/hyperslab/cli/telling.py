@@ -34,13 +34,13 @@ def set_debugging(wanted: bool) -> None:
 
 
 def is_debugging() -> bool:
-    """Whether the command line asks for tracebacks, those of failed tasks among them."""
+    """Whether the command line asks for show tracebacks, also those of failed tasks."""
     return _debugging.get()
 
 
 def drop_unwritten() -> None:
-    """Let go of what standard output and error cannot take, lest the interpreter fail over it at
-    its end.
+    """Drop what standard output and error cannot take, so that the interpreter does not fail over
+    it at its end.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -39,8 +39,8 @@ SUMMARIES = {
         " network."
     ),
     "cancel": (
-        "Stop the run in OUT, wherever it was started; what is done stays, and --resume goes on"
-        " from there."
+        "Stop the run in OUT, wherever it was started; finished tasks stay done, and --resume"
+        " continues from there."
     ),
     "verify": (
         "Read every output of OUT again and compare its checksum with the manifest. Exit status 1"

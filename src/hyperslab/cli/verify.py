@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hyperslab.driver import manage
+from hyperslab.units import show_count
 
 
 def verify(out: Annotated[Path, typer.Argument(help="Output directory of a run.")]) -> int:
@@ -20,5 +21,6 @@ def verify(out: Annotated[Path, typer.Argument(help="Output directory of a run."
         if problem is not None:
             wrong += 1
             typer.echo(f"wrong: {name}: {problem}")
-    typer.echo(f"{count - wrong} of {count} outputs are as they were written")
+    outputs = show_count(count, "output")
+    typer.echo(f"{count - wrong:,} of {outputs} unchanged since the run")
     return 1 if wrong else 0

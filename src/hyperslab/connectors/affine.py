@@ -81,7 +81,7 @@ def _spaced(dim: str, numbers: Array) -> tuple[float, float]:
         raise UsageError(f"the array has no elements along {dim}")
     steps = np.unique(np.round(np.diff(numbers), _DECIMALS))
     if steps.size > 1:
-        raise UsageError(f"the array is not evenly spaced along {dim}: no affine says where it is")
+        raise UsageError(f"the array is not evenly spaced along {dim}, so it has no affine")
     step = 1.0
     if steps.size:
         step = float(steps[0])

@@ -166,7 +166,7 @@ def _values(source: Named | Sequence[Named] | SourceSet) -> Values:
             kinds.add("real")
     if len(kinds) > 1:
         raise UsageError(
-            "to_dask: some sources give real values, other ones stored values: say values="
+            "to_dask: some sources give real values, others stored values: give values="
         )
     if kinds:
         return kinds.pop()
@@ -193,8 +193,8 @@ def _stored(
     found = gather(named, kind, axis or 0, storage_options=storage_options)
     if len(found.wholes) > 1:
         raise UsageError(
-            f"to_dask: these are {len(found.wholes)} arrays; say axis= to have one after the other,"
-            " or place them with hyperslab.gather(..., 'mosaic')"
+            f"to_dask: these are {len(found.wholes)} arrays; give axis= to join them one after the"
+            " other, or place them with hyperslab.gather(..., 'mosaic')"
         )
     for part in found.sources:
         if part.broken:

@@ -6,7 +6,7 @@ lock.
   this one (`tests/connectors/test_xarray_suite.py`)
 - a file is described when it is opened, a variable at its first read or when it is pickled: what is
   sent to a worker says where the bytes are
-- a file that was written to after it had been opened is SourceChanged where it is read
+- a file that was written to after it was opened is SourceChanged where it is read
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class LazyArray(BackendArray):
             is_linked or state == (listing.file_size, listing.mtime_ns)
         ):
             raise SourceChanged(
-                f"{listing.path}: was written to after it had been opened; open it again"
+                f"{listing.path}: was written to after it was opened; open it again"
             )
         return gzipindex.indexed(source)
 

@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a plan will use, beside what there is."""
+    """What a plan will use, and what there is."""
 
     tasks: int
     "Left to do."

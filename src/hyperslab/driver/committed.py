@@ -82,7 +82,7 @@ def _decoded(said: Any) -> Committed:
     if isinstance(said, list):  # of an earlier version
         name, allocation, *seen = said
         if os.path.basename(name) != name:
-            raise ValueError(f"{name} is no name")
+            raise ValueError(f"{name} is not a name")
         return Committed(name, allocation, tuple(seen))
     spans = tuple(Span(*span) for span in said["frame"]["spans"])
     return Committed(
@@ -164,8 +164,9 @@ def made(directory: RunDirectory) -> set[str]:
 def _replaced(directory: RunDirectory) -> Iterator[str]:
     path = directory.root / REPLACED
     remedy = (
-        "which files of an earlier conversion are to be replaced is not known; remove those of"
-        f" {directory.out} that are not to stay, then {path}, and run the same command again"
+        "it is not known which files of an earlier conversion to replace; remove those in"
+        f" {directory.out} that you do not want to keep, and {path}, then run the same command"
+        " again"
     )
     if path.is_file():
         yield from load_list(path, "names", remedy)

@@ -46,7 +46,7 @@ from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.storage.replacement import FOLDER
 
 LEAVE_LIMIT_S = 60.0
-"How long whoever goes on with a run waits for workers of the one before."
+"How long a resumed run waits for workers of the one before."
 LOCK_ATTEMPTS = 3
 LOCK_PAUSE_S = 0.02
 RunState = Literal["running", "done", "failed", "stopped", "cancelled", "died"]
@@ -107,8 +107,8 @@ class RunDirectory:
         found = self.submissions()
         if not found:
             raise UsageError(
-                f"{self.out} holds no run: give the directory of a 'hyperslab run', or what a"
-                " 'convert' wrote"
+                f"{self.out} holds no run: give the output of a 'hyperslab run' or 'hyperslab"
+                " convert'"
             )
         return found[-1]
 
@@ -125,8 +125,8 @@ class RunDirectory:
 
     def _plan(self, folder: Path) -> dict[str, Any] | None:
         remedy = (
-            f"what {folder.name} did cannot be matched with what is asked for; choose another"
-            f" output, or remove all that was done with 'hyperslab clean --all {self.place}'"
+            f"what {folder.name} did cannot be matched with this command; choose another output,"
+            f" or remove it all with 'hyperslab clean --all {self.place}'"
         )
         try:
             return load_record(folder / "plan.json", remedy)
@@ -215,14 +215,14 @@ class RunDirectory:
         if fence.is_left(folder, LEAVE_LIMIT_S, self._require_not_cancelled):
             return
         raise OutputBusy(
-            f"{self.out}: {_workers(folder)} are still at tasks of an earlier run, and would write"
-            " over this one's results: end them (of a cluster that was started apart, restart its"
-            " workers), or try again later"
+            f"{self.out}: {_workers(folder)} are still running tasks of an earlier run and would"
+            " overwrite this run's results: stop them (restart the workers of a cluster that you"
+            " started), or try again later"
         )
 
     def _require_not_cancelled(self) -> None:
         if self.is_cancelled():
-            raise RunStopped("the run was cancelled; the same command with --resume goes on")
+            raise RunStopped("the run was cancelled; the same command with --resume continues it")
 
     def ask_to_cancel(self) -> None:
         (self.root / "cancel").touch()
@@ -246,8 +246,8 @@ def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> Non
 def load_status(folder: Path) -> dict[str, Any]:
     """What a submission has said last; {} when it has said nothing. Raises DamagedRecord."""
     remedy = (
-        "how far the run is, or how it ended, is not known; the same command with --resume repeats"
-        " only what is missing, and 'hyperslab verify' compares what is there"
+        "the state of the run is not known; the same command with --resume does"
+        " only what is missing, and 'hyperslab verify' checks the outputs"
     )
     path = folder / "status.json"
     if not path.is_file():
@@ -260,8 +260,8 @@ def load_manifest(directory: RunDirectory) -> dict[str, Any]:
     DamagedRecord.
     """
     remedy = (
-        "what the run has written is not known; the same command with --resume writes it again,"
-        f" 'hyperslab clean {directory.place}' removes all records and leaves the outputs"
+        "the list of what the run wrote is lost; the same command with --resume writes it again,"
+        f" 'hyperslab clean {directory.place}' removes all records and keeps the outputs"
     )
     path = directory.root / "manifest.json"
     if not path.is_file():

@@ -1,6 +1,6 @@
 """Haste: does what has failed so far say that the other tasks would fail as well?
 
-Left to itself, a run ends early when none of its tasks has succeeded and FIRST_TASKS of them, on
+By default, a run ends early when none of its tasks has succeeded and FIRST_TASKS of them, on
 more than half of the slots, failed at the same line of the user's function, with an error of a kind
 that lies in its code (`hyperslab.plan.failure.CERTAIN`). More than half of the slots, because a
 worker whose environment is broken fails its tasks faster than the others do theirs.
@@ -33,7 +33,7 @@ class _Alike:
 
 @dataclass(slots=True)
 class Haste:
-    """What the tasks of a stage have come to so far, as far as going on depends on it."""
+    """Results of a stage's tasks so far, as far as they decide whether to continue."""
 
     fail_fast: bool | None
     "True: the first failure ends the run; False: none does; None: the first tasks tell."
@@ -41,7 +41,7 @@ class Haste:
     "Number of slots that the engine has."
     has_succeeded: bool = False
     reason: str = ""
-    "Why the run is to end; '' as long as it is to go on."
+    "Why the run is to end; '' while it is to continue."
     _alike: dict[tuple[str, ...], _Alike] = field(default_factory=dict)
 
     @property
@@ -59,7 +59,7 @@ class Haste:
         if failure is None or not self.is_watching:
             return
         if self.fail_fast and (failure.certain or is_last):
-            self.reason = "a task has failed, and --fail-fast was given"
+            self.reason = "a task failed and --fail-fast was given"
         if self.fail_fast is None and failure.certain:
             self._compare(outcome, likeness(failure))
 
@@ -69,6 +69,6 @@ class Haste:
         same.slots.add(outcome.slot)
         if len(same.tasks) >= FIRST_TASKS and 2 * len(same.slots) > self.slots():
             self.reason = (
-                f"the first {show_count(len(same.tasks), 'task')} failed alike, and none has"
-                " succeeded"
+                f"the first {show_count(len(same.tasks), 'task')} failed in the same way and"
+                " none succeeded"
             )

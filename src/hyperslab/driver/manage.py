@@ -1,5 +1,5 @@
-"""What people do with a run directory beside running: look, stop, check, tidy up. The command line
-prints these.
+"""What people do with a run directory apart from running: look, stop, check, tidy up. The command
+line prints these.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def cancel(out: str | os.PathLike[str]) -> bool:
     directory.latest()
     if not directory.is_owned():
         raise UsageError(
-            f"{out}: no run is going on there; 'hyperslab status {out}' says how the last one ended"
+            f"{out}: no run is in progress there; 'hyperslab status {out}' says how the last one"
+            " ended"
         )
     directory.ask_to_cancel()
     deadline = time.monotonic() + CANCEL_PATIENCE_S

@@ -70,7 +70,7 @@ class Options:
     verb: Literal["run", "convert"] = "run"
     "The command, whose options the remedies name."
     connect: str = ""
-    """A cluster that runs already: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT;
+    """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT;
     or slurm.
     """
     report: bool = True
@@ -120,7 +120,7 @@ class Options:
         if any(text is not None for text in asked):
             object.__setattr__(self, "rule", parse_rule(*asked))
         if self.accept_changed_function and not self.resume:
-            raise UsageError("--accept-changed-function: needs --resume")
+            raise UsageError("--accept-changed-function needs --resume")
         _require_numbers(self)
 
 
@@ -147,11 +147,11 @@ class Prepared:
     done: frozenset[int]
     "Tasks that earlier submissions finished."
     inherited: tuple[Inherited, ...] = ()
-    "The submissions that it goes on with."
+    "The submissions that it continues."
     submissions: int = 0
     "How many there were in the directory."
     replaces: bool = False
-    "Whether it begins anew where others were, and replaces what they made at its end."
+    "Whether it starts over where others were, and replaces their outputs at its end."
     damaged: int = 0
     """Tasks that earlier submissions finished, but of which the machine has lost what they wrote:
     they are done again.
@@ -263,7 +263,7 @@ def _cut(prepared: Prepared) -> dict[str, Any]:
 
 
 def _memory_bytes(options: Options, host: Host, workers: int) -> int:
-    """Memory for all tasks: as asked for, or a share of what is available beside the workers."""
+    """Memory for all tasks: as requested, or a share of what the workers leave available."""
     if options.memory_bytes:
         return options.memory_bytes
     share = host.memory_bytes * MEMORY_SHARE
@@ -333,16 +333,13 @@ def _what_to_do(was_made: bool, verb: str) -> str:
     is.
     """
     if not was_made and verb == "convert":
-        return ": give another name, or --overwrite to have it replaced at the end"
+        return ": give another name, or --overwrite to replace it at the end"
     if not was_made:
         return ": give another name, or move it away"
     remedy = "move it away, and --resume makes it again"
     if verb == "convert":
         remedy = f"{remedy}, or add --overwrite"
-    return (
-        ", and is not what the records say of the file that was made there: it was changed since;"
-        f" {remedy}"
-    )
+    return f" and is not the file that the run wrote: it was changed since; {remedy}"
 
 
 def _require_numbers(options: Options) -> None:
@@ -364,8 +361,7 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
     if options.connect and (found := engines.capacity(options.engine, options.connect)):
         if options.workers or options.threads:
             raise UsageError(
-                f"--workers and --threads are those of the cluster at {options.connect}: leave"
-                " them out"
+                f"the cluster at {options.connect} sets --workers and --threads: leave them out"
             )
         return found
     workers, threads = engines.default_workers(options.engine, host)
@@ -385,7 +381,8 @@ def _require_replaceable(directory: RunDirectory) -> None:
     ]
     if not directory.file and other:
         raise OutputBusy(
-            f"{directory.out} holds what no conversion has made, such as {min(other)}: --overwrite"
+            f"{directory.out} holds files that no conversion made, such as {min(other)}:"
+            " --overwrite"
             " replaces only what an earlier conversion made; give a new or empty directory"
         )
 
@@ -423,18 +420,18 @@ def _require_usable(
     if options.resume:
         return
     if directory.file:
-        what = "is being made by a run that ended early"
+        what = "belongs to a run that ended early"
         if (directory.out / directory.file).exists():
-            what = "is there already"
+            what = "exists already"
         anew = ""
         if options.verb == "convert":
-            anew = " --overwrite to begin anew,"
+            anew = " --overwrite to start over,"
         raise OutputBusy(
-            f"{directory.out / directory.file} {what}: give another name,{anew} or --resume to go"
-            " on with the run that made it"
+            f"{directory.out / directory.file} {what}: give another name,{anew} or --resume to"
+            " continue the run that made it"
         )
     raise OutputBusy(
-        f"{directory.out} holds an earlier run: add --resume to repeat only what is missing,"
+        f"{directory.out} holds an earlier run: add --resume to do only what is missing,"
         " choose another output, or remove it with 'hyperslab clean --all'"
     )
 

@@ -352,7 +352,7 @@ class Products:
 
 def _vanished(volume: Volume) -> RunStopped:
     return RunStopped(
-        f"{volume.partial} has vanished, with what was written to it: run again with --resume"
+        f"{volume.partial} has disappeared, with what was written to it: run again with --resume"
     )
 
 
@@ -408,7 +408,7 @@ def _allocate(volume: Volume) -> None:
         writing.allocate(*volume)
     except OSError as error:
         raise RunStopped(
-            f"{volume.sink.path} cannot be created: {error.strerror}; mend that, then use --resume"
+            f"{volume.sink.path} cannot be created: {error.strerror}; fix that, then use --resume"
         ) from error
 
 
@@ -422,16 +422,15 @@ def _commit(
         writing.commit(sink, partial, outputs, overwrite, noted)
     except FileExistsError as error:
         raise RunStopped(
-            f"{sink.path} has appeared since the start, and stays; all that was to be written is in"
-            f" {partial}: give the one that is there another name and use --resume, or use --resume"
-            " --overwrite"
+            f"{sink.path} was created by somebody else during the run, and is kept; the results are"
+            f" in {partial}: rename the existing file and use --resume, or use --resume --overwrite"
         ) from error
     except HyperslabError as error:
         raise RunStopped(str(error)) from error
     except Exception as error:
         raise RunStopped(
             f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
-            f" {partial}: mend that, then use --resume"
+            f" {partial}: fix that, then use --resume"
         ) from error
 
 

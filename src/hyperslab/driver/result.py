@@ -92,7 +92,7 @@ def _sentence(result: Result) -> str:
         )
     return (
         f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: "
-        f"{'; '.join(reasons)}{ended}; --resume repeats only what is missing"
+        f"{'; '.join(reasons)}{ended}; --resume does only what is missing"
     )
 
 

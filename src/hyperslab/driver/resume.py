@@ -2,7 +2,7 @@
 
 Tasks are matched by what they are: the same region of the same whole, cut in the same way, with no
 source written to in between. So a corrupt file may be replaced, a source edited, or files added,
-and only what that touches is done again. What a machine may have lost that was started anew since
+and only what that touches is done again. What a machine may have lost that was restarted since
 is compared with its checksums (`products.damaged`). Held by tests/system/faults/test_resume.py and
 tests/system/faults/test_lost_pages.py.
 """
@@ -37,7 +37,7 @@ class Inherited:
     folder: Path
     ids: Mapping[int, int] | None = None
     is_sure: bool = True
-    """False when what it wrote may have been lost: this machine was started anew since, or it is
+    """False when what it wrote may have been lost: this machine was restarted since, or it is
     another one.
     """
 
@@ -53,7 +53,7 @@ def record(plan: Plan) -> dict[str, Any]:
 
 
 def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) -> list[Inherited]:
-    """The submissions that this plan goes on with. Raises OutputBusy when their results do not
+    """The submissions that this plan continues. Raises OutputBusy when their results do not
     belong to it.
 
     One that has recorded no result counts, too: it may have written, and was killed before it could
@@ -183,7 +183,7 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
             if before.get(key) != value and key != "sources"
         ]
         raise OutputBusy(
-            f"--resume: {directory.out} holds results that differ in"
+            f"--resume: {directory.out} holds the results of a run that differs in"
             f" {' and '.join(differs) or 'parameters'}; choose another output, or remove them with"
             " 'hyperslab clean --all'"
         )
@@ -192,8 +192,8 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
     if kept["code"] not in (plan.code, plan.earlier_code):
         raise OutputBusy(
-            f"--resume: the function was edited since {directory.out} was begun; add"
-            " --accept-changed-function if what it has done is still right, otherwise choose"
+            f"--resume: the function was edited after {directory.out} was begun; add"
+            " --accept-changed-function if the earlier results are still right; otherwise choose"
             " another output or remove it with 'hyperslab clean --all'"
         )
 

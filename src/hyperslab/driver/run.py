@@ -71,8 +71,8 @@ def run(
     reduction keeps its result and records (a temporary directory if left out). `prepared` is what
     `prepare` has made of the pipeline with these options, so that it is not done twice. Raises
     UsageError before anything starts, TasksFailed at the end when tasks failed (with `check=False`
-    they are but listed in the result), RunStopped when the run cannot go on, and KeyboardInterrupt
-    on Ctrl-C; after these three, `resume=True` repeats only what is missing.
+    they are only listed in the result), RunStopped when the run cannot continue, and
+    KeyboardInterrupt on Ctrl-C; after these three, `resume=True` does only what is missing.
     """
     if not isinstance(pipeline, Pipeline):
         raise UsageError(
@@ -146,7 +146,7 @@ class _Run:
         except OSError as error:
             raise RunStopped(
                 f"the records of the run cannot be written to {self.directory.root}"
-                f" ({error.strerror}): mend that, then use --resume; what is done stays done"
+                f" ({error.strerror}): fix that, then use --resume; finished tasks stay done"
             ) from error
         finally:
             os.close(lock)
@@ -218,8 +218,8 @@ class _Run:
         self.products.begin(self.done, resume.results(self.inherited))
         if self.prepared.damaged:
             self.progress.tell(
-                f"{show_count(self.prepared.damaged, 'task')} will be done again: the machine was"
-                " restarted, and has lost what they had written"
+                f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
+                " restarted and may have lost what they wrote"
             )
         if self.plan.note:
             self.progress.tell(in_callers_words(self.plan.note))
@@ -341,7 +341,7 @@ class _Run:
             for task in left:
                 reason = Failure(
                     "WorkerDied",
-                    "the worker process died before it had recorded the task's result",
+                    "the worker process died before it recorded the task's result",
                     "",
                 )
                 own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
@@ -391,7 +391,7 @@ class _Run:
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():
-            raise RunStopped("the run was cancelled; the same command with --resume goes on")
+            raise RunStopped("the run was cancelled; the same command with --resume continues it")
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)

@@ -37,7 +37,7 @@ def require_whole_pages(plan: Plan, slots: int) -> None:
         return
     for sink, edge in _shared_edges(plan):
         raise UsageError(
-            f"{sink.path}: is on {kind}, where two writers must not share a page, and blocks meet"
+            f"{sink.path} is on {kind}, where two writers must not share a page, and blocks meet"
             f" at byte {edge}: use --workers 1 --threads 1, a format whose writers have files of"
             " their own (--compression gzip, .nii.gz, .zarr), or a local disk"
         )

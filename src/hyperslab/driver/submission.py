@@ -40,8 +40,8 @@ KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
 PAGE = "report.html"
 _LOST_FAILURES = (
-    "which tasks failed, and why, is not known; the same command with --resume tries them again,"
-    " and says so"
+    "the list of failed tasks is lost; the same command with --resume tries them again and lists"
+    " what fails"
 )
 LIBRARIES = ("hyperslab", "numpy", "nibabel", "h5py")
 "Distributions that every run rests on."
@@ -120,16 +120,17 @@ def load_records(folder: Path) -> Records:
 
     `folder` is a submission's own (`OUT/.hyperslab/run-0001`) or the output directory, whose newest
     submission is meant then. Raises UsageError when there is no run, or when it has kept no trace,
-    because it still goes on or died; DamagedRecord for records that are not as they were written.
+    because it is still running or died; DamagedRecord for records that were changed after they
+    were written.
     """
     own = folder if (folder / "plan.json").is_file() else RunDirectory.of(folder).latest()
     state = _state(own)
     missing = [name for name in KEPT if not (own / name).is_file()]
     if missing:
-        why = "run it to its end with --resume"
+        why = "finish it with --resume"
         if state == "running":
-            why = "it is still running: wait for its end"
-        raise UsageError(f"{own} holds no {missing[0]}, which a run keeps when it ends; {why}")
+            why = "it is still running: wait until it ends"
+        raise UsageError(f"{own} holds no {missing[0]}, which a run writes when it ends; {why}")
     try:
         about = load_record(own / "provenance.json", NO_REPORT)
         if about["version"] > RECORDS_VERSION:

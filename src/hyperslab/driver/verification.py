@@ -89,7 +89,7 @@ def is_name(path: str) -> bool:
 def _mismatch(files: _Files, out: Path, entry: Mapping[str, Any]) -> str | None:
     if not is_name(entry["path"]):
         return (
-            "is recorded as a file of another directory, and is not looked at: repeat the run with"
+            "is recorded as a file of another directory and was not checked: repeat the run with"
             " --resume"
         )
     try:

@@ -79,17 +79,17 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What every engine is told."""
+    """Options that every engine gets."""
 
     folder: Path
     "Folder of the submission, where slots keep their journals."
     workers: int
     threads: int = 1
-    "Tasks at a time in one worker."
+    "Tasks at a time per worker."
     task_timeout_s: float | None = None
     host: str = "localhost"
     slot_cpus: int = 1
-    "Processors a slot may use: what BLAS and OpenMP are told."
+    "Processors a slot may use: the limit for BLAS and OpenMP."
     memory_bytes: int = 0
     "Memory for all slots together, as the user said; 0: not said."
     connect: str = ""
@@ -127,7 +127,7 @@ def capacity(name: str, connect: str) -> tuple[int, int] | None:
     asked before. Raises UsageError for an engine that connects to none.
     """
     if not facts_of(name).connects_to:
-        raise UsageError(f"--connect {connect}: is for {connecting()}, not for --engine {name}")
+        raise UsageError(f"--connect {connect} is for {connecting()}, not for --engine {name}")
     with _loading(name):
         found: tuple[int, int] | None = _class_of(name).capacity(connect)
     return found
@@ -155,7 +155,7 @@ def _class_of(name: str) -> Any:
             raise
         raise unloadable(name, error) from error
     if not isinstance(found, type) or not issubclass(found, Managed):
-        raise unloadable(name, TypeError(f"{place} is no hyperslab.engines.Managed"))
+        raise unloadable(name, TypeError(f"{place} is not a hyperslab.engines.Managed"))
     return found
 
 

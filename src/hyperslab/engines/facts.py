@@ -158,14 +158,14 @@ def _loaded(entry: EntryPoint) -> Facts:
         raise unloadable(entry.name, error) from error
     if not isinstance(found, Facts):
         raise UsageError(
-            f"--engine {entry.name}: {entry.value} is no hyperslab.engines.facts.Facts; mend or"
+            f"--engine {entry.name}: {entry.value} is not a hyperslab.engines.facts.Facts; fix or"
             " remove its package"
         )
     return found
 
 
 def unloadable(name: str, error: Exception) -> UsageError:
-    """What is told where the package of an engine raises an error as it is loaded."""
+    """The error for an engine whose package fails to load."""
     why = str(error) or type(error).__name__
     return UsageError(f"--engine {name}: its package cannot be loaded: {why}")
 
@@ -189,7 +189,7 @@ def connect_help() -> str:
     known = _loadable()
     running = dict.fromkeys(facts.connects_to for facts in known if facts.connects_to)
     queues = dict.fromkeys(facts.queue for facts in known if facts.queue)
-    return f"A cluster that runs already: {', '.join(running)}; or {', '.join(queues)}."
+    return f"A running cluster: {', '.join(running)}; or {', '.join(queues)}."
 
 
 def connecting() -> str:

@@ -2,7 +2,7 @@
 
 A format says where the bytes of an array are, as an `ArraySource`, and is the reference reader for
 what cannot be said that way. What else is to be known of it is in the table (`formats.table`).
-Formats are told apart by their first bytes, never by suffix alone; suffixes choose the format of
+Formats are recognised by their first bytes, never by suffix alone; suffixes choose the format of
 new files and the files of a directory.
 """
 
@@ -227,7 +227,7 @@ def _only_dataset(path: str, kind: str) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise UsageError(f"{path}: holds no numeric dataset of one or more dimensions")
+        raise UsageError(f"{path} holds no numeric array")
     more = ""
     if len(names) > _LISTED:
         more = f" and {len(names) - _LISTED} more"

@@ -61,7 +61,7 @@ def detect(path: str) -> str:
         remedy = "check its permissions"
         if error.errno == errno.EMFILE:
             remedy = "raise the limit of ulimit -n"
-        raise FormatError(f"{path}: cannot be read: {error.strerror}; {remedy}") from error
+        raise FormatError(f"{path} cannot be read: {error.strerror}; {remedy}") from error
 
 
 def _kind_of_remote(path: RemoteFolder) -> str:
@@ -94,19 +94,19 @@ def _check_is_file(path: str) -> None:
             raise Missing(_dangling(file)) from None
         raise Missing(f"{path}: there is no such file") from None
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from error
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
     if stat.S_ISDIR(mode):
         named = facts_of_file_name(path.rstrip("/"))
         if named is not None and named.documents:
             *more, last = named.documents
             raise FormatError(
-                f"{path}: is named like a {named.title} store but holds no {', '.join(more)} or"
+                f"{path} is named like a {named.title} store but holds no {', '.join(more)} or"
                 f" {last}; fetch or copy it again"
             )
-        raise FormatError(f"{path}: is a directory, not an array file; name a file in it")
+        raise FormatError(f"{path} is a directory, not an array file; name a file in it")
     if not stat.S_ISREG(mode):
         raise FormatError(
-            f"{path}: is not a regular file; arrays are read at positions, which a pipe or device"
+            f"{path} is not a regular file; arrays are read at positions, which a pipe or device"
             " lacks"
         )
 
@@ -115,13 +115,13 @@ def _dangling(file: Path) -> str:
     target = str(file.readlink())
     if ".git/annex/objects" in target:
         return f"{file}: its content is not here but in a git-annex; run: datalad get {file}"
-    return f"{file}: is a symbolic link to {target}, which does not exist"
+    return f"{file} is a symbolic link to {target}, which does not exist"
 
 
 def _by_magic(path: str, file: BinaryIO) -> str:
     head = file.read(HEAD_NBYTES)
     if not head:
-        raise FormatError(f"{path}: is empty (0 bytes); fetch or copy it again")
+        raise FormatError(f"{path} is empty (0 bytes); fetch or copy it again")
     if head.startswith(_ANNEX_POINTER):
         raise FormatError(
             f"{path}: its content is not here but in a git-annex; run: datalad get {path}"
@@ -133,12 +133,12 @@ def _by_magic(path: str, file: BinaryIO) -> str:
         return kind
     if head.startswith(_ZIP_MAGIC):
         raise FormatError(
-            f"{path}: is a ZIP file, which is not read; unpack it first, also if it is a Zarr store"
+            f"{path} is a ZIP file, which is not read; unpack it first, also if it is a Zarr store"
         )
     named = facts_of_file_name(path)
     if named is not None and named.is_one_array:
         raise FormatError(
-            f"{path}: is not a {named.title} file although its name says so; supported are"
+            f"{path} is not a {named.title} file although its name says so; supported are"
             f" {supported()}"
         )
     raise FormatError(f"{path}: its format is unknown; supported are {supported()}")
@@ -153,7 +153,7 @@ def _by_head(path: str, head: bytes, among: Iterable[Facts]) -> str | None:
         if not head.startswith(mark.text, mark.offset):
             continue
         if mark.refusal:
-            raise FormatError(f"{path}: {mark.refusal}")
+            raise FormatError(f"{path} {mark.refusal}")
         return kind
     return None
 
@@ -204,5 +204,5 @@ def _by_magic_gzip(path: str, head: bytes, file: BinaryIO) -> str:
     elif early:
         raise FormatError(f"{path}: its gzip data end too early; fetch or copy it again") from early
     raise FormatError(
-        f"{path}: is compressed, but {what}; unpack it first (supported are {supported()})"
+        f"{path} is compressed, but {what}; unpack it first (supported are {supported()})"
     )

@@ -123,7 +123,7 @@ class Facts:
     xarray_engine: str = ""
     "Engine by which xarray opens such files itself; '' where they are opened by this package's."
     libraries: tuple[tuple[str, str], ...] = ()
-    "Names of libraries that its module imports, each with what pip is told to install."
+    "Names of libraries that its module imports, each with what pip has to install."
 
     def __post_init__(self) -> None:
         _require_types(self)

@@ -72,11 +72,11 @@ def read_groups(
     facts = facts_of(formats.detect(path))
     if facts.xarray_engine:
         raise UsageError(
-            f"{path}: is a {facts.title} store, which xarray opens itself: say"
+            f"{path} is a {facts.title} store, which xarray opens itself: say"
             f" engine='{facts.xarray_engine}'"
         )
     if wanted != "/" and not facts.has_groups:
-        raise MissingGroup(f"{path}: holds no group '{group}': only HDF5 files have groups")
+        raise MissingGroup(f"{path} holds no group '{group}': only HDF5 files have groups")
     found, state = _found(path, facts, wanted, tree, without)
     return Listing(path, facts.name, found, *state)
 

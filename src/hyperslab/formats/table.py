@@ -113,7 +113,7 @@ def known() -> dict[str, Facts]:
         if taken is None:
             found[one.name] = one
         elif taken != one:
-            _warn(label, f"there is a format of the name '{one.name}' already")
+            _warn(label, f"a format named '{one.name}' exists already")
     return found
 
 
@@ -235,9 +235,9 @@ def _installed() -> Iterator[tuple[str, Facts]]:
         if isinstance(found, Facts):
             yield entry.name, found
         else:
-            _warn(entry.name, f"{entry.value} is no hyperslab.formats.facts.Facts")
+            _warn(entry.name, f"{entry.value} is not a hyperslab.formats.facts.Facts")
 
 
 def _warn(name: str, why: str) -> None:
-    text = f"the format '{name}' is left out: {why}; mend or remove its package"
+    text = f"the format '{name}' is left out: {why}; fix or remove its package"
     warnings.warn(text, UserWarning, stacklevel=2)

@@ -28,7 +28,7 @@ How = Literal["same clock", "measured", "wall clocks"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The driver's clock, as workers are told of it."""
+    """The driver's clock, as workers know it."""
 
     identity: str
     address: tuple[str, int] | None

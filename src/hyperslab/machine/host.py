@@ -12,7 +12,7 @@ from pathlib import Path
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 WORKER_BASE_BYTES = 192 * 2**20
-"Memory of one worker process beside its tasks': interpreter, NumPy, format libraries."
+"Memory of one worker process in addition to its tasks': interpreter, NumPy, format libraries."
 MEMORY_SHARE = 0.8
 "Share of the available memory that a run takes when it is not told how much."
 

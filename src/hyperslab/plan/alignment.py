@@ -175,7 +175,8 @@ def _resampled(
     for affine, source in ((image, pair.other_source), (grid, pair.source)):
         if not is_invertible(affine):
             raise UsageError(
-                f"{source.label}: its affine is singular or not finite: nothing is resampled by it"
+                f"{source.label}: its affine is singular or not finite, so it cannot be used for"
+                " resampling"
             )
     axes = pair.axes()
     single = pair.single(axes)
@@ -189,7 +190,7 @@ def _resampled(
             "--resample linear interpolates real values: leave out --values stored, or use nearest"
         )
     if how == "linear" and dtype.char not in _INTERPOLATED:
-        raise UsageError(f"the input '{pair.name}': {dtype} is not interpolated; use nearest")
+        raise UsageError(f"the input '{pair.name}': {dtype} cannot be interpolated; use nearest")
     between = resampling.voxels_of(image, grid)
     return Alignment(
         len(pair.whole.shape), axes, pair.other.shape, single - set(range(SPACE)), between, how

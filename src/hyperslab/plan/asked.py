@@ -29,7 +29,7 @@ def with_built_in(
     """The pipeline with a built-in added, of which `own` are what it sets by itself."""
     for word, value in own.items():
         if value:
-            raise UsageError(f"--{word}: the built-in '{name}' sets its own")
+            raise UsageError(f"--{word}: the built-in '{name}' sets it itself; leave it out")
     given = {key: _hashable(value) for key, value in (params or {}).items()}
     return import_module(WORKLOADS).build(name, pipeline, given)
 

@@ -1,8 +1,8 @@
 """What records know a built-in function by: its name, and the VERSION that its module says.
 
 VERSION is raised when results change, so that a run is not resumed with others; a module may be
-moved and rewritten, and an interrupted run goes on. Earlier versions of the package knew a built-in
-by the checksum of its file, by which their runs are still known.
+moved and rewritten, and an interrupted run can be resumed. Earlier versions of the package knew a
+built-in by the checksum of its file, by which their runs are still known.
 
 Held by tests/system/faults/test_earlier.py and, that results do not change with the same VERSION,
 tests/workloads/test_table.py.

@@ -244,7 +244,7 @@ def _require_uncut(pipeline: Pipeline, rule: Rule) -> None:
             name = pipeline.steps[-1].ref.name
             raise UsageError(
                 f"--{rule.kind} {','.join(map(str, rule.value))}: cuts axis {axis}, but {name}"
-                f" drops it, and needs all of it in every block: cut other axes"
+                " drops it, and needs all of it in every block: cut other axes"
             )
 
 
@@ -254,9 +254,11 @@ def _require_region_fits(pipeline: Pipeline) -> None:
         return
     asked = f"--region {pipeline.region.text}"
     if isinstance(pipeline.end, Write) and pipeline.end.keep == "volume":
-        raise UsageError(f"{asked}: what is written in part is a file per block: say --keep blocks")
+        raise UsageError(
+            f"{asked}: part of an array can only be written as a file per block: say --keep blocks"
+        )
     if any(n > 1 for n in pipeline.scale):
-        raise UsageError(f"{asked}: is for functions that do not merge voxels")
+        raise UsageError(f"{asked} works only for functions that do not merge voxels")
 
 
 def _require_fixed_size(pipeline: Pipeline) -> None:
@@ -264,8 +266,9 @@ def _require_fixed_size(pipeline: Pipeline) -> None:
         if source.stored.hasobject:
             where = f"{source.url}::{source.name}"
             raise UsageError(
-                f"{where}: its elements have no fixed size, so that the memory of a task cannot be"
-                " planned; read it with hyperslab.open and make numbers of it"
+                f"{where}: its elements have no fixed size, so the memory of a task cannot be"
+                " planned;"
+                " read it with hyperslab.open and convert it to numbers"
             )
 
 
@@ -348,8 +351,8 @@ def _require_elements(pipeline: Pipeline, tasks: Sequence[Task]) -> None:
     if empty is not None and isinstance(pipeline.end, Write):
         url = pipeline.source.first(empty).url
         raise UsageError(
-            f"{url}: an array of shape {empty.shape} holds no elements, so nothing would be written"
-            " of it: leave it out"
+            f"{url}: an array of shape {empty.shape} holds no elements, so it would have no output:"
+            " leave it out"
         )
 
 

@@ -63,7 +63,7 @@ def _describe_end(end: Write | Reduce | None) -> dict[str, Any]:
 
 
 def _describe_write(end: Write) -> dict[str, Any]:
-    """What is asked for beside the defaults, so that records of older runs are still the same."""
+    """What differs from the defaults, so that records of older runs are still the same."""
     encoding = {name: value for name, value in asdict(end.encoding).items() if value}
     described: dict[str, Any] = {"format": end.format, "keep": end.keep}
     if encoding:

@@ -182,8 +182,8 @@ def _formatted(error: BaseException, begin: TracebackType | None) -> str:
 def _bounded(text: str, most: int) -> str:
     """A text without secrets, and without its middle where it is long: its end says the most.
 
-    It is cut between words, lest half a secret be left, which nobody would recognise; and before
-    secrets are looked for, which takes long in long words.
+    It is cut between words, so that no half of a secret is left, which would not be recognised; and
+    before secrets are looked for, which takes long in long words.
     """
     if len(text) <= most:
         return redact(text)

@@ -263,7 +263,7 @@ def use_copies(copies: Mapping[tuple[str, str], str]) -> None:
 
 
 def original_of(path: str) -> str:
-    """Where a source file lies on the driver's host, be it the file itself or a copy of it here."""
+    """Where a source file, or a copy of it here, lies on the driver's host."""
     for (name, _), copy in _copies.items():
         if copy == path:
             return name

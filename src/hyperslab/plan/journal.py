@@ -42,7 +42,7 @@ MOST_FLUSH_SHARE = 0.1
 "Flushing a large partial takes no more than this share, even if outcomes then wait longer."
 _MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
 "Modules of classes that users' values may hold, as earlier versions named them."
-_MEND = "mend that, then use --resume"
+_MEND = "fix that, then use --resume"
 
 
 @dataclass(slots=True)
@@ -295,8 +295,8 @@ class Tail:
             return [outcome for entry in entries for outcome in self._new(entry)]
         except FileNotFoundError:
             raise RunStopped(
-                f"the run directory has vanished: {self._folder.parent}; run again, with another"
-                " output if this one is not yours alone"
+                f"the run directory has disappeared: {self._folder.parent}; run again, into another"
+                " output if others use this one"
             ) from None
 
     def _new(self, entry: os.DirEntry[str]) -> Iterator[Outcome]:

@@ -83,7 +83,7 @@ class Fold:
             given = getattr(self, name)
             is_left_out = given is None and name in ("finish", "save")
             if not is_left_out and not callable(given):
-                raise UsageError(f"the {name} of a Fold: {given!r} is no function")
+                raise UsageError(f"the {name} of a Fold: {given!r} is not a function")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,8 @@ class Step:
     halo: tuple[int, ...] = ()
     "Voxels it needs around its block, per axis; empty: none."
     temporaries: float = 2.0
-    "Memory it takes beside its input and output, in multiples of its block: an upper bound."
+    "Memory it takes in addition to its input and output, in multiples of its block: an upper"
+    " bound."
     returns: tuple[Promise, ...] = PLAIN
     "Every array that it returns: one, or several by their names."
 
@@ -312,7 +313,8 @@ class Pipeline:
         merges = merged is not None or any(n > 1 for n in self.scale)
         if merges and any((*around, *self.halo)):
             raise UsageError(
-                "a halo and a scale in one pipeline: write the first result, then run the second"
+                "a pipeline cannot have both a halo and a scale: write the first result, then"
+                " run the second"
                 " over it"
             )
         named = dtype_name(dtype)
@@ -333,7 +335,7 @@ class Pipeline:
     ) -> Pipeline:
         """End with files in the directory `dest`: one per block, or one `volume` per array.
 
-        Left to itself it writes NIfTI, blocks where the function keeps the axes of its block, and
+        By default it writes NIfTI, blocks where the function keeps the axes of its block, and
         volumes where it changes them or returns several arrays. A `dest` that ends as a file does,
         such as 'map.nii.gz', is that one file. `encoding` says how files store their arrays, such
         as `hyperslab.Encoding(chunks=(64, 64, 64), compression="gzip")`; `more` are further fields
@@ -449,8 +451,11 @@ def _resampling(
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:
     each = tuple(given) if isinstance(given, Sequence) else (given,) * ndim
     if len(each) != ndim or not all(isinstance(n, Integral) and n >= least for n in each):
+        told = str(given)
+        if isinstance(given, Sequence):
+            told = ",".join(map(str, given))
         raise UsageError(
-            f"{flag} {given}: give one number of at least {least}, or one for each of the {ndim}"
+            f"{flag} {told}: give one number of at least {least}, or one for each of the {ndim}"
             " axes"
         )
     return each
@@ -463,11 +468,11 @@ def _one_file(
     word = formats.word_of(path)
     if format and format != word:
         raise UsageError(
-            f"--format {format}: {path} says another format by its name; leave one of them out"
+            f"--format {format}: {path} is a name of another format; leave one of them out"
         )
     if not word:
         raise UsageError(
-            f"{path}: such files are not written; give a name that ends in"
+            f"{path}: files of this kind cannot be written; give a name that ends in"
             f" {', '.join(formats.written().values())}, or a directory"
         )
     if keep == "blocks":
@@ -483,12 +488,13 @@ def require_fitting(pipeline: Pipeline) -> None:
     dropped = pipeline.dropped
     if any(step.changes_axes for step in pipeline.steps) and any(n > 1 for n in pipeline.scale):
         raise UsageError(
-            "a scale and other axes in one pipeline: write the first result, then run the second"
+            "a pipeline cannot both scale and change axes: write the first result, then run the"
+            " second"
             " over it"
         )
     if any(pipeline.halo[axis] for axis in dropped):
         least = [n * (axis not in dropped) for axis, n in enumerate(pipeline.halo)]
         raise UsageError(
-            f"--halo: {pipeline.steps[-1].ref.name} drops axis {dropped[0]}, which blocks hold"
-            f" whole and without a halo: say --halo {','.join(map(str, least))}"
+            f"--halo: {pipeline.steps[-1].ref.name} drops axis {dropped[0]}, which is never"
+            f" cut and has no halo: say --halo {','.join(map(str, least))}"
         )

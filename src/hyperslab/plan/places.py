@@ -16,7 +16,8 @@ from hyperslab.formats.nifti.space import orientation
 
 _LEAST_DEGREES = 0.05
 _REMEDY = (
-    "ask for --resample nearest (masks, labels) or --resample linear, or give one that lies there"
+    "use --resample nearest (masks, labels) or --resample linear, or give an input in the same"
+    " space"
 )
 
 
@@ -73,7 +74,7 @@ class Pair:
             raise UsageError(
                 f"the input '{self.name}' of shape {self.other.shape} could lie along the first or"
                 f" the last axes of the source, whose shape is {self.whole.shape}: give it"
-                f" {many} axes, one element along those that it lacks"
+                f" {many} axes, with one element along those that it lacks"
             )
         return fitting[0]
 
@@ -130,7 +131,7 @@ class Pair:
         """Raise UsageError where affines put the two in different places."""
         if not self.is_in_place(axes):
             raise UsageError(
-                f"the input '{self.name}' does not lie where the source does:"
+                f"the input '{self.name}' is not in the same space as the source:"
                 f" {self._differences()}: {_REMEDY}"
             )
 
@@ -144,8 +145,8 @@ class Pair:
             return UsageError(f"{text}: give the one with more axes as the source")
         if not self.are_placed or self.is_in_place(tuple(range(few))):
             return UsageError(
-                f"{text}: they must be the same, but for axes that the input lacks (a mask of a"
-                " series needs no time)"
+                f"{text}: they must be the same, except for axes that the input lacks (a mask for"
+                " a time series needs no time axis)"
             )
         return UsageError(f"{text}, and lies elsewhere: {self._differences()}: {_REMEDY}")
 

@@ -51,8 +51,8 @@ class Promise:
         new = _within(positions, made, "--new-axis", "the result")
         if drop and not made:
             raise UsageError(
-                "--drop-axis: of a block no axis would be left, but a single number: a fold"
-                " (hyperslab.Fold) reduces blocks to numbers"
+                "--drop-axis: no axis of the block would be left; to reduce blocks to numbers,"
+                " use a fold (hyperslab.Fold)"
             )
         lengths = [length for _, length in self.new_axis]
         return Axes.changed(ndim, drop, dict(zip(new, lengths, strict=True)))
@@ -162,5 +162,5 @@ def _within(axes: Sequence[int], ndim: int, flag: str, what: str) -> tuple[int, 
         raise UsageError(f"{flag} {shown}: {what} has axes 0 to {ndim - 1}")
     found = tuple(axis % ndim for axis in axes)
     if len(set(found)) < len(found):
-        raise UsageError(f"{flag} {shown}: names an axis twice")
+        raise UsageError(f"{flag} {shown} names an axis twice")
     return found

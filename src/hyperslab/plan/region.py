@@ -58,7 +58,7 @@ class Region:
             stop[axis] = _position(high, extent, extent)
             if not 0 <= start[axis] < stop[axis] <= extent:
                 raise UsageError(
-                    f"--region {self.text}: holds nothing or reaches beyond axis {axis} of"
+                    f"--region {self.text} holds nothing or reaches beyond axis {axis} of"
                     f" {whole.name}, which has {extent} elements"
                 )
         count = [b - a for a, b in zip(start, stop, strict=True)]
@@ -73,7 +73,7 @@ class Region:
             first, last = _voxels_between(affine[world], axis, low, high, whole.shape[axis])
             if first > last:
                 raise UsageError(
-                    f"--region {self.text}: holds no voxel along {_WORLD[world]} of {whole.name},"
+                    f"--region {self.text} holds no voxel along {_WORLD[world]} of {whole.name},"
                     f" which reaches from {reach(affine, whole.shape)}"
                 )
             start[axis] = first
@@ -93,7 +93,7 @@ class Region:
             angle = math.degrees(math.acos(min(1.0, float(cosines.min()))))
             raise UsageError(
                 f"--region {self.text}: the axes of {whole.name} are turned by {angle:.2g} degrees"
-                " against x, y and z, so that a box in millimetres is none in voxels: give the"
+                " against x, y and z, so a box in millimetres is not a box of voxels: give the"
                 " region in voxels, or a mask"
             )
         return affine
@@ -134,7 +134,7 @@ def _bound(text: str, part: str, in_mm: bool) -> Bound:
         kind = float
     ends = re.fullmatch(rf"\s*({number})?\s*:\s*({number})?\s*", part)
     if ends is None:
-        raise UsageError(f"--region {text}: '{part}' is no range: write it as {_EXAMPLE}")
+        raise UsageError(f"--region {text}: '{part}' is not a range: write it as {_EXAMPLE}")
     low, high = (None if end is None else kind(end) for end in ends.groups())
     return low, high
 

@@ -25,9 +25,7 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
     than were promised.
     """
     if returned is None:
-        raise BlockError(
-            f"{step.ref.name} returned None: end it with 'return' and the block that it has made"
-        )
+        raise BlockError(f"{step.ref.name} returned None: end it with 'return' and the block")
     names = [promise.name for promise in step.returns]
     if names == [""]:
         _require_one(returned, step)

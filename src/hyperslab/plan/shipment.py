@@ -131,7 +131,7 @@ def _name_of(root: str) -> str:
 
 
 def _write_copy(path: Path, content: bytes) -> None:
-    """The file appears whole, by rename, unless it is there already."""
+    """The file appears whole, by rename, unless it exists already."""
     with suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return

@@ -21,7 +21,7 @@ def require_accepts(
     """
     if not callable(function):
         raise UsageError(
-            f"FUNCTION '{ref.target}': is of type {type(function).__name__}, neither a function nor"
+            f"FUNCTION '{ref.target}' is of type {type(function).__name__}, neither a function nor"
             " a Fold"
         )
     try:
@@ -30,7 +30,8 @@ def require_accepts(
         return  # compiled functions may not say what they take: the first block will tell
     if not taken:
         raise UsageError(
-            f"FUNCTION '{ref.name}': takes no block; its first parameter gets the block as a NumPy"
+            f"FUNCTION '{ref.name}' takes no block; its first parameter must take the block, a"
+            " NumPy"
             " array"
         )
     named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
@@ -40,7 +41,7 @@ def require_accepts(
         if name in automatic or not (name in named or takes_any):
             raise unknown_parameter(flag, name, ref.name, list(named))
         if flag == "--with" and name in ref.params:
-            raise UsageError(f"--with {name}: is given as --param {name} too; leave one out")
+            raise UsageError(f"--with {name} is also given as --param {name}; leave one out")
     missing = named.keys() - {name for _, name in given}
     for name in (
         name for name in named if name in missing and named[name] is inspect.Parameter.empty

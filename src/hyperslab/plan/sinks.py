@@ -145,8 +145,8 @@ def _grid(made: Made, end: Write) -> Partition:
 
 def _is_a_number(source: ArraySource) -> str:
     return (
-        f"{label_of(source)}: is a single number, not an array, and is not converted;"
-        " hyperslab.open reads it"
+        f"{label_of(source)} is a single number, not an array, and cannot be converted;"
+        " read it with hyperslab.open"
     )
 
 
@@ -211,9 +211,8 @@ def require_short(names: Iterable[str]) -> None:
     longest = max(names, key=lambda name: len(os.fsencode(name)), default="")
     if len(os.fsencode(longest)) > _LONGEST_NAME_NBYTES:
         raise UsageError(
-            f"{longest}: file systems take names of up to {_NAME_MAX} bytes, of which"
-            f" {_LONGEST_NAME_NBYTES} are left beside what marks an unfinished file: choose a"
-            " shorter one"
+            f"{longest}: the name may have up to {_LONGEST_NAME_NBYTES} bytes, since file systems"
+            f" take {_NAME_MAX} and an unfinished file has a longer one: choose a shorter one"
         )
 
 

@@ -84,5 +84,5 @@ def written(flag: str, value: str | int | Sequence[int] | None) -> str | None:
         return value
     numbers = value if isinstance(value, Sequence) else (value,)
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
-        raise UsageError(f"{flag}: {value!r} are no whole numbers")
+        raise UsageError(f"{flag}: {value!r} are not whole numbers")
     return ",".join(map(str, numbers))

@@ -16,7 +16,7 @@ from hyperslab.plan.failure import Failure
 from hyperslab.units import show_count
 
 GROUPS_SHOWN = 5
-"Reasons that a terminal is told; the page has all of them."
+"Reasons that a terminal shows; the page has all of them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Failed:
     line: int = 0
     function: str = ""
     text: str = ""
-    "The line itself; '' where its source is not to be had."
+    "The line itself; '' if its source is not available."
     traceback: str = field(default="", repr=False)
 
     @property

@@ -251,7 +251,7 @@ def _answer(trace: Trace, summary: Summary, answer: str) -> str:
 
 
 def _others(verdict: Verdict) -> str:
-    """What took time beside the cause, and how far to trust all of it."""
+    """What took time apart from the cause, and how far to trust all of it."""
     rows = "".join(
         f'<tr><td class="number">{show_share(f.share) if f.share else ""}</td>'
         f'<td class="text">{prose(f.text)}</td></tr>\n'

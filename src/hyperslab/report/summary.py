@@ -26,8 +26,9 @@ from hyperslab.units import show_count, show_seconds
 
 SUMMARY_VERSION = 1
 NO_REPORT = (
-    "no report can be made of the run; its outputs do not rest on this, 'hyperslab verify' compares"
-    " them, and a report.html beside it, if there is one, was written before the damage"
+    "no report of the run can be made; its outputs are not affected ('hyperslab verify' checks"
+    " them),"
+    " and its report.html, if there is one, was written before the damage"
 )
 "What a damaged record means that only reports are made of."
 PHASE_OF_KIND = {"open": "read", "read": "read", "compute": "compute", "write": "write"}
@@ -116,8 +117,8 @@ class Summary:
         version = stored.pop("version")
         if version > SUMMARY_VERSION:
             raise ValueError(
-                f"{path} was written by a newer hyperslab (summary version {version}): upgrade to"
-                " read it"
+                f"{path} was written by a newer hyperslab (summary version {version}): upgrade"
+                " hyperslab to read it"
             )
         return cls(**stored)
 

@@ -81,7 +81,7 @@ def require_open() -> None:
     write appears.
     """
     if _here.path is not None and not _here.path.exists():
-        raise RunStopped("the run has been stopped, and what this task did for it is dropped")
+        raise RunStopped("the run has been stopped, and the result of this task is dropped")
 
 
 def end(folder: Path) -> None:
@@ -129,7 +129,7 @@ def _shared(path: Path) -> int:
     except OSError as error:
         if error.errno not in _UNABLE:
             os.close(fd)
-            raise RunStopped("the run has been stopped, and another one goes on with it") from error
+            raise RunStopped("the run has been stopped, and another run continues it") from error
     return fd
 
 

@@ -153,8 +153,8 @@ def local_folder(dest: str | os.PathLike[str]) -> str:
     text = text_of(dest)
     if is_remote(text):
         raise UsageError(
-            f"{redact(text)}: give a directory of this machine; what is written there goes to the"
-            " store with 'hyperslab convert', or in Python with hyperslab.upload(path, url)"
+            f"{redact(text)}: give a directory on this machine; copy the result to the store with"
+            " 'hyperslab convert', or in Python with hyperslab.upload(path, url)"
         )
     return local_path(text)
 

@@ -103,7 +103,7 @@ def save_json(path: Path, value: Any) -> None:
 
 
 def _sentence(path: Path, data: bytes, remedy: str) -> str:
-    how = "it is not as it was written"
+    how = "its content was changed after it was written"
     if not data:
         how = "it is empty"
     return f"{path} is damaged ({how}): {remedy}"

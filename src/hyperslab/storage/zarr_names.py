@@ -40,6 +40,6 @@ def require_replaceable(where: str, names: Collection[str], is_store: bool = Fal
         if odd == "":
             what = "is a file, not a Zarr store"
         raise OutputBusy(
-            f"{where}: {what}: only a Zarr store with nothing else in it is replaced; choose"
+            f"{where} {what}: only a Zarr store with nothing else in it is replaced; choose"
             " another name, or remove what is there"
         )

@@ -264,10 +264,10 @@ def _affine(shape: Sequence[int]) -> Array:
 
 def _require_room(folder: Path, kind: str, partition: Partition) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--out {folder}: is a file; name a directory")
+        raise UsageError(f"--out {folder} is a file; name a directory")
     if folder.is_dir() and any(formats.is_array_file(str(path)) for path in folder.iterdir()):
         raise UsageError(
-            f"--out {folder}: holds arrays already, which would mix with new ones; name another"
+            f"--out {folder} holds arrays already, which would mix with new ones; name another"
             " directory"
         )
     parent = next(path for path in (folder, *folder.parents) if path.is_dir())

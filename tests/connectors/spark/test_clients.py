@@ -83,7 +83,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     said = run(CONNECT, tmp_path)
     assert said[0] == "10"
     assert (
-        "is no SparkContext: give spark.sparkContext; over Spark Connect, which has none, use"
+        "is not a SparkContext: give spark.sparkContext; over Spark Connect, which has none, use"
         in said[1]
     )
     with h5py.File(tmp_path / "b.h5") as file:

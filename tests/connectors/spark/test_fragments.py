@@ -249,9 +249,7 @@ def test_a_file_that_was_cut_and_a_folder_that_went_are_named(tmp_path: Path) ->
         one = fragment_files.stage([sort(np.array([0, 1]), np.zeros((2, 1)))], folder, 0)
         cut = Path(folder, one.name)
         cut.write_bytes(cut.read_bytes()[:-8])
-        with pytest.raises(
-            FormatError, match=r"is shorter than its task has written it: write again"
-        ):
+        with pytest.raises(FormatError, match=r"is shorter than what its task wrote: write again"):
             assembly.prepare(place, folder, [one])
     with pytest.raises(FileNotFoundError, match="driver and executors do not share its folder"):
         fragment_files.stage([Piece("rows", np.zeros(2))], folder, 0)

@@ -204,7 +204,7 @@ def test_what_is_refused(tmp_path: Path, sc: Any, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "a.h5"
     assert h5read(sc, path, "z").collect()[0].dtype == np.complex64
     for call, said in (
-        (lambda: h5read(None, path, "x"), "NoneType is no SparkContext"),
+        (lambda: h5read(None, path, "x"), "NoneType is not a SparkContext"),
         (lambda: h5read(sc, path, "x", 0), "partitions is 0"),
         (lambda: h5read_vec(sc, path, "z"), "holds complex64, and MLlib's numbers are float64"),
         (lambda: h5read_imat(sc, path, "z"), "holds complex64"),

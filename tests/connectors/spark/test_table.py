@@ -172,7 +172,7 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
         ({"dataset": "y"}, "y"),
         (
             {"dataset": "x", "variable": "x"},
-            "option variable: there is none of this name; the options are path",
+            "option variable: there is no such option; the options are path",
         ),
         ({"dataset": "x", "axis": "rows"}, "option axis: 'rows' is not a whole number"),
         ({"dataset": "x", "region": "1:2:3:4"}, "option region"),
@@ -180,7 +180,7 @@ def test_what_is_refused_is_said_when_it_is_planned(tmp_path: Path, spark: Any) 
         ({"dataset": "x", "skip": "maybe"}, "option skip: 'maybe'; it can be true or false"),
         ({"dataset": "x", "layout": "wide"}, "option layout: 'wide'; it can be array or scalars"),
         ({"dataset": "x", "storage_options": "[1]"}, "an object in JSON"),
-        ({"dataset": "x", "catalogue": "true"}, "option dataset: a catalogue has none"),
+        ({"dataset": "x", "catalogue": "true"}, "option dataset: a catalogue does not take it"),
     ):
         with pytest.raises(PySparkException, match=said):
             load(spark, tmp_path / "a.h5", **options).schema  # noqa: B018  # Spark asks for it

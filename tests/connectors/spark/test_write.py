@@ -185,11 +185,14 @@ def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
             {},
             r"partition 1 of the data has rows of shape \(1,\), partition 0 \(2,\)",
         ),
-        ([[[1, True]]], {}, "a sequence of bool and int is no row of numbers of one type"),
+        ([[[1, True]]], {}, "a sequence of bool and int is not a row of numbers of one type"),
         (
             [[[2**60 + 1, 0.5]]],
             {},
-            "row 0 of partition 0: .*the value 1152921504606846977 among them has no equal",
+            (
+                "row 0 of partition 0: .*the value 1152921504606846977 among them cannot be"
+                " represented"
+            ),
         ),
         ([[[2**63, -1]]], {}, "row 0 of partition 0: holds whole numbers that no 64 bits hold"),
         (
@@ -197,11 +200,11 @@ def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
             {},
             "row 0 of partition 0 or a later one holds whole numbers that no 64 bits hold",
         ),
-        ([["ab"]], {}, "row 0 of partition 0: a str is no row of numbers"),
-        ([[None]], {}, "row 0 of partition 0: a NoneType is no row of numbers"),
-        ([[(0, None)]], {}, "row 0: a NoneType is no row of numbers"),
-        ([[[[1, 2], [3, 4]]]], {}, "a sequence of list is no row of numbers"),
-        ([[np.array(["a"])]], {}, "holds <U1, which is no number"),
+        ([["ab"]], {}, "row 0 of partition 0: a str is not a row of numbers"),
+        ([[None]], {}, "row 0 of partition 0: a NoneType is not a row of numbers"),
+        ([[(0, None)]], {}, "row 0: a NoneType is not a row of numbers"),
+        ([[[[1, 2], [3, 4]]]], {}, "a sequence of list is not a row of numbers"),
+        ([[np.array(["a"])]], {}, "holds <U1, which is not a number"),
         ([[np.ma.masked_equal([1, 2], 2)]], {}, "holds masked values"),
         (
             [[(3, 4), (5, 6)]],
@@ -248,17 +251,17 @@ def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
         (
             [[0.5, 300.0]],
             {"dtype": "uint8"},
-            "dtype=uint8: the value 0.5 of row 0 of partition 0 has no equal there",
+            "dtype=uint8: the value 0.5 of row 0 of partition 0 cannot be represented",
         ),
         (
             [[(4, [1, 2, 256])]],
             {"dtype": "uint8"},
-            "the value 256 of row 4 at 2 has no equal there",
+            "the value 256 of row 4 at 2 cannot be represented",
         ),
         (
             [[[0.1], [1]]],
             {"dtype": "float32"},
-            "the value 0.1 of row 0 of partition 0 at 0 has no equal",
+            "the value 0.1 of row 0 of partition 0 at 0 cannot be",
         ),
         (
             [[(Hyperslab((3, 2), (1, 2)), np.array([[1, 1j]]))]],
@@ -297,11 +300,11 @@ def test_an_array_without_elements_is_written_if_it_is_asked_for(tmp_path: Path)
         (
             "old.h5",
             {},
-            "exists, and a file is written whole: choose another name, or overwrite=True",
+            "exists, and a file is written as a whole: choose another name, or overwrite=True",
         ),
-        ("folder.h5", {"overwrite": True}, "is a folder, which no file replaces"),
-        ("folder.zarr", {"overwrite": True}, "is a folder, which no file replaces"),
-        ("s3://b/x.h5", {}, "give a directory of this machine"),
+        ("folder.h5", {"overwrite": True}, "is a folder, which a file cannot replace"),
+        ("folder.zarr", {"overwrite": True}, "is a folder, which a file cannot replace"),
+        ("s3://b/x.h5", {}, "give a directory on this machine"),
         ("x.h5", {"compression": "lzma"}, "can be compressed by gzip:1 to gzip:9"),
         ("x.nii", {"compression": "gzip"}, "a .nii is not compressed"),
         ("x.nii", {"dataset": "name"}, "NIfTI has neither chunks"),

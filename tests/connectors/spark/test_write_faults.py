@@ -153,7 +153,7 @@ def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) 
     (tmp_path / "c.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:900])
     with pytest.raises(
         UsageError,
-        match=r"c\.h5: what would be lost cannot be looked at: .*; remove the file first",
+        match=r"c\.h5: the file that would be replaced cannot be read: .*; remove the file first",
     ):
         destination(tmp_path / "c.h5", "x", overwrite=True)
     for name in ("a.nc", "a.nii", "a.zarr"):

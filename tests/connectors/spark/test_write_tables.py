@@ -93,7 +93,7 @@ def test_a_table_of_arrays_becomes_an_array(tmp_path: Path) -> None:
     placed = batch(index=pa.array(order), x=lists(values[order]))
     given = options(tmp_path, dataset="data", shape="50,3,4", dtype="complex64")
     writer = table_writer(schema(index="int", x="[double]"), given, True)
-    with pytest.raises(UsageError, match=r"the value .* of row \d+ at \d+ has no equal there"):
+    with pytest.raises(UsageError, match=r"the value .* of row \d+ at \d+ cannot be represented"):
         committed(writer, [placed])
     assert [p.name for p in tmp_path.iterdir()] == ["t.h5"]
     writer = table_writer(schema(index="int", x="[double]"), given | {"dtype": "complex128"}, True)
@@ -166,7 +166,7 @@ def test_columns_of_numbers_become_an_array_of_the_type_that_holds_them(tmp_path
         (
             {"x": "double"},
             {"path": "old.h5"},
-            "exists, and a file is written whole: .*mode 'overwrite'",
+            "exists, and a file is written as a whole: .*mode 'overwrite'",
         ),
     ],
 )
@@ -185,8 +185,14 @@ def test_tables_that_are_no_array_are_refused_before_a_job(
 @pytest.mark.parametrize(
     ("found", "sentence"),
     [
-        (batch(x=pa.array([[1.0], None])), "the column x holds nulls, which no number says"),
-        (batch(x=pa.array([[1.0, None]])), "the column x holds nulls, which no number says"),
+        (
+            batch(x=pa.array([[1.0], None])),
+            "the column x holds nulls, which numbers cannot express",
+        ),
+        (
+            batch(x=pa.array([[1.0, None]])),
+            "the column x holds nulls, which numbers cannot express",
+        ),
         (batch(x=pa.array([[1.0], [1.0, 2.0]])), "the column x has arrays of 1 and of 2 elements"),
         (batch(x=pa.array([[1.0, 2.0]]), index=pa.array([-1])), "a row has the index -1"),
         (
@@ -251,7 +257,7 @@ def test_a_data_frame_is_written_and_read_again(spark: Any, tmp_path: Path) -> N
         "chunks", "8,5"
     ).save(path)
     np.testing.assert_array_equal(h5(tmp_path / "t.h5", "m"), values)
-    with pytest.raises(Exception, match="exists, and a file is written whole"):
+    with pytest.raises(Exception, match="exists, and a file is written as a whole"):
         frame.write.format("hyperslab").mode("append").save(path)
     again = spark.read.format("hyperslab").load(path)
     missing = (

@@ -121,7 +121,7 @@ def test_blocks_that_replace_others_are_all_that_is_there(
 
 def test_blocks_do_not_replace_what_no_conversion_has_made(image: str, s3: S3) -> None:
     s3.put("study/raw_00_00_00.nii", b"somebody's")
-    with pytest.raises(OutputBusy, match=r"holds raw_00_00_00\.nii, which no conversion has made"):
+    with pytest.raises(OutputBusy, match=r"holds raw_00_00_00\.nii, which no conversion made"):
         convert(image, f"s3://{BUCKET}/study", s3, grid=BLOCKS, overwrite=True)
     s3.put("image.zarr/paper.csv", b"somebody's")
     with pytest.raises(OutputBusy, match=r"holds paper\.csv, which is not of a Zarr store"):
@@ -158,7 +158,7 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
         else {MANIFEST} | names(s3, dest) - arrived
     )
     assert puts == again
-    with pytest.raises(OutputBusy, match="is done, all of it is there"):
+    with pytest.raises(OutputBusy, match="is complete"):
         convert(image, url, s3, resume=True, **settings)
     nib.save(nib.Nifti1Image(VALUES + 1, AFFINE), image)  # type: ignore[no-untyped-call]
     s3.server.forget()
@@ -196,9 +196,7 @@ def test_a_damaged_record_of_what_was_sent_is_not_gone_by(image: str, s3: S3) ->
 def test_the_source_is_not_replaced(image: str, s3: S3) -> None:
     url = s3.put("own/v.nii", Path(image).read_bytes())
     for dest in (url, url.replace("s3:", "s3a:"), f"s3://{BUCKET}/own"):
-        with pytest.raises(
-            HyperslabError, match=r"is the source itself|which no conversion has made"
-        ):
+        with pytest.raises(HyperslabError, match=r"is the source itself|which no conversion made"):
             convert(url, dest, s3, overwrite=True, grid=BLOCKS if dest.endswith("own") else None)
     assert s3.fs.cat(f"{BUCKET}/own/v.nii") == Path(image).read_bytes()
 
@@ -232,7 +230,7 @@ def test_the_page_of_what_went_there_can_be_written_later(image: str, s3: S3) ->
     options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
     line = ("convert", image, f"s3://{BUCKET}/later/v.h5", *options, "--engine", "serial")
     said = succeed(*line, "--no-report")
-    _, verb, folder = shlex.split(said.partition("written by: ")[2].splitlines()[0])
+    _, verb, folder = shlex.split(said.partition("write it with: ")[2].splitlines()[0])
     succeed(verb, folder)
     assert (Path(folder) / "report.html").is_file()
 
@@ -254,9 +252,9 @@ def test_the_command_goes_on_and_says_what_it_has_sent(image: str, s3: S3) -> No
     s3.server.forget()
     assert "uploaded   2 files, " in succeed(*line)
     assert "exists" in command(*line).err
-    assert "is done, all of it is there" in succeed(*line, "--resume")
+    assert "is complete" in succeed(*line, "--resume")
     assert (
-        "leave --virtual out"
+        "leave out --virtual"
         in command("convert", image, f"s3://{BUCKET}/v.h5", "--virtual", *options).err
     )
 

@@ -24,16 +24,16 @@ def test_runs_write_to_this_machine(
     monkeypatch.chdir(tmp_path)
     image = str(folder / "plain.nii")
     with pytest.raises(
-        UsageError, match=r"://.*/out: give a directory of this machine.*hyperslab convert"
+        UsageError, match=r"://.*/out: give a directory on this machine.*hyperslab convert"
     ):
         Pipeline(image).write(dest)
-    with pytest.raises(UsageError, match="give a directory of this machine"):
+    with pytest.raises(UsageError, match="give a directory on this machine"):
         hyperslab.run(
             Pipeline(image).reduce("hyperslab.workloads.stats:FOLD"), engine="serial", out=dest
         )
-    with pytest.raises(UsageError, match="give a directory of this machine"):
+    with pytest.raises(UsageError, match="give a directory on this machine"):
         synth("climate", dest, 10_000)
     done = call("run", "increment", image, "-o", "s3://bucket/out")
     assert done.code == 2
-    assert "give a directory of this machine" in done.err
+    assert "give a directory on this machine" in done.err
     assert os.listdir(tmp_path) == []

@@ -176,7 +176,7 @@ def test_nobody_listens() -> None:
         ("s3:///a", {}, UsageError, "cannot be asked for"),
         ("s3://bucket/a", {"hyperslab_attempts": 0}, UsageError, "at least 1"),
         ("s3://bucket/a", {"hyperslab_timeout_s": "soon"}, UsageError, "more than 0"),
-        ("nowhere://bucket/a", {}, UsageError, "no scheme that fsspec knows"),
+        ("nowhere://bucket/a", {}, UsageError, "not a scheme that fsspec knows"),
         ("http:///a", {}, UsageError, "cannot be asked for"),
     ],
 )

@@ -135,7 +135,7 @@ def test_lists_name_urls(web: Server, folder: Path, tmp_path: Path) -> None:
 
 def test_a_dataset_has_to_be_chosen(s3: S3, folder: Path) -> None:
     url = s3.put("made.h5", (folder / "made.h5").read_bytes())
-    with pytest.raises(UsageError, match=rf"{url}: holds 7 arrays; choose one as '{url}::NAME'"):
+    with pytest.raises(UsageError, match=rf"{url} holds 7 arrays; choose one as '{url}::NAME'"):
         hyperslab.open(url, storage_options=s3.options)
     with pytest.raises(UsageError, match="holds no 'nothing'"):
         hyperslab.open(f"{url}::nothing", storage_options=s3.options)

@@ -281,18 +281,18 @@ def test_what_is_not_of_a_zarr_store_is_not_removed(s3: S3, tmp_path: Path) -> N
     make_group(tmp_path / "z", 3)
     s3.put("up/results/paper.csv", b"1,2")
     with pytest.raises(
-        OutputBusy, match=r"up/results: holds paper\.csv, which is not of a Zarr store"
+        OutputBusy, match=r"up/results holds paper\.csv, which is not of a Zarr store"
     ):
         sent(s3, tmp_path / "z", "results", overwrite=True)
     make_group(tmp_path / "above", 3)
     sent(s3, tmp_path / "z", "many/a.zarr")
-    with pytest.raises(OutputBusy, match=r"up/many: holds a\.zarr/"):
+    with pytest.raises(OutputBusy, match=r"up/many holds a\.zarr/"):
         sent(s3, tmp_path / "above", "many", overwrite=True)
     s3.put("up/many/a.zarr/inner/notes.txt", b"of a user")
     with pytest.raises(OutputBusy, match=r"holds inner/notes.txt"):
         sent(s3, tmp_path / "above", "many/a.zarr", overwrite=True)
     assert s3.fs.exists(f"{BUCKET}/up/many/a.zarr/zarr.json")
-    with pytest.raises(UsageError, match=r"s3://bucket: names all of a store"):
+    with pytest.raises(UsageError, match=r"s3://bucket names all of a store"):
         upload.upload(tmp_path / "z", "s3://bucket/", s3.options, overwrite=True)
     assert s3.fs.cat_file(f"{BUCKET}/up/results/paper.csv") == b"1,2"
 
@@ -322,5 +322,5 @@ def test_directories_behind_links_are_sent(s3: S3, tmp_path: Path) -> None:
     s3.fs.get(f"{BUCKET}/up/z", str(tmp_path / "back"), recursive=True)
     np.testing.assert_array_equal(zarr.open_group(tmp_path / "back")["inner/data"][:], VALUES)  # type: ignore[index]
     (tmp_path / "z/inner/again").symlink_to(tmp_path / "z")
-    with pytest.raises(UsageError, match="inner/again: is a link to a directory that it lies in"):
+    with pytest.raises(UsageError, match="inner/again is a link to a directory that it lies in"):
         sent(s3, tmp_path / "z", "circle")

@@ -176,7 +176,7 @@ def test_documents_that_are_denied(s3: S3, tmp_path: Path) -> None:
         with pytest.raises(HyperslabError, match=r"access is denied|no such Zarr store"):
             hyperslab.open(url, storage_options=options)
     s3.put("wrong/zarr.json", b"{")
-    with pytest.raises(FormatError, match=r"wrong/zarr\.json: is not JSON"):
+    with pytest.raises(FormatError, match=r"wrong/zarr\.json is not JSON"):
         hyperslab.open("s3://bucket/wrong", storage_options=options)
     s3.server.forget()
     s3.server.always = "403"

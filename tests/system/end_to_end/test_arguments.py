@@ -43,13 +43,13 @@ WRONG_FLAGS = [
     (
         "--connect",
         ["--connect", "tcp://localhost:1"],
-        "--connect tcp://localhost:1: is for Dask and Spark",
+        "--connect tcp://localhost:1 is for Dask and Spark",
     ),
     ("--storage-option", ["--storage-option", "anon"], "--storage-option: give NAME=VALUE"),
     ("--mask", ["--mask", "/missing.nii"], "there is no such file"),
     ("--labels", ["--labels", "/missing.nii"], "there is no such file"),
     ("--resample", ["--resample", "linear"], "there is no further input, such as --mask"),
-    ("--region", ["--region", "10-20"], "'10-20' is no range"),
+    ("--region", ["--region", "10-20"], "'10-20' is not a range"),
     ("--check-locality", ["--check-locality", "--dry-run"], "--check-locality and --dry-run"),
     ("--with", ["--with", "mask"], "--with mask: give NAME=SOURCE"),
     ("--with", ["--with", "mask=/missing.nii"], "there is no such file"),
@@ -79,18 +79,22 @@ WRONG_FLAGS = [
     ("--partition", ["--partition", "slabs", "--blocks", "2"], "are different ways to cut"),
     ("--axes-whole", ["--axes-whole", "3"], "the array has axes 0 to 2"),
     ("--axes-whole", ["--axes-whole", "x"], "give whole numbers"),
-    ("--halo", ["--halo", "1"], "the built-in 'increment' sets its own"),
+    ("--halo", ["--halo", "1"], "the built-in 'increment' sets it itself; leave it out"),
     ("--halo", ["--halo", "one"], "give whole numbers"),
     ("--boundary", ["--boundary", "wrap"], "choose one of reflect, nearest, constant"),
     ("--memory", ["--memory", "lots"], "give a positive size such as 512MiB or 8GB"),
     ("--memory", ["--memory", "0"], "give a positive size"),
     ("--memory", ["--memory", "1MB"], "a task needs"),
     ("--values", ["--values", "raw"], "choose one of real, stored"),
-    ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets its own"),
-    ("--drop-axis", ["--drop-axis", "2"], "the built-in 'increment' sets its own"),
+    ("--dtype", ["--dtype", "float32"], "the built-in 'increment' sets it itself; leave it out"),
+    ("--drop-axis", ["--drop-axis", "2"], "the built-in 'increment' sets it itself; leave it out"),
     ("--drop-axis", ["--drop-axis", "z"], "give whole numbers"),
     ("--new-axis", ["--new-axis", "3:z"], "give AXIS or AXIS:LENGTH, such as 3 or 3:2"),
-    ("--outputs", ["--outputs", "slope,t"], "the built-in 'increment' sets its own"),
+    (
+        "--outputs",
+        ["--outputs", "slope,t"],
+        "the built-in 'increment' sets it itself; leave it out",
+    ),
     ("--format", ["--format", "png"], "choose one of nii, nii.gz, h5"),
     (
         "--chunks",
@@ -194,7 +198,7 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         (
             f"{EXAMPLE}:brighten",
             ["--halo", "1,2"],
-            "give one number of at least 0, or one for each of the 3 axes",
+            "--halo 1,2: give one number of at least 0, or one for each of the 3 axes",
         ),
         (f"{EXAMPLE}:brighten", ["--halo", "-1"], "--halo"),
         (
@@ -230,7 +234,7 @@ def test_a_wrong_function(tmp_path: Path, function: str, more: list[str], said: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def f(): pass", "takes no block; its first parameter gets the block"),
+        ("def f(): pass", "takes no block; its first parameter must take the block"),
         ("def f(block, slab): pass\nimport missing_module", "No module named 'missing_module'"),
         ("def f(:", "SyntaxError"),
         ("f = 3", "is of type int, neither a function nor a Fold"),
@@ -246,11 +250,13 @@ def test_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
     ("source", "said"),
     [
         ("missing.nii", "SOURCE 'missing.nii': there is no such file"),
+        (f"{DATA}/mri/anatomicl.nii", "there is no such file (did you mean 'anatomical.nii'?)"),
         ("missing*.nii", "SOURCE 'missing*.nii': no file matches this pattern"),
         ("missing.txt", "SOURCE 'missing.txt': there is no such file"),
         (f"{DATA}/hdf5", "the directory holds no array file (.nii .nii.gz .h5"),
         (f"{LAYOUT}/tfilters.h5", "holds 15 arrays; choose one as '"),
         (f"{LAYOUT}/tfilters.h5::nope", "holds no 'nope'"),
+        (f"{LAYOUT}/tfilters.h5::deflat", "holds no 'deflat' (did you mean '"),
         (f"{ANATOMICAL}::x", "leave out '::x'"),
         (f"{FUNCTIONAL}", "has 4 dimensions"),
     ],
@@ -263,7 +269,7 @@ def test_a_wrong_source(tmp_path: Path, source: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"a.nii\nmissing.nii\n", "list.txt', line 2: there is no file"),
+        (b"a.nii\nmissing.nii\n", "missing.nii; a file that ends in .txt is read as a list of"),
         (b"\n# nothing\n", "the list names no file"),
         (b"\xff\xfe\x00", "is not a text file of one 'path' or 'path,dataset' a line"),
     ],
@@ -277,7 +283,7 @@ def test_a_wrong_list(tmp_path: Path, content: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run"], "Missing argument"),
+        (["run"], "Missing argument 'function'; see 'hyperslab run --help'"),
         (["run", "increment"], "Missing argument 'source'"),
         (["run", "increment", f"{ANATOMICAL}"], "Missing option '--out'"),
         (["rnu"], "Did you mean 'run'?"),

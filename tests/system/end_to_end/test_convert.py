@@ -295,7 +295,7 @@ def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path
     assert values_of(tmp_path / "new.nii").dtype == np.float32
     done = call("convert", source, tmp_path / "small.h5", "--dtype", "uint8", *SMALL)
     assert done.code == 1
-    assert "--dtype uint8: the value -10 at (0, 0, 0) has no equal there" in done.err
+    assert "--dtype uint8: the value -10 at (0, 0, 0) cannot be represented" in done.err
     assert not (tmp_path / "small.h5").exists()
     convert(FUNCTIONAL, tmp_path / "real.nii", "--dtype", "float64")
     np.testing.assert_array_equal(real_values(tmp_path / "real.nii")[0], real_values(FUNCTIONAL)[0])
@@ -303,12 +303,12 @@ def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path
 
 REFUSED = [
     (("out.xyz",), "give a name that ends in .nii"),
-    (("out.mnc",), "such files are not written"),
+    (("out.mnc",), "files of this kind cannot be written"),
     (("out.nii", "--values", "raw"), "--values raw: choose one of real, stored"),
     (("out.nii", "--dtype", "nonsense"), "--dtype nonsense: not a NumPy dtype"),
     (("out.nii", "--dtype", "S5"), "--dtype S5: that is no number"),
     (("out.nii", "--blocks", "2"), "a split array becomes several files"),
-    (("out.nii", "--format", "h5"), "says another format by its name"),
+    (("out.nii", "--format", "h5"), "is a name of another format"),
     (("out", "--format", "png"), "--format png: choose one of nii, nii.gz, h5"),
     (("out", "--blocks", "2x2"), "--blocks 2x2: give one number, or 3 joined by x"),
     (("out", "--block-shape", "5,5"), "--block-shape 5,5: the array has 3 dimensions"),

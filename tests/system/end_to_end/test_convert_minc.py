@@ -86,5 +86,5 @@ def test_a_run_over_a_series_with_time_first_makes_no_nifti_out_of_place(tmp_pat
     out = ("-o", tmp_path / "out", *SMALL)
     done = call("run", "increment", DATA / "minc" / "minc2-4d-d.mnc", *out)
     assert done.code == 2
-    assert "NIfTI has the axes of space first, this array (time, xspace, " in done.err
+    assert "NIfTI needs the axes of space first, but this array has time, xspace, " in done.err
     succeed("run", "increment", DATA / "minc" / "minc2-4d-d.mnc", *out, "--format", "h5")

@@ -163,7 +163,7 @@ def test_directories(changed: Path, tmp_path: Path) -> None:
     done = call("diff", tmp_path / "a", tmp_path / "b", "--sources", "independent")
     assert done.code == 2
     assert done.out.splitlines()[-1] == "1 of 2 pairs of files differ, 1 could not be compared"
-    assert re.fullmatch(r"hyperslab: .*/b/three\.nii: is not a NIfTI file although .*\n", done.err)
+    assert re.fullmatch(r"hyperslab: .*/b/three\.nii is not a NIfTI file although .*\n", done.err)
 
 
 def test_blocks_in_which_something_differs(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_blocks_in_which_something_differs(tmp_path: Path) -> None:
             ANATOMICAL,
             ANATOMICAL,
             ["--axis", "1"],
-            "--axis 1: is for --sources concatenated, not auto",
+            "--axis 1 is for --sources concatenated, not auto",
         ),
         (ANATOMICAL, ANATOMICAL, ["--sources", "tiles"], "--sources tiles: choose one of auto, "),
         (ANATOMICAL, ANATOMICAL, ["--threads", "0"], "--threads 0: give 1 or more"),

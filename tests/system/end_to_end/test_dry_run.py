@@ -129,7 +129,7 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     )
     assert call("run", *failing).code == 1
     before = tree(tmp_path)
-    assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 done already"
+    assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 already done"
     rows = dry_run(*failing)
     assert rows["tasks"] == "5 to do"
     assert "a run would be refused: " in rows["but"]

@@ -413,7 +413,7 @@ def test_a_block_that_fails_is_named_and_the_others_are_written(tmp_path: Path) 
     assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
     assert "misbehave over anatomical.nii: 1 of 5 tasks failed in _raise (" in done.out
     assert "tasks      4 of 5 done, 1 failed\n" in call("status", tmp_path / "out").out
-    assert end.startswith("1 of 5 tasks failed; correct the cause, then run the same command with")
+    assert end.startswith("1 of 5 tasks failed; fix the cause, then run the same command with")
     names = [path.name for path in outputs(tmp_path / "out")]
     assert names == [f"anatomical_00_00_{first}.nii" for first in ("00", "05", "15", "20")]
 
@@ -439,7 +439,7 @@ def test_a_file_edited_between_runs_is_not_resumed(mine: Path, tmp_path: Path) -
 def test_outputs_can_be_verified_and_cleaned(tmp_path: Path) -> None:
     shutil.copy(ANATOMICAL, tmp_path / "a.nii")
     succeed("run", "increment", tmp_path / "a.nii", "-o", tmp_path / "out", "--blocks", "3")
-    assert succeed("verify", tmp_path / "out") == "3 of 3 outputs are as they were written\n"
+    assert succeed("verify", tmp_path / "out") == "3 of 3 outputs unchanged since the run\n"
     assert succeed("status", tmp_path / "out").startswith(
         "state      done\ntasks      3 of 3 done\n"
     )
@@ -448,7 +448,7 @@ def test_outputs_can_be_verified_and_cleaned(tmp_path: Path) -> None:
     done = call("verify", tmp_path / "out")
     assert done.code == 1
     assert f"wrong: {spoiled.name}: " in done.out
-    assert "2 of 3 outputs are as they were written" in done.out
+    assert "2 of 3 outputs unchanged since the run" in done.out
     succeed("clean", tmp_path / "out")
     assert len(outputs(tmp_path / "out")) == 3
     assert not (tmp_path / "out" / ".hyperslab" / "run-0001").exists()

@@ -170,7 +170,7 @@ def test_quiet_says_what_failed(tmp_path: Path) -> None:
     reason = "ValueError: this block is not to my liking (after 3 attempts)"
     assert first == f"failed: {ANATOMICAL}[0:33, 0:41, 0:8]: {reason}"
     assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
-    assert second.startswith("1 of 3 tasks failed; correct the cause")
+    assert second.startswith("1 of 3 tasks failed; fix the cause")
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
@@ -307,7 +307,7 @@ def test_an_interrupted_run_exits_with_130_and_goes_on_later(
     assert process.returncode == 130
     assert (
         err.splitlines()[-1]
-        == "hyperslab: interrupted: run the same command with --resume to go on"
+        == "hyperslab: interrupted: run the same command with --resume to continue"
     )
     assert "Traceback" not in err
     assert out == ""
@@ -316,7 +316,7 @@ def test_an_interrupted_run_exits_with_130_and_goes_on_later(
     assert status.out.startswith("state      stopped\n")
     assert "--resume" in status.out
     planned = succeed("run", *command[1:], "--resume", "--dry-run")
-    assert re.search(r"tasks      \d+ to do, \d+ done already", planned)
+    assert re.search(r"tasks      \d+ to do, \d+ already done", planned)
 
 
 def test_who_is_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_cancel_from_another_process(tmp_path: Path) -> None:
     assert status.startswith("state      running (pid ")
     assert (
         succeed("cancel", tmp_path / "out")
-        == "cancelled; run the same command with --resume to go on\n"
+        == "cancelled; run the same command with --resume to continue\n"
     )
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1

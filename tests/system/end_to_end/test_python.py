@@ -118,11 +118,13 @@ def test_a_view_is_one_source_wherever_sources_are_taken(tmp_path: Path) -> None
     assert len(hyperslab.convert(view, tmp_path / "dir", format="nii").outputs) == 1
     twice = hyperslab.to_dask([hyperslab.open(ANATOMICAL, "stored")] * 2, axis=0)
     assert np.array_equal(twice.compute(), np.concatenate([values_of(ANATOMICAL)] * 2))
-    with pytest.raises(UsageError, match="say values="):
+    with pytest.raises(UsageError, match="give values="):
         hyperslab.to_dask([view, hyperslab.open(ANATOMICAL, "stored")], axis=0)
     with h5py.File(LAYOUT / "tfilters.h5") as file:
         for take in (hyperslab.open, hyperslab.Pipeline, hyperslab.to_dask):
-            with pytest.raises(UsageError, match=r"h5py.*Dataset is no source: .*'PATH::DATASET'"):
+            with pytest.raises(
+                UsageError, match=r"h5py.*Dataset is not a source: .*'PATH::DATASET'"
+            ):
                 take(file["shuffle"])
 
 
@@ -265,7 +267,7 @@ def test_the_words_of_the_command_line_are_those_of_python(tmp_path: Path) -> No
 REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Options(memory="5XB"), "^memory='5XB': give a positive size"),
     (lambda _: hyperslab.Options(blocks="3q"), "^blocks='3q': give whole numbers"),
-    (lambda _: hyperslab.Options(axes_whole=(0, "1")), "^axes_whole: .* no whole numbers"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Options(axes_whole=(0, "1")), "^axes_whole: .* not whole numbers"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Options(blocks=3, block_shape=(1, 2)), "^block_shape and blocks are"),
     (lambda _: hyperslab.Options(engine="dsk"), "^engine dsk: choose one of serial, "),
     (lambda _: hyperslab.Options(workers=0), "^workers=0: give 1 or more"),
@@ -273,18 +275,21 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Options(granularity="fine"), "^granularity fine: choose"),  # type: ignore[arg-type]
     (
         lambda _: hyperslab.Options(accept_changed_function=True),
-        "^accept_changed_function=True: needs resume=True",
+        "^accept_changed_function=True needs resume=True",
     ),
     (lambda _: hyperslab.Rule("blcks"), "choose one of auto, block-shape"),  # type: ignore[arg-type]
-    (lambda _: hyperslab.Fold(3, 4), "the lift of a Fold: 3 is no function"),  # type: ignore[arg-type]
+    (lambda _: hyperslab.Fold(3, 4), "the lift of a Fold: 3 is not a function"),  # type: ignore[arg-type]
     (lambda p: p.map(_gained, {"gian": 2}), "^parameter gian: .*did you mean 'gain'"),
     (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
-    (lambda p: p.map(3), "function 'int': is of type int, neither a function nor a Fold"),
+    (lambda p: p.map(3), "function 'int' is of type int, neither a function nor a Fold"),
     (lambda p: p.map(functions.TOTAL), "is a fold: use reduce"),
     (lambda p: p.map("smoth"), "there is no such built-in .did you mean 'smooth'"),
     (lambda p: p.map("stats"), r"'stats' makes one value of all blocks: use reduce\('stats'\)"),
     (lambda p: p.reduce("smooth"), r"'smooth' makes blocks of blocks: use map\('smooth'\)"),
-    (lambda p: p.map("smooth", halo=2), "^halo: the built-in 'smooth' sets its own"),
+    (
+        lambda p: p.map("smooth", halo=2),
+        "^halo: the built-in 'smooth' sets it itself; leave it out",
+    ),
     (lambda p: p.map(_gained, halo=1.5), r"^halo=1.5: give one number"),  # type: ignore[arg-type]
     (lambda p: p.map(_gained, dtype="flot"), "^dtype flot: not a NumPy dtype"),
     (lambda p: p.write("out", format="niii"), "^format niii: choose one of nii, "),

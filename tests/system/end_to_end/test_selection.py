@@ -197,13 +197,13 @@ def test_a_region_of_what_is_written(tmp_path: Path) -> None:
     assert np.array_equal(part.dataobj, np.asarray(whole.dataobj)[10:20, 10:30, 5:15])
     assert np.allclose(part.affine, whole.slicer[10:20, 10:30, 5:15].affine)
     done = call("run", "smooth", ANATOMICAL, "-o", tmp_path / "o", *given, "--keep", "volume")
-    assert (done.code, "is a file per block: say --keep blocks" in done.err) == (2, True)
+    assert (done.code, "as a file per block: say --keep blocks" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("region", "told"),
     [
-        ("10-20", "'10-20' is no range: write it as 10:40,20:60,5:25"),
+        ("10-20", "'10-20' is not a range: write it as 10:40,20:60,5:25"),
         ("1:2,3:4,5:6,7:8", "names 4 axes, but anatomical has 3"),
         ("10:99", "reaches beyond axis 0 of anatomical, which has 33 elements"),
         ("20:10", "holds nothing"),

@@ -184,7 +184,7 @@ def test_files_of_blocks_are_named_by_array_and_place(mine: Path, tmp_path: Path
     second = out / "functional_low_08_00_0.nii"
     assert np.array_equal(real_values_of(second), real_values_of(FUNCTIONAL)[8:].min(axis=3))
     assert np.allclose(affine_of(second)[:3, 3], (affine_of(FUNCTIONAL) @ (8, 0, 0, 1))[:3])
-    assert succeed("verify", out) == "4 of 4 outputs are as they were written\n"
+    assert succeed("verify", out) == "4 of 4 outputs unchanged since the run\n"
 
 
 def test_one_map_under_a_name_of_its_own(mine: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_one_map_under_a_name_of_its_own(mine: Path, tmp_path: Path) -> None:
     assert zooms(out) == zooms(FUNCTIONAL)[:3]
     assert "state      done" in succeed("status", out)
     done = call("run", f"{mine}:mean", FUNCTIONAL, "-o", out, *QUIET)
-    assert (done.code, "is there already: give another name, or --resume" in done.err) == (2, True)
+    assert (done.code, "exists already: give another name, or --resume" in done.err) == (2, True)
     before = out.read_bytes()
     succeed("run", f"{mine}:mean", FUNCTIONAL, "-o", out, "--blocks", "3", "--resume", *QUIET)
     assert out.read_bytes() == before
@@ -215,8 +215,8 @@ def test_a_function_that_keeps_the_shape_writes_one_file_of_a_name(
     [
         (("extremes", "-o", "x.nii"), "the run makes 2 arrays (low, high), a file each"),
         (("mean", "-o", "x.nii", "--keep", "blocks"), "--keep blocks: "),
-        (("mean", "-o", "x.nii", "--format", "h5"), "says another format by its name"),
-        (("mean", "-o", "x.mnc"), "such files are not written"),
+        (("mean", "-o", "x.nii", "--format", "h5"), "is a name of another format"),
+        (("mean", "-o", "x.mnc"), "files of this kind cannot be written"),
         (("mean", "-o", "x", "--blocks", "1x1x1x2"), "cuts axis 3, but mean drops it"),
         (("mean", "-o", "x", "--block-shape", "5,5,3,7"), "cuts axis 3, but mean drops it"),
         (("mean", "-o", "x", "--halo", "1"), "say --halo 1,1,1,0"),

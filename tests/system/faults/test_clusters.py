@@ -194,7 +194,7 @@ def stopped_and_resumed(
         code, said = run.wait()
     assert code == 1, said
     assert reason in said
-    assert "--resume goes on" in said
+    assert "--resume continues" in said
     assert "Traceback" not in said
     again = job(tmp_path, "processes", "counted", "--keep", "volume", seconds=0.3)
     done = hyperslab(*again, "--resume")

@@ -58,7 +58,7 @@ def test_what_appears_meanwhile_stays(source: Path, kind: str) -> None:
     done = before_commit(appear, *job(source, kind))
     assert (done.code, done.err.count("\n")) == (1, 1), done
     assert (
-        f"{final} has appeared since the start, and stays; all that was to be written is in"
+        f"{final} was created by somebody else during the run, and is kept; the results are in"
         in done.err
     )
     assert foreign.read_text() == "mine"
@@ -78,7 +78,7 @@ def test_a_finished_file_that_is_another_one_now(source: Path, kind: str) -> Non
     final = source.parent / "out" / KINDS[kind][0]
     undisturbed(*job(source, kind))
     final.write_bytes(b"other".ljust(final.stat().st_size))
-    assert f"{final} exists, and is not what the records say" in refusal(
+    assert f"{final} exists and is not the file that the run wrote" in refusal(
         *job(source, kind, "--resume")
     )
     assert final.read_bytes().startswith(b"other")

@@ -200,7 +200,7 @@ def test_ctrl_c_leaves_the_old_file(source: Path, slow: dict[str, str], values: 
         run.send(signal.SIGINT)
         code, said = run.wait()
     assert code == 130
-    assert "interrupted: run the same command with --resume to go on" in said
+    assert "interrupted: run the same command with --resume to continue" in said
     assert {
         name: raw for name, raw in in_bytes(out).items() if not name.endswith(".part")
     } == before
@@ -217,7 +217,7 @@ def test_a_split_is_replaced_by_another_one(source: Path, values: Array) -> None
     (out / "notes.txt").write_text("mine")
     line = ("convert", source, out, "--blocks", "1x1x2", "--engine", "serial", "-q")
     assert "holds an earlier run" in refusal(*line)
-    assert "holds what no conversion has made, such as notes.txt" in refusal(*line, "--overwrite")
+    assert "holds files that no conversion made, such as notes.txt" in refusal(*line, "--overwrite")
     assert sorted(path.name for path in out.glob("[!.]*")) == sorted([*names, "notes.txt"])
     assert call("verify", out).code == 0, "its records are still there"
     (out / "notes.txt").unlink()
@@ -236,7 +236,7 @@ def test_a_directory_that_is_more_than_a_zarr_store_is_kept(source: Path) -> Non
     undisturbed(*line)  # an empty one
     undisturbed(*line)
     (place / "paper.csv").write_text("mine")
-    assert "x.zarr: holds paper.csv, which is not of a Zarr store" in refusal(*line)
+    assert "x.zarr holds paper.csv, which is not of a Zarr store" in refusal(*line)
     (place / "paper.csv").unlink()
     (place / "zarr.json").unlink()
     assert "which is not of a Zarr store" in refusal(*line)

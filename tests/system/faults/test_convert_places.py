@@ -108,7 +108,7 @@ def test_remedies_are_options_that_convert_has(source: Path) -> None:
     assert "-o" not in said.split()
     failed = call("convert", source, out / "new.h5", "--dtype", "uint8", "-q", "--engine", "serial")
     assert failed.code == 1
-    assert "ask for another --dtype" in failed.err
+    assert "choose another --dtype" in failed.err
     assert "--resume" not in failed.err
     assert call("clean", out / "new.h5").code == 0
     assert list(out.iterdir()) == [], "as the sentence says"

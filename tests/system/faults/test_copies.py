@@ -101,7 +101,7 @@ def test_an_unfinished_file_that_vanishes_after_the_plan_was_made(
     (unfinished,) = (tmp_path / "out").glob(".new.nii.*.part")
     monkeypatch.setattr(driver, "admit", lambda *_: unfinished.unlink())
     done = call(*job(source, "placed", "--resume"))
-    assert (done.code, "has vanished" in done.err) == (1, True), done
+    assert (done.code, "has disappeared" in done.err) == (1, True), done
     assert not (tmp_path / "out" / "new.nii").exists()
     monkeypatch.undo()
     assert call(*job(source, "placed", "--resume")).code == 0

@@ -220,7 +220,7 @@ def go_on(case: Case, record: Path) -> None:
         assert call("verify", case.out).code == 0
     elif record.name == "committed.jsonl":
         assert done.code == 2
-        assert "in.nii exists, and is not what the records say" in done.err
+        assert "in.nii exists and is not the file that the run wrote" in done.err
         assert np.array_equal(case.result(), case.values)
     else:
         assert_said(done, record)

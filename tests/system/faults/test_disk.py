@@ -101,7 +101,7 @@ def test_a_read_only_disk(tmp_path: Path) -> None:
             inside=disk.inside,
         )
         assert refused.returncode == 2
-        assert "you may not write to" in refused.stderr
+        assert "no permission to write to" in refused.stderr
         assert str(disk.path / "out") in refused.stderr
         assert "Traceback" not in refused.stderr
 
@@ -123,7 +123,7 @@ def test_a_disk_that_became_read_only_before_the_resume(tmp_path: Path) -> None:
         disk.remount("ro")
         refused = hyperslab(*arguments, "--resume", inside=disk.inside)
         assert refused.returncode == 2
-        assert "you may not write to" in refused.stderr
+        assert "no permission to write to" in refused.stderr
         assert "Traceback" not in refused.stderr
         disk.remount("rw")
         assert hyperslab(*arguments, "--resume", inside=disk.inside).returncode == 0

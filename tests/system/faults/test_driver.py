@@ -1,4 +1,4 @@
-"""The driver dies or is stopped: what was done stays done, and --resume repeats only what is
+"""The driver dies or is stopped: what was done stays done, and --resume does only what is
 missing.
 """
 
@@ -172,7 +172,7 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
         code, said = run.wait()
         await_gone(workers)
     assert code == 130
-    assert "interrupted: run the same command with --resume to go on" in said
+    assert "interrupted: run the same command with --resume to continue" in said
     assert "Traceback" not in said
     assert "state      stopped" in hyperslab("status", out).stdout
     assert no_part_left(out)
@@ -231,7 +231,7 @@ def test_verify_and_clean(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     out, bent = tmp_path / "out", tmp_path / "out" / "in_00_00_07.nii"
     assert hyperslab(*job(tmp_path, "counted"), "-q").returncode == 0
-    assert f"{SLABS} of {SLABS} outputs are as they were written" in hyperslab("verify", out).stdout
+    assert f"{SLABS} of {SLABS} outputs unchanged since the run" in hyperslab("verify", out).stdout
     data = bytearray(bent.read_bytes())
     data[-1] ^= 1
     bent.write_bytes(data)

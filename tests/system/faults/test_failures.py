@@ -82,7 +82,7 @@ def test_equal_failures_are_one_line_with_their_count_and_the_users_own_line(min
     assert failed.startswith(f"failed: {TASKS} tasks: {reason}")
     assert where == f"    {mine}:{LINE}"
     assert first == f"    first of them: {mine.parent}/in.nii[0:1, 0:2, 0:2] (after 2 attempts)"
-    assert end.startswith(f"{TASKS} of {TASKS} tasks failed; correct the cause")
+    assert end.startswith(f"{TASKS} of {TASKS} tasks failed; fix the cause")
     told = call("status", mine.parent / "out")
     assert f"failed     {TASKS} tasks: {reason}" in told.out
     assert f"           {mine}:{LINE}\n" in told.out
@@ -124,8 +124,8 @@ def test_a_run_whose_first_tasks_all_fail_alike_ends_early_and_goes_on_when_corr
     *_, end = done.err.splitlines()
     failed = int(end.partition(" ")[0])
     assert 5 <= failed < TASKS / 2
-    assert f"of {TASKS} tasks failed, and the run was ended early: the first " in end
-    assert "failed alike, and none has succeeded" in end
+    assert f"of {TASKS} tasks failed, and the run ended early: the first " in end
+    assert "failed in the same way and none succeeded" in end
     assert "--resume" in end
     assert "--keep-going" in end
     assert "early: the first" in call("status", mine.parent / "out").out
@@ -138,12 +138,12 @@ def test_a_run_whose_first_tasks_all_fail_alike_ends_early_and_goes_on_when_corr
 def test_one_bad_block_of_many_does_not_end_a_run(mine: Path) -> None:
     done = run(mine, "last_only", "--engine", "serial")
     assert done.code == 1
-    assert done.err.splitlines()[-1].startswith(f"1 of {TASKS} tasks failed; correct")
+    assert done.err.splitlines()[-1].startswith(f"1 of {TASKS} tasks failed; fix")
 
 
 def test_what_depends_on_the_machine_does_not_end_a_run(mine: Path) -> None:
     done = run(mine, "full_disk", "--engine", "serial", "--retries", "0")
-    assert done.err.splitlines()[-1].startswith(f"{TASKS} of {TASKS} tasks failed; correct")
+    assert done.err.splitlines()[-1].startswith(f"{TASKS} of {TASKS} tasks failed; fix")
 
 
 def test_bad_blocks_do_not_end_a_resumed_run_that_had_succeeded_with_others(mine: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_home_that_goes_while_tasks_write(
         patch.setattr("hyperslab.plan.steps.writing.write_region", write_region)
         said = call(*job(source))
     assert (said.code, said.err.count("\n")) == (1, 1), said
-    assert "what was written to it is gone with it; run again with --resume" in said.err
+    assert "is gone, with what was written to it; run again with --resume" in said.err
     assert not (out / "new.h5").exists()
     undisturbed(*job(source, "--resume"))
     assert (content(out / "new.h5") == conversions.values()).all()

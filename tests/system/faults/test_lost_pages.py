@@ -115,7 +115,7 @@ def test_what_was_lost_is_done_again(source: Path, loss: str) -> None:
     again = recorded(out) - tasks
     assert again == tasks if is_all else 0 < again < tasks
     assert (
-        f"{again} task{'s' * (again > 1)} will be done again: the machine was restarted" in said.err
+        f"{again} task{'s' * (again > 1)} will be repeated: the machine was restarted" in said.err
     )
     assert np.array_equal(content(out / KINDS[kind][0]), conversions.values())
     assert call("verify", out / KINDS[kind][0]).code == 0

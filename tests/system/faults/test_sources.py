@@ -127,7 +127,7 @@ def grow(path: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "rewritten": (rewrite, "was written to after the run had been planned"),
+    "rewritten": (rewrite, "was written to after the run was planned"),
     "longer": (grow, "was 16736 bytes when the run was planned and is 16740 now"),
     "gone": (Path.unlink, "is no longer there"),
 }
@@ -189,4 +189,4 @@ def test_a_function_that_is_edited_under_way(tmp_path: Path) -> None:
     assert f"{tmp_path}/mine.py was edited after the run was planned: start the run again" in said
     refused = hyperslab(*arguments, "--resume")
     assert refused.returncode == 2
-    assert "the function was edited since" in refused.stderr
+    assert "the function was edited after" in refused.stderr

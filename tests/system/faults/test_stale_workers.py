@@ -118,7 +118,7 @@ def test_a_resumed_run_waits_for_workers_of_a_cluster(
         monkeypatch.setattr(directory, "LEAVE_LIMIT_S", 0.5)
         refused = call("clean", "--all", tmp_path / "out")
         assert refused.code == 2, refused
-        assert "still at tasks of an earlier run" in refused.err
+        assert "still running tasks of an earlier run" in refused.err
         assert (runs / "stuck").read_text() in refused.err, "the worker is not named"
         (runs / "k").write_text("2")
         with running(*arguments, "--resume", "--engine", "threads", "--threads", 2) as run:

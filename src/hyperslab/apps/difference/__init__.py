@@ -86,7 +86,7 @@ def diff(
 
     `sources` says how the files of a source with several belong together: as `independent` arrays,
     each compared with the file of the same name (but for folders above and suffixes), or one array,
-    `concatenated` along `axis` or a `mosaic`. Left to itself ('auto'), files of equal names on both
+    `concatenated` along `axis` or a `mosaic`. By default ('auto'), files of equal names on both
     sides are independent, others blocks of a mosaic. Two numbers are equal if they are the same
     number, whatever their dtypes, and NaN equals NaN; with `atol` or `rtol` also if |a - b| <= atol
     + rtol * |b|, as in numpy.allclose. `first` stops at the first block that differs. Without
@@ -97,7 +97,7 @@ def diff(
     by the threads, by default one per processor. Raises UsageError for sources that are not there
     or make no array, or too little memory, FormatError for files that cannot be read, SourceChanged
     for those written to meanwhile; where several pairs are compared, such a pair has its reason in
-    `trouble` and the others go on.
+    `trouble` and the others continue.
     """
     how = _How(
         _chosen(values),

@@ -45,7 +45,7 @@ class ValueDifference:
     files_b: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: ValueDifference) -> ValueDifference:
-        """What two parts of one array come to; in any order."""
+        """The result of two parts of one array, in any order."""
         return ValueDifference(
             self.compared + other.compared,
             self.differing + other.differing,

@@ -160,8 +160,8 @@ def _is_large(source: ArraySource) -> bool:
 
 def _reason(index: GzipIndex) -> str:
     if not len(index):
-        return "one gzip stream that cannot be entered in the middle: every task inflates all of it"
-    return f"one gzip stream, indexed: a task enters it at the nearest of {len(index):,} points"
+        return "one gzip stream that cannot be read from the middle: every task inflates all of it"
+    return f"one gzip stream, indexed: a task starts at the nearest of {len(index):,} points"
 
 
 def _offset(source: ArraySource) -> int:
@@ -204,7 +204,7 @@ def _open_unchanged(source: ArraySource) -> int:
         fd = os.open(source.url, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise SourceChanged(
-            f"{source.url}: is no longer there; when it is again, run again with --resume"
+            f"{source.url} is no longer there; when it is back, run again with --resume"
         ) from error
     try:
         _check_unchanged(source, fd)

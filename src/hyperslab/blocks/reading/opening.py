@@ -104,8 +104,8 @@ def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
         was = f"was {source.file_size} bytes when the run was planned"
         raise _changed(source, f"{was} and is {now.st_size} now")
     if now.st_mtime_ns != source.mtime_ns:
-        raise _changed(source, "was written to after the run had been planned")
+        raise _changed(source, "was written to after the run was planned")
 
 
 def _changed(source: ArraySource, what: str) -> SourceChanged:
-    return SourceChanged(f"{source.url}: {what}; when it is right again, run again with --resume")
+    return SourceChanged(f"{source.url}: {what}; when it is restored, run again with --resume")

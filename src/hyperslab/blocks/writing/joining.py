@@ -71,9 +71,7 @@ def join(
     if not any(map(segments.is_home, held)):
         path.unlink(missing_ok=True)  # with what a join that failed has copied
     elif not path.exists():
-        raise FormatError(
-            f"{path}: what was written to it is gone with it; run again with --resume"
-        )
+        raise FormatError(f"{path} is gone, with what was written to it; run again with --resume")
     begin(sink, folder)
     return path, _finish(sink, path, segments.settle(held, folder, is_local), is_local)
 

@@ -280,7 +280,7 @@ def _region(region: Any, shape: tuple[int, ...]) -> Hyperslab:
         if region.ndim != len(shape) or any(
             high > n for high, n in zip(region.bounds[1], shape, strict=False)
         ):
-            raise UsageError(f"region {region}: reaches beyond the array's shape {shape}")
+            raise UsageError(f"region {region} reaches beyond the array's shape {shape}")
         return region
     try:
         slab, _ = from_index(region, shape)

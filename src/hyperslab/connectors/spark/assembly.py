@@ -155,7 +155,7 @@ def finish(assembly: Assembly, written: Sequence[Written | str], overwrite: bool
         writing.commit(assembly.sink, assembly.partial, done, overwrite)
     except FileExistsError as error:
         raise UsageError(
-            f"{assembly.sink.path}: has appeared since the start, and stays: choose another name,"
+            f"{assembly.sink.path} has appeared since the start, and stays: choose another name,"
             " or overwrite=True (mode 'overwrite')"
         ) from error
 

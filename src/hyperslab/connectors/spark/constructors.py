@@ -239,7 +239,7 @@ def context_of(given: Any) -> SparkContext:
         given = given.sparkContext
     if not isinstance(given, SparkContext):
         raise UsageError(
-            f"a {type(given).__module__}.{type(given).__name__} is no SparkContext: give"
+            f"a {type(given).__module__}.{type(given).__name__} is not a SparkContext: give"
             " spark.sparkContext; over Spark Connect, which has none, use"
             " spark.read.format('hyperslab')"
         )
@@ -281,7 +281,7 @@ def _views(view: Callable[..., Iterable[Any]], blocks: Iterable[Block]) -> Itera
 
 
 def _require_real(analysis: Analysis) -> None:
-    """Raise UsageError for numbers that are not to be had as float64."""
+    """Raise UsageError for numbers that float64 cannot represent."""
     dtype = analysis.dtype
     if dtype.kind == "c" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise UsageError(

@@ -110,21 +110,22 @@ def _require_room(path: str, dataset: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(
-            f"{path}: exists, and a file is written whole: choose another name, or overwrite=True"
+            f"{path} exists, and a file is written as a whole: choose another name, or"
+            " overwrite=True"
             " (mode 'overwrite')"
         )
     # A folder without one of the documents is not replaced, whatever its name.
     documents = formats.facts_of(formats.format_of_name(path)).documents
     is_store = not set(documents).isdisjoint(_names(path))
     if os.path.isdir(path) and not is_store:
-        raise UsageError(f"{path}: is a folder, which no file replaces: choose another name")
+        raise UsageError(f"{path} is a folder, which a file cannot replace: choose another name")
     if others := _others(path, dataset):
         more = ""
         if others[3:]:
             more = " and more"
         raise UsageError(
             f"{path}: also holds {', '.join(others[:3])}{more}, and a"
-            " file is written whole: choose another name, or remove the file first"
+            " file is written as a whole: choose another name, or remove the file first"
         )
 
 
@@ -142,7 +143,8 @@ def _others(path: str, dataset: str) -> list[str]:
         names = [info.name.strip("/") for info in formats.module(known).arrays(path)]
     except (FormatError, OSError) as error:
         raise UsageError(
-            f"{path}: what would be lost cannot be looked at: {error}; remove the file first"
+            f"{path}: the file that would be replaced cannot be read: {error}; remove the file"
+            " first"
         ) from error
     return [name for name in names if name not in ("", dataset.strip("/"))]
 

@@ -48,7 +48,7 @@ def begin(final: str) -> str:
         folder.mkdir()
     except OSError as error:
         raise UsageError(
-            f"{final}: cannot be written: {error.strerror}: choose another folder"
+            f"{final} cannot be written: {error.strerror}: choose another folder"
         ) from error
     return str(folder)
 
@@ -249,7 +249,7 @@ def table_of(folder: str, staged: Staged) -> Numbers:
         width = 2 * staged.ndim
     found: Numbers = np.fromfile(path, np.int64, staged.entries * width, offset=staged.table)
     if len(found) < staged.entries * width:
-        raise FormatError(f"{path}: is shorter than its task has written it: write again")
+        raise FormatError(f"{path} is shorter than what its task wrote: write again")
     table: Numbers = found.reshape(staged.entries, width)
     return table
 

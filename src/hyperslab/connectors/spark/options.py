@@ -35,15 +35,14 @@ class Options:
         self._given = {name.lower(): text for name, text in given.items()}
         if unknown := sorted(self._given.keys() - set(KNOWN)):
             raise UsageError(
-                f"option {unknown[0]}: there is none of this name; the options are"
-                f" {', '.join(KNOWN)}"
+                f"option {unknown[0]}: there is no such option; the options are {', '.join(KNOWN)}"
             )
 
     def require_only(self, *names: str) -> None:
         """Raise UsageError where other options are given than these."""
         if odd := sorted(self._given.keys() - set(names)):
             raise UsageError(
-                f"option {odd[0]}: a catalogue has none; its options are {', '.join(names)}"
+                f"option {odd[0]}: a catalogue does not take it; its options are {', '.join(names)}"
             )
 
     def text(self, name: str, default: str = "") -> str:

@@ -134,7 +134,7 @@ def pca(
 
 
 def _result_nbytes(sc: SparkContext) -> int:
-    """How much of results Spark lets come to the driver."""
+    """How many bytes of results Spark lets reach the driver."""
     # there is no public way to read a size in Spark's units
     conf = sc._jsc.sc().conf()  # noqa: SLF001
     return int(conf.getSizeAsBytes("spark.driver.maxResultSize", "1g"))

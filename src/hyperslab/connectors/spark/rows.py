@@ -50,7 +50,7 @@ class Piece:
 
 
 def pieces(items: Iterable[Any], partition: int, dtype: np.dtype[Any] | None) -> Iterator[Piece]:
-    """What the elements of a partition are, in their order. Raises UsageError for what is no row of
+    """What the elements of a partition are, in order. Raises UsageError for what is not a row of
     numbers.
     """
     done = 0
@@ -85,7 +85,8 @@ def recast(
     made, odd = exactly(block, dtype)
     if odd is not None:
         raise UsageError(
-            f"dtype={dtype}: the value {block[odd]!s} {name(odd)} has no equal there: name another"
+            f"dtype={dtype}: the value {block[odd]!s} {name(odd)} cannot be represented: name"
+            " another"
             " dtype, or round the values first"
         )
     return made
@@ -275,7 +276,7 @@ def _within(name: Callable[[int], str], row: int) -> Callable[[tuple[int, ...]],
 def _array(row: Any) -> Array:
     """A row as an array in native byte order."""
     if np.ma.is_masked(row):
-        raise UsageError("holds masked values, which have no number: fill them first")
+        raise UsageError("holds masked values: fill them first")
     if isinstance(row, np.ndarray | np.generic | array.array):
         made: Array = np.asarray(row)
     elif hasattr(row, "toArray"):
@@ -286,11 +287,12 @@ def _array(row: Any) -> Array:
         made = _numbers(row)
     else:
         raise UsageError(
-            f"a {type(row).__name__} is no row of numbers: write arrays, sequences of numbers, or"
+            f"a {type(row).__name__} is not a row of numbers: write arrays, sequences of"
+            " numbers, or"
             " vectors"
         )
     if made.dtype.kind not in NUMBERS:
-        raise UsageError(f"holds {made.dtype}, which is no number: write numbers")
+        raise UsageError(f"holds {made.dtype}, which is not a number: write numbers")
     return made.astype(made.dtype.newbyteorder("="), copy=False)
 
 
@@ -306,7 +308,8 @@ def _numbers(values: Sequence[Any]) -> Array:
     if not kinds or not kinds <= {int, float, complex}:
         named = " and ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
         raise UsageError(
-            f"a sequence of {named} is no row of numbers of one type: write one type, or an array"
+            f"a sequence of {named} is not a row of numbers of one type: write one type, or an"
+            " array"
         )
     dtype: np.dtype[Any] = np.dtype(np.float64)
     if complex in kinds:

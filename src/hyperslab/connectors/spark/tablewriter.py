@@ -302,5 +302,6 @@ def _plain(column: Any, name: str) -> Array:
 def _require_full(column: Any, name: str) -> None:
     if column.null_count:
         raise UsageError(
-            f"the column {name} holds nulls, which no number says: fill or filter them first"
+            f"the column {name} holds nulls, which numbers cannot express: fill or filter them"
+            " first"
         )

@@ -25,7 +25,7 @@ POLL_S = 0.1
 
 
 class Ending(Protocol):
-    """Something that goes on elsewhere and comes to an end."""
+    """Something that runs elsewhere and ends."""
 
     def is_over(self, limit_s: float) -> bool:
         """Wait up to so many seconds, or until a part of it has ended; True at the end."""
@@ -36,13 +36,13 @@ class Work(Ending, Protocol):
     """The batches of a round, while somebody runs them."""
 
     def tallies(self) -> Iterable[Tally]:
-        """What it has come to; batches whose workers have died are left to the driver. Raises
+        """Its results; batches whose workers have died are left to the driver. Raises
         RunStopped when they cannot be run.
         """
         ...
 
     def cancel(self) -> None:
-        """Give up what still goes on."""
+        """Give up what is still running."""
         ...
 
 
@@ -72,7 +72,7 @@ class BatchEngine(Managed):
         raise NotImplementedError
 
     def look(self) -> None:
-        """Raise RunStopped when nobody is left who could go on with the round."""
+        """Raise RunStopped when no worker is left to continue the round."""
 
     def who_lives(self) -> Callable[[Slot], bool]:
         """Tells of a slot, as workers name it, whether its worker lives."""
@@ -134,7 +134,7 @@ class BatchEngine(Managed):
 
     def _cut(self, tasks: Sequence[Task], name: str, steps: int) -> list[bytes]:
         if not self._slots:
-            raise RunStopped("all workers have gone before the first task; --resume goes on")
+            raise RunStopped("all workers left before the first task; --resume continues the run")
         is_single = self.single_steps and steps > 1
         most = len(self._slots) * self.batches_per_slot
         return batch.cut(tasks, most, name, is_single)

@@ -118,7 +118,7 @@ def _is_served(marked: Marked, is_alive: Callable[[Slot], bool]) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Take marks away: under another name first, since workers go on making marks under this
+    """Take marks away: under another name first, since workers keep making marks under this
     one.
     """
     gone = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")

@@ -1,6 +1,6 @@
 """Launcher: batches as commands, for engines that start programs and wait for their ends.
 
-Every batch is a file beside the orders, and a command that runs it and ends. What it came to is in
+Every batch is a file beside the orders, and a command that runs it and ends. Its result is in
 the journal and in saved partials; the mark of a command that died tells which task it was at. An
 engine says how the commands of a round are started, as many at a time as it has slots (`launch`):
 by GNU Parallel, mpiexec or an array of Slurm's, on a run directory that all hosts share.

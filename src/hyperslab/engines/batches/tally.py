@@ -1,4 +1,4 @@
-"""Tally: what a batch, or several, came to; all that a distributed engine moves between its
+"""Tally: the results of a batch, or of several; all that a distributed engine moves between its
 tasks.
 """
 
@@ -21,7 +21,7 @@ from hyperslab.trace import recording, span
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a batch, or several, came to."""
+    """The results of a batch, or of several."""
 
     tasks: tuple[int, ...] = ()
     "Tasks of a reduction whose values are merged here."
@@ -30,7 +30,7 @@ class Tally:
     path: str = ""
     "Path of the file that holds the body instead: for values larger than the engine moves."
     moved_nbytes: int = 0
-    "What tasks have handed to each other to come to this."
+    "Bytes that tasks handed to each other for this."
     spent: tuple[str, ...] = ()
     """Files whose values have become part of this one's; an engine may merge them again until the
     tree is done.
@@ -91,7 +91,7 @@ def _value(tally: Tally) -> Any:
         return pickle.loads(tally.body)[1]
     partial = load_partial(Path(tally.path))
     if partial is None:
-        raise RunStopped(f"{tally.path} was damaged after it had been written")
+        raise RunStopped(f"{tally.path} was damaged after it was written")
     return partial.value
 
 

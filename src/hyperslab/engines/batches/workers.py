@@ -52,17 +52,17 @@ def require_able(answers: Iterable[Mapping[str, Any]], folder: Path) -> None:
         if answer["python"] != here:
             raise RunStopped(
                 f"the workers on {host} run Python {answer['python']}, this is {here}: functions"
-                " cannot be sent from one to the other; use the same on both sides"
+                " cannot be sent between them; use the same version on both sides"
             )
         if answer["missing"]:
             raise RunStopped(
                 f"the workers on {host} lack {', '.join(answer['missing'])}: install them there, or"
-                " hyperslab itself"
+                " install hyperslab there"
             )
         if answer["hyperslab"] not in ("", version):
             raise RunStopped(
                 f"the workers on {host} have hyperslab {answer['hyperslab']}, this is {version}:"
-                " install the same there, or none, then this one is sent to them"
+                " install the same version there, or remove it so that this one is sent to them"
             )
 
 

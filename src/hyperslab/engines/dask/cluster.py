@@ -55,7 +55,7 @@ class Futures:
         return self._left == 0
 
     def tallies(self) -> Iterator[Tally]:
-        """What they have come to. Raises RunStopped."""
+        """Their results. Raises RunStopped."""
         for future in self._futures:
             tally = self._finish(future)
             if tally is not None:
@@ -171,7 +171,8 @@ class DaskEngine(BatchEngine):
             raise self._lost()
         if self._watch.is_alone():
             raise RunStopped(
-                f"the cluster has had no worker for a while: {self._where()}; --resume goes on"
+                f"the cluster has had no worker for a while: {self._where()}; --resume continues"
+                " the run"
             )
 
     def who_lives(self) -> Callable[[Slot], bool]:
@@ -180,11 +181,12 @@ class DaskEngine(BatchEngine):
     def _lost(self) -> RunStopped:
         self._is_lost = True
         return RunStopped(
-            f"the connection to Dask's scheduler is lost: {self._where()}; --resume goes on"
+            f"the connection to Dask's scheduler is lost: {self._where()}; --resume continues"
+            " the run"
         )
 
     def _finish(self, future: Any) -> Tally | None:
-        """What a future came to; None for batches of workers that died, which are left to the
+        """The result of a future; None for batches of workers that died, which are left to the
         driver.
         """
         from distributed import KilledWorker

@@ -58,7 +58,7 @@ class Job:
         return self.call.ended.wait(limit_s)
 
     def result(self) -> Any:
-        """What Spark came to; None when workers died. Raises RunStopped."""
+        """The result from Spark; None when workers died. Raises RunStopped."""
         if self.call.error is None:
             return self.call.result
         why = why_failed(self.call.error)
@@ -158,7 +158,7 @@ class Spark(BatchEngine):
         return Job(self._context, self._group, action)
 
     def _tallies(self, batches: Sequence[bytes], place: str, steps: int) -> Any:
-        """The RDD of what batches come to."""
+        """The RDD of the batches' results."""
         tallies = self._context.parallelize(batches, len(batches)).flatMap(
             functools.partial(batch.begin, place)
         )
@@ -172,7 +172,8 @@ class Spark(BatchEngine):
         if self._solitude.is_too_long(is_anybody_there):
             raise RunStopped(
                 f"{self.options.connect} has given the run no executor for"
-                f" {patience.ALONE_LIMIT_S:.0f} s: start workers, or free some; --resume goes on"
+                f" {patience.ALONE_LIMIT_S:.0f} s: start workers, or free some; --resume"
+                " continues the run"
             )
 
 

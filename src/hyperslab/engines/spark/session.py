@@ -23,7 +23,7 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.trace import OwnTime, Slot
 
 MOST_FAILURES = 8
-"Attempts that Spark makes at a batch; each goes on behind the task that the last one died of."
+"Attempts that Spark makes at a batch; each continues after the task at which the last one died."
 WORKER_DIED = re.compile(
     r"exited unexpectedly|Connection reset|ExecutorLost|executor .* (lost|exited)|Worker.*crashed"
 )
@@ -109,7 +109,9 @@ def is_of_dead_java(error: BaseException) -> bool:
 
 def java_died(error: BaseException) -> RunStopped:
     """What to raise for such an error."""
-    return RunStopped(f"Spark's Java process has died ({said_by_java(error)}); --resume goes on")
+    return RunStopped(
+        f"Spark's Java process has died ({said_by_java(error)}); --resume continues the run"
+    )
 
 
 def why_failed(error: BaseException) -> str:
@@ -132,7 +134,7 @@ def why_failed(error: BaseException) -> str:
     ]
     return (
         f"Spark cannot run the tasks: {lines[-1] if lines else said_by_java(error)}; --resume"
-        " goes on"
+        " continues the run"
     )
 
 

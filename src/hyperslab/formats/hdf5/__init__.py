@@ -29,7 +29,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, UsageError, suggest
 from hyperslab.formats.hdf5.file import by_own_name, errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
 from hyperslab.formats.hdf5.netcdf4 import (
@@ -211,16 +211,19 @@ def _dataset(file: Any, path: str, name: str) -> Any:
     if item is None or (isinstance(item, h5py.Dataset) and is_dimension(item)):
         item = file.get(f"{folder}/{NOT_COORDINATE}{last}") or item
     if item is None:
-        raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
+        raise UsageError(
+            f"{path} holds no '{name}'{suggest(name, candidates(path))}; 'hyperslab info {path}'"
+            " lists what it holds"
+        )
     if isinstance(item, h5py.Dataset) and is_dimension(item):
-        raise UsageError(f"{path}::{name}: is a netCDF dimension without values; choose a variable")
+        raise UsageError(f"{path}::{name} is a netCDF dimension without values; choose a variable")
     if not isinstance(item, h5py.Dataset):
         raise UsageError(
-            f"{path}::{name}: is a group, not a dataset; 'hyperslab info {path}' lists the datasets"
+            f"{path}::{name} is a group, not a dataset; 'hyperslab info {path}' lists the datasets"
         )
     if item.shape is None:
         raise FormatError(
-            f"{path}::{name}: has no elements (a null dataspace); choose another dataset"
+            f"{path}::{name} has no elements (a null dataspace); choose another dataset"
         )
     return item
 

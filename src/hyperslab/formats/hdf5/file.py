@@ -81,7 +81,7 @@ def by_own_name(dataset: Any, file: Any, asked: str) -> Any:
     found = next((other for other in datasets(own) if place_of(other) == place_of(dataset)), None)
     if found is None:
         raise FormatError(
-            f"{file.filename}::{asked}: leads to a dataset without a name in {own.filename}; "
+            f"{file.filename}::{asked} leads to a dataset without a name in {own.filename}; "
             "name that file and the dataset in it"
         )
     return found

@@ -60,7 +60,7 @@ def undecoded(code: int, options: Sequence[int], name: bytes) -> str:
 
 
 def codec(code: int, options: tuple[int, ...], name: bytes) -> Codec:
-    """A filter as a record, with what the core is told to undo it."""
+    """A filter as a record, with what the core needs to undo it."""
     known = codec_name(code, name)
     return Codec(known, options, _undoing(known, options))
 

@@ -158,7 +158,7 @@ def _read(path: str, wanted: str, tree: bool, without: Collection[str]) -> dict[
             if name not in members.groups:
                 held = ", ".join(members.groups) or "none"
                 raise MissingGroup(
-                    f"{path}: holds no group '{wanted}'; those in '{members.path or '/'}' are:"
+                    f"{path} holds no group '{wanted}'; those in '{members.path or '/'}' are:"
                     f" {held}"
                 )
             members = _below(file, members, name)
@@ -272,7 +272,7 @@ def _each(
 def _look(dataset: Any) -> _Found:
     if dataset.shape is None:
         raise FormatError(
-            f"{dataset.file.filename}::{dataset.name}: has no elements (a null dataspace)"
+            f"{dataset.file.filename}::{dataset.name} has no elements (a null dataspace)"
         )
     dtype, inner = element(dataset)
     shape = (*(int(n) for n in dataset.shape), *inner)

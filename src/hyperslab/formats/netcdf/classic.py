@@ -27,7 +27,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Scaling
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import FormatError, UsageError, suggest
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc, packing
 from hyperslab.formats.netcdf.header import (
@@ -162,7 +162,10 @@ def _variable(path: str, header: ClassicHeader, name: str) -> Variable:
     """A variable whose values are all in the file."""
     variable = header.variables.get(name.strip("/"))
     if variable is None:
-        raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
+        raise UsageError(
+            f"{path} holds no '{name}'{suggest(name, candidates(path))}; 'hyperslab info {path}'"
+            " lists what it holds"
+        )
     where = f"{path}::{variable.name}"
     extents = [extent for extent in variable.shape if extent] or [1]
     if (

@@ -74,7 +74,7 @@ class Volume:
     affine: Array | None
     "(4, 4) float64: voxel indices along the first three axes to millimetres."
     attributes: Mapping[str, Any]
-    "What to show beside the image's own attributes."
+    "What to show in addition to the image's own attributes."
     sampling: Mapping[str, Sampling]
     "Places along the dimensions that the file describes."
 

@@ -249,8 +249,9 @@ def _reason(path: str, compressed: bool, nbytes: int) -> str:
     if nbytes < LEAST_INDEXED_NBYTES:
         return "one gzip stream, small enough for every task to inflate all of it"
     return (
-        "one gzip stream: indexed once by whoever reads several parts of it, each of which is then"
-        " entered directly"
+        "one gzip stream: indexed once if several parts of it are read, so that each of them is"
+        " read"
+        " directly"
     )
 
 

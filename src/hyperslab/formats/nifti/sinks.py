@@ -151,8 +151,9 @@ def _check_scaling(path: str, scaling: Scaling | None) -> None:
 def _check_place(path: str, header: Header) -> None:
     if header.space_affine is not None:
         raise UsageError(
-            f"{path}: NIfTI has the axes of space first, this array ({', '.join(header.dims)}) has"
-            " not: run over what 'hyperslab convert' makes a .nii of, or write .h5 (--format h5)"
+            f"{path}: NIfTI needs the axes of space first, but this array has"
+            f" {', '.join(header.dims)}: convert the input to .nii with 'hyperslab convert' first,"
+            " or write .h5 (--format h5)"
         )
 
 

@@ -174,7 +174,7 @@ def _readable(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FormatError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
+        raise FormatError(f"{error.filename or path} cannot be read: {error.strerror}") from error
 
 
 def _word(found: Node) -> str:
@@ -189,10 +189,10 @@ def _node(path: str, name: str) -> Node:
     nodes = _nodes(path)
     found: Node | None = nodes.node(nodes.place(path, name))
     if found is None:
-        raise UsageError(f"{path}: holds no '{name}'; 'hyperslab info {path}' lists what it holds")
+        raise UsageError(f"{path} holds no '{name}'; 'hyperslab info {path}' lists what it holds")
     if not found.is_array:
         raise UsageError(
-            f"{found.folder}: is a group, not an array; 'hyperslab info {path}' lists the arrays"
+            f"{found.folder} is a group, not an array; 'hyperslab info {path}' lists the arrays"
         )
     return found
 

@@ -191,12 +191,12 @@ def _walk(folder: str, name: str, seen: set[tuple[int, int]]) -> Iterator[tuple[
 
 def _stored(path: str) -> bytes:
     if not os.path.isfile(path):  # a pipe would have us wait
-        raise FormatError(f"{path}: is not a file, as a document has to be; copy the store again")
+        raise FormatError(f"{path} is not a file, as a document has to be; copy the store again")
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise FormatError(
-            f"{path}: cannot be read: {error.strerror}; check its permissions"
+            f"{path} cannot be read: {error.strerror}; check its permissions"
         ) from error
 
 
@@ -205,9 +205,9 @@ def parsed(path: str, raw: bytes) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: is not JSON ({error}); copy the store again") from error
+        raise FormatError(f"{path} is not JSON ({error}); copy the store again") from error
     if not isinstance(found, dict):
-        raise FormatError(f"{path}: is not a JSON object; copy the store again")
+        raise FormatError(f"{path} is not a JSON object; copy the store again")
     return found
 
 

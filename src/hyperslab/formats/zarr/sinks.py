@@ -156,7 +156,9 @@ def _chosen(path: str, shape: tuple[int, ...], dtype: np.dtype[Any], asked: Enco
                 " axis"
             )
     if any(shard % chunk for shard, chunk in zip(asked.shards, chunks, strict=False)):
-        raise UsageError(f"{path}: shards of {asked.shards} are no multiples of chunks of {chunks}")
+        raise UsageError(
+            f"{path}: shards of {asked.shards} are not multiples of chunks of {chunks}"
+        )
     _require_name(path, asked.name)
     whole = chunks
     if not asked.shards:

@@ -138,7 +138,7 @@ def _contents(path: str, part: Any) -> Array | None:
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise FormatError(f"{path}: is not a file, as a chunk has to be; copy the store again")
+            raise FormatError(f"{path} is not a file, as a chunk has to be; copy the store again")
         start, end = _span(part, status.st_size)
         if not 0 <= start < end <= status.st_size:
             raise FormatError(

@@ -24,7 +24,7 @@ CIRCUMSTANCES = ("cpu-starved",)
 MAKESPAN_RULES = ("start-up",)
 "Findings whose share is of the makespan."
 SOUND = ("compute-bound",)
-"Findings that call for no change, and so are told only where they come first."
+"Findings that call for no change, and so are shown only if they come first."
 _ANY = ("read", "compute", "write", "other", "overhead", "idle")
 _TRANSFERS = ("read", "write")
 _WAITING = ("overhead", "idle")

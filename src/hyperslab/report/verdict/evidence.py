@@ -3,7 +3,7 @@
 Every instant of every slot, from the moment the engine was ready to the end of the run, is in
 one of
 
-    phases by class   open, read, write (`tiny` where they move next to nothing), compute, other:
+    phases by class   open, read, write (`tiny` where they move hardly any bytes), compute, other:
                       time on a processor, time in its queue, and the rest, in which the thread
                       waited for something else
     lost              attempts that could not record their phases

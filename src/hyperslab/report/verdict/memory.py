@@ -34,7 +34,7 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
     share = 0.0
     if stalled >= MEMORY_STALLED:
         said.append(
-            f"some task of the machine waited for memory for {show_share(stalled)} of the time"
+            f"some process on the machine waited for memory for {show_share(stalled)} of the time"
         )
         computing = evidence.classes["compute"]
         share = max(stalled, evidence.share(computing.waited) if computing.is_known else 0.0)
@@ -88,7 +88,7 @@ def _outgrown(evidence: Evidence, summary: Summary) -> list[str]:
     used = sum(summary.max_rss_nbytes.values()) - len(summary.max_rss_nbytes) * WORKER_BASE_BYTES
     if used <= OUTGROWN * float(allowed):
         return []
-    peaks = f"the workers' peaks were {show_bytes(used)} beside their interpreters"
+    peaks = f"the workers' peaks were {show_bytes(used)} without their interpreters"
     return [f"{peaks}, {show_bytes(allowed)} were allowed"]
 
 

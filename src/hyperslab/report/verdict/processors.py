@@ -148,10 +148,10 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
         Finding(
             "waiting-function",
             "The function itself waited.",
-            f"For {show_share(share)} of the slots' time compute phases neither ran nor wanted a"
-            " processor.",
+            f"For {show_share(share)} of the slots' time, compute phases neither ran nor waited"
+            " for a processor.",
             "What it waits for cannot be seen from here: files or network that it uses itself,"
-            " sleeping, a lock, a program that it has started."
+            " sleeping, a lock, a program that it started."
             f"{_overlapping(evidence)}",
             share,
         )
@@ -195,8 +195,8 @@ def bound(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             "compute-bound",
-            f"The processors limited this run: {show_share(share)} of the slots' time was work for"
-            " them.",
+            f"The processors limited this run: {show_share(share)} of the slots' time was processor"
+            " work.",
             f"{most} of the CPU time went into"
             f" {noun.get(what, 'copying and decoding in ' + what + ' phases')}; the slots' share"
             f" includes the time on a processor{queued}.",
@@ -215,7 +215,7 @@ def _more_processors(evidence: Evidence) -> str:
         if slots < able and able // threads > slots // threads:
             ran = show_count(slots, "slot")
             return f"Use --workers {able // threads}: only {ran} ran on {cpus} processors."
-    return "Nothing is wrong: only more processors, or a faster function, would make it faster."
+    return "Nothing is wrong: only more processors, or a faster function, would speed it up."
 
 
 def starved(evidence: Evidence) -> list[Finding]:

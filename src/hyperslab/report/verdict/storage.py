@@ -22,7 +22,7 @@ decoding, copying.
 IDLE_PROCESSORS = 0.8
 "Busy share of all processors below which a thread that waits does not wait for one of them."
 FLAT_EXPONENT = 0.35
-"Twice the readers bring less than 1.27 times the bytes: more of them bring next to nothing."
+"Twice the readers bring less than 1.27 times the bytes: more of them hardly help."
 RISING_EXPONENT = 0.65
 "Twice the readers bring more than 1.57 times the bytes: the device has room for more."
 NEAR_PROBE = 0.7
@@ -202,7 +202,7 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
     stalled = (evidence.load.get("stalled_shares") or {}).get("io_some")
     if stalled:
         said.append(
-            f"some task of the machine waited for a disk for {show_share(stalled)} of the time"
+            f"some process on the machine waited for a disk for {show_share(stalled)} of the time"
         )
     rule, sentence, advice = _kind_of_wait(evidence, grown, near, kind)
     return Finding(rule, f"{sentence}: {waiting}.", listed(said), advice, share)

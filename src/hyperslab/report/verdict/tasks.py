@@ -28,7 +28,7 @@ LONG_START = 0.3
 NOTICED_S = 1.0
 "A start-up, or an end, that is shorter than this on a machine of its own is nobody's concern."
 NAMED = 3
-"Stragglers that are told by name."
+"Stragglers that are named."
 
 
 class Stragglers(NamedTuple):
@@ -188,7 +188,7 @@ def few(evidence: Evidence) -> list[Finding]:
             "too-few-partitions",
             f"{sentence}, which waited for {show_share(share)} of their time without one.",
             f"{show_count(len({a.slot for a in evidence.attempts}), 'slot')} of {slots} ran"
-            f" anything; {tasks / slots:.1f} tasks per slot.",
+            f" a task; {tasks / slots:.1f} tasks per slot.",
             _more_tasks(evidence, tasks, slots),
             share,
         )
@@ -202,7 +202,7 @@ def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
     if blocks:
         return f"Cut about {blocks:,} blocks (--blocks {blocks})."
     if tasks < slots:
-        return f"Use --workers {tasks}: there is no more to share out."
+        return f"Use --workers {tasks}: there is no more work to share."
     return ""
 
 

@@ -167,7 +167,7 @@ def _class_of(remote: Remote) -> Any:
         raise MissingExtra(f"{remote}: reading {kind}:// needs another package: {remedy}") from None
     except ValueError:
         raise UsageError(
-            f"{remote}: '{kind}' is no scheme that fsspec knows; use s3://, https://, gs:// ..."
+            f"{remote}: '{kind}' is not a scheme that fsspec knows; use s3://, https://, gs:// ..."
         ) from None
 
 

@@ -1,6 +1,6 @@
 """What went wrong with a request to a remote store, and what to do about it, in words.
 
-Libraries say the same thing by many exceptions; they are told apart by HTTP status, by the code
+Libraries say the same thing by many exceptions; they are distinguished by HTTP status, by the code
 that S3 gives, and by the names of their classes, so that none of those libraries has to be
 imported. Sources: RFC 9110, section 15; Amazon S3 API reference, "Error responses".
 """
@@ -51,8 +51,8 @@ _SENSELESS = frozenset(
 _CREDENTIALS = "check the credentials (storage options key and secret; anon=true for public data)"
 _WORDS: dict[str, tuple[type[HyperslabError], str]] = {
     "missing": (FormatError, "there is no such object ({said}); check its name and its bucket"),
-    "gone": (SourceChanged, "is no longer there; when it is again, run again with --resume"),
-    "changed": (SourceChanged, "{said}; when it is right again, run again with --resume"),
+    "gone": (SourceChanged, "is no longer there; when it is back, run again with --resume"),
+    "changed": (SourceChanged, "{said}; when it is restored, run again with --resume"),
     "denied": (FormatError, f"access is denied ({{said}}); {_CREDENTIALS}"),
     "hidden": (
         FormatError,

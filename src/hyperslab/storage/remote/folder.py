@@ -61,7 +61,7 @@ def check(folder: RemoteFolder, name: str) -> None:
     if now is None:
         raise Fault("gone", "").error(remote, 1, 0)
     if (now.size, state(now)) != (folder.size, folder.tag):
-        raise Fault("changed", "was written to after it had been opened").error(remote, 1, 0)
+        raise Fault("changed", "was written to after it was opened").error(remote, 1, 0)
 
 
 def folders(folder: RemoteFolder) -> list[str]:

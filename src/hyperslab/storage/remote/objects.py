@@ -111,7 +111,7 @@ def start(remote: Remote, offset: int, nbytes: int) -> Future[bytes]:
 
 
 def finished(remote: Remote, nbytes: int, future: Future[T]) -> T:
-    """What a request came to; its time is bounded, whatever the store and fsspec's thread do.
+    """The answer to a request; its time is bounded, whatever the store and fsspec's thread do.
 
     Raises SourceChanged, FormatError, UsageError, Unavailable.
     """
@@ -242,7 +242,7 @@ def _check_state(remote: Remote, answer: Answer) -> None:
             "changed", f"was {remote.size} bytes when it was opened and is {answer.size} now"
         )
     if answer.tag and remote.tag and answer.tag != remote.tag:
-        raise Refused("changed", "was written to after it had been opened")
+        raise Refused("changed", "was written to after it was opened")
 
 
 async def _ask_s3(store: Store, remote: Remote, first: int, last: int) -> Answer:

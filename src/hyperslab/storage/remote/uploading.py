@@ -78,9 +78,7 @@ def upload(
     files = _files(source)
     there = _there(target)
     if there and not overwrite:
-        raise OutputBusy(
-            f"{target}: exists; choose another name, or say that it may be overwritten"
-        )
+        raise OutputBusy(f"{target} exists; choose another name, or say that it may be overwritten")
     if source.is_dir():
         sent = {path.relative_to(source).as_posix(): path for path in files}
         if left := there.keys() - sent.keys() - {REPLACING}:
@@ -111,12 +109,11 @@ def _destination(url: str, storage_options: Mapping[str, Any] | None) -> Remote:
     target = Remote(url.rstrip("/"), storage_options)
     if not is_remote(url) or scheme(url) in WEB:
         raise UsageError(
-            f"{target}: cannot be written to; give a URL of an object store, such as"
-            " s3://bucket/key"
+            f"{target} cannot be written to; give a URL of an object store, such as s3://bucket/key"
         )
     if "/" not in target.target.partition("://")[2]:
         raise UsageError(
-            f"{target}: names all of a store; give a place in it, such as {target}/results"
+            f"{target} names all of a store; give a place in it, such as {target}/results"
         )
     if scheme(url) not in S3:
         return target
@@ -138,9 +135,7 @@ def _files(source: Path) -> list[Path]:
         )
     odd = next((path for path in found if not path.is_file()), None)
     if odd is not None:
-        raise UsageError(
-            f"{odd}: is not a file that is there; give a file, or a directory of files"
-        )
+        raise UsageError(f"{odd} is not a file that is there; give a file, or a directory of files")
     return found
 
 
@@ -151,7 +146,7 @@ def _walk(folder: Path, above: frozenset[tuple[int, int]]) -> Iterator[Path]:
     state = folder.stat()
     place = (state.st_dev, state.st_ino)
     if place in above:
-        raise UsageError(f"{folder}: is a link to a directory that it lies in; remove the link")
+        raise UsageError(f"{folder} is a link to a directory that it lies in; remove the link")
     for path in folder.iterdir():
         if path.is_dir():
             yield from _walk(path, above | {place})

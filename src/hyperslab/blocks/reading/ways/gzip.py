@@ -126,7 +126,7 @@ def _windows_of(source: ArraySource) -> Iterator[int | None]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        remedy = "run again with --resume, which makes it anew"
+        remedy = "run again with --resume, which makes a new one"
         raise FormatError(f"{source.url}: its index {path} is gone; {remedy}") from error
     try:
         yield fd
@@ -138,7 +138,7 @@ def _fault(source: ArraySource, rows: Array, error: Any) -> FormatError:
     """What the core says of a row, as an error that names the place in the file."""
     remedy = "fetch or copy the file again"
     if error.kind == "misplaced":
-        remedy = "run again with --resume, which makes it anew"
+        remedy = "run again with --resume, which makes a new one"
     at = int(rows[error.row, 1]) // 8
     return FormatError(
         f"{source.url}: the gzip data that begin at byte {at} {error.text}; {remedy}"

@@ -29,13 +29,13 @@ class Way:
 
     name: str
     words: str
-    "The way in words, as users are told by what tasks read."
+    "The way in words, as users see it."
     uses_library = False
     "Whether the library of the format reads, which may look at everything that a source says."
     fills = True
     "Whether stored values are read into the block itself, where that has their dtype."
     seek_nbytes = PREAD_COST_NBYTES
-    "Bytes that could be read in the time that it takes to go on elsewhere in the file."
+    "Bytes that could be read in the time that it takes to continue elsewhere in the file."
 
     def fits(self, source: ArraySource) -> bool:
         """Whether a source can be read in this way."""
