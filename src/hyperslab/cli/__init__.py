@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import traceback
@@ -11,6 +10,8 @@ from types import FrameType
 
 import typer
 
+from hyperslab.cli import starting
+from hyperslab.cli.plain import PlainGroup
 from hyperslab.cli.telling import (
     drop_unwritten,
     hold_standard_streams,
@@ -29,6 +30,7 @@ click's is not it.
 
 app = typer.Typer(
     name="hyperslab",
+    cls=PlainGroup,
     help=(
         "Run a function over arrays larger than memory, on any engine, and see where the time went."
     ),
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for Ctrl-C.
     """
     if arguments is None:
-        gc.disable()  # until a verb begins: of what imports make, nothing is garbage
+        starting.begin()  # until a verb begins
     signal.signal(signal.SIGTERM, _terminate)
     hold_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)

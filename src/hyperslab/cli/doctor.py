@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -92,12 +93,24 @@ def _optional() -> dict[str, str]:
 
 def _distribution(module: str) -> str:
     """The distribution that a module is of, which often has the module's name."""
+    if _is_distribution(module) or find_spec(module) is None:
+        return module
     return _distributions().get(module, [module])[0]
+
+
+def _is_distribution(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 @functools.cache
 def _distributions() -> Mapping[str, list[str]]:
-    """Distributions by the modules that they bring; all that is installed is looked through."""
+    """Distributions by the modules that they bring; all that is installed is looked through, which
+    takes longer than all else here.
+    """
     return packages_distributions()
 
 

@@ -5,7 +5,6 @@ summaries alone.
 from __future__ import annotations
 
 import functools
-import gc
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -13,6 +12,9 @@ from typing import Any
 import typer
 import typer.main
 from typer.core import TyperCommand
+
+from hyperslab.cli import starting
+from hyperslab.cli.plain import PlainCommand
 
 DEBUG = "--debug"
 TROUBLE = 2
@@ -79,7 +81,7 @@ def load(name: str) -> Any:
     """The verb's command with its flags, of its module."""
     verb = getattr(import_module(f"hyperslab.cli.{name}"), name)
     app = typer.Typer(add_completion=False)
-    app.command(name, epilog=EPILOG)(_interruptible(verb))
+    app.command(name, cls=PlainCommand, epilog=EPILOG)(_interruptible(verb))
     return typer.main.get_command(app)
 
 
@@ -97,7 +99,7 @@ def _not_loaded() -> None:
 def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(verb)
     def run_verb(*args: Any, **options: Any) -> int:
-        _collect_from_now_on()
+        starting.end()
         try:
             return verb(*args, **options)
         except KeyboardInterrupt as reason:
@@ -107,10 +109,3 @@ def _interruptible(verb: Callable[..., int]) -> Callable[..., int]:
             raise interrupted from reason
 
     return run_verb
-
-
-def _collect_from_now_on() -> None:
-    """Let the collector of garbage begin, where it waited, and pass over what was imported."""
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()

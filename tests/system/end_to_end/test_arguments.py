@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -384,37 +383,6 @@ def test_the_list_of_verbs_says_what_their_own_help_begins_with(verb: str) -> No
     own = VERBS[verb].help.partition("\n\n")[0]
     assert LISTED[verb].help == " ".join(own.split())
     assert LISTED[verb].epilog == VERBS[verb].epilog
-
-
-def test_the_list_of_verbs_needs_no_library_of_arrays() -> None:
-    code = (
-        "import contextlib, sys\nfrom hyperslab.cli import main\n"
-        "with contextlib.suppress(SystemExit):\n    main(['--help'])\n"
-        "print([name for name in ('numpy', 'pydantic') if name in sys.modules], file=sys.stderr)"
-    )
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "doctor" in done.stdout
-    assert done.stderr == "[]\n"
-
-
-GARBAGE = """
-import gc, sys
-from hyperslab.cli import main
-from hyperslab.cli.functions import functions
-found = []
-sys.modules["hyperslab.cli.functions"].functions = lambda: found.append(gc.isenabled()) or 0
-sys.argv = ["hyperslab", "functions"]
-try:
-    main()
-finally:
-    print(found)
-"""
-
-
-def test_garbage_is_collected_while_a_verb_runs() -> None:
-    words = [sys.executable, "-c", GARBAGE]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "[True]\n"
 
 
 def test_version() -> None:

@@ -1,0 +1,98 @@
+"""How commands start: which libraries they import, and what waits until they have."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hyperslab.cli import starting
+from tests.system.end_to_end.command import ANATOMICAL
+
+doctor = importlib.import_module("hyperslab.cli.doctor")
+LIBRARIES = ("numpy", "nibabel", "h5py", "zarr", "scipy.ndimage", "pyarrow", "pydantic", "dask")
+IMPORTED = f"""
+import contextlib, sys
+from hyperslab.cli import main
+with contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+print([name for name in {LIBRARIES} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "needed"),
+    [
+        (["--help"], []),
+        (["info", str(ANATOMICAL)], ["numpy", "nibabel"]),
+        (["doctor"], ["numpy"]),
+        (
+            ["run", "stats", str(ANATOMICAL), "-o", "x", "--dry-run", "--workers", "2"],
+            ["numpy", "nibabel"],
+        ),
+    ],
+    ids=lambda line: " ".join(line[:1]),
+)
+def test_a_verb_imports_the_libraries_that_it_needs(line: list[str], needed: list[str]) -> None:
+    words = [sys.executable, "-c", IMPORTED, *line]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr == f"{needed}\n"
+
+
+GARBAGE = """
+import gc, os, sys
+from hyperslab.cli import main
+from hyperslab.cli.functions import functions
+found = []
+told = lambda: (gc.isenabled(), os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
+sys.modules["hyperslab.cli.functions"].functions = lambda: found.append(told()) or 0
+sys.argv = ["hyperslab", "functions"]
+try:
+    main()
+finally:
+    print(*found)
+"""
+
+
+def test_garbage_is_collected_and_the_environment_the_callers_while_a_verb_runs() -> None:
+    words = [sys.executable, "-c", GARBAGE]
+    run = functools.partial(subprocess.run, words, capture_output=True, text=True, check=True)
+    own = {name: value for name, value in os.environ.items() if name != starting.BLAS_TIMEOUT}
+    assert run(env=own).stdout == "(True, None)\n"
+    assert run(env={**own, starting.BLAS_TIMEOUT: "9"}).stdout == "(True, '9')\n"
+
+
+def test_openblas_hears_of_it_while_a_verb_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(starting.BLAS_TIMEOUT, raising=False)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    starting.begin()
+    heard = os.environ.get(starting.BLAS_TIMEOUT)
+    waits = not gc.isenabled()
+    starting.end()
+    assert (heard, waits) == ("20", True)
+    assert starting.BLAS_TIMEOUT not in os.environ
+    assert gc.isenabled()
+
+
+def test_doctor_looks_through_all_that_is_installed_for_odd_names_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def packages() -> dict[str, list[str]]:
+        looked.append("through all")
+        return {"json": ["nosj"]}
+
+    monkeypatch.setattr(doctor, "packages_distributions", packages)
+    doctor._distributions.cache_clear()
+    assert doctor._distribution("numpy") == "numpy"
+    assert doctor._distribution("not_installed") == "not_installed"
+    assert looked == []
+    assert doctor._distribution("json") == "nosj"
+    doctor._distributions.cache_clear()
