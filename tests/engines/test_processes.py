@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import hyperslab
 from hyperslab.engines.environment import OOM_SCORE, program
+from hyperslab.engines.pool.worker_process import START_LIMIT_S, WorkerProcess
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import DIFFERING, only
 from tests.engines.images import IMAGES
@@ -46,3 +51,35 @@ def test_a_worker_collects_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     words = program("asked", ["said"])
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == "said False True\n"
+
+
+def test_no_worker_is_started_that_would_have_no_task() -> None:
+    pids = hyperslab.Fold(lambda block: {os.getpid()}, lambda a, b: a | b)
+    pipeline = hyperslab.Pipeline(np.ones((2, 8))).reduce(pids)
+    own = WorkerProcess.__init__
+    with mock.patch.object(WorkerProcess, "__init__", autospec=True, side_effect=own) as started:
+        result = hyperslab.run(pipeline, blocks=2, workers=4)
+    assert started.call_count == 2
+    assert len(result.trace.slots) == 4
+    assert len(result.value) in (1, 2)
+
+
+def test_the_end_of_a_run_does_not_wait_for_workers_that_have_ended() -> None:
+    waited: list[float] = []
+    poll = Connection.poll
+
+    def noted(connection: Connection, timeout: float = 0.0) -> bool:
+        waited.append(timeout)
+        return poll(connection, timeout)
+
+    with mock.patch.object(Connection, "poll", noted):
+        fold = hyperslab.Fold(len, lambda a, b: a + b)
+        run = hyperslab.run(hyperslab.Pipeline(np.ones((2, 8))).reduce(fold), blocks=2, workers=2)
+    assert run.value == 2
+    assert set(waited) == {0.0, START_LIMIT_S}
+
+
+def test_a_worker_imports_no_masked_arrays_to_look_for_them() -> None:
+    has_them = hyperslab.Fold(lambda block: {"numpy.ma" in sys.modules}, lambda a, b: a | b)
+    pipeline = hyperslab.Pipeline(np.ones((2, 8))).map(lambda block: block + 1).reduce(has_them)
+    assert hyperslab.run(pipeline).value == {False}

@@ -210,6 +210,7 @@ class _Run:
             host=prepared.host.name,
             memory_bytes=self.options.memory_bytes or 0,
             connect=self.options.connect,
+            most_tasks=max(len(stage.tasks) for stage in self.plan.stages),
             shipment=pack(self.refs),
             slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
         )

@@ -94,6 +94,8 @@ class EngineOptions:
     "Memory for all slots together, as the user said; 0: not said."
     connect: str = ""
     "A cluster that runs already, instead of one of our own."
+    most_tasks: int | None = None
+    "Tasks of the largest stage, beyond which no slot will have work; None: not known."
     shipment: Shipment = field(default_factory=Shipment)
     "The user's code, for workers that do not see it."
     process_per_slot: bool = False

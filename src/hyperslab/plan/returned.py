@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -139,11 +140,19 @@ def _called(step: Step, promise: Promise) -> str:
 
 
 def _array(value: Any, said: str) -> Array:
-    if isinstance(value, np.ma.MaskedArray):
+    if _is_masked(value):
         raise BlockError(
             f"{said} a masked array, whose mask no file can keep: return .filled(value)"
         )
     return np.asarray(value)
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether it is a masked array, of which there is none where numpy.ma is not imported: to name
+    it would import it.
+    """
+    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
+    return isinstance(value, kind)
 
 
 def _require_dtype(array: Array, expected: Any, step: Step, promise: Promise) -> None:

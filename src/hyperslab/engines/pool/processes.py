@@ -40,8 +40,10 @@ class Processes(Managed):
         self._futile = 0
 
     def start(self) -> None:
-        """Start all workers and wait until they listen. Raises RunStopped when one cannot start."""
-        for number in range(self._options.workers):
+        """Start the workers that will have a task and wait until they listen. Raises RunStopped
+        when one cannot start.
+        """
+        for number in range(self._needed()):
             self._spawn(number)
         for number in self._processes:
             self._insist(number, WorkerProcess.await_ready)
@@ -77,6 +79,13 @@ class Processes(Managed):
             self._feed(queue)
             yield from self._listen(queue, payload)
         yield from self._finish()
+
+    def _needed(self) -> int:
+        """Workers that may have something to do."""
+        options = self._options
+        if options.most_tasks is None:
+            return options.workers
+        return max(1, min(options.workers, options.most_tasks))
 
     def _spawn(self, number: int) -> None:
         self._started += 1
@@ -160,5 +169,6 @@ class Processes(Managed):
             process.end()
         while waiting := [process for process in self._processes.values() if not process.ended]:
             yield None
+            wait([process.connection for process in waiting], POLL_S)
             for process in waiting:
-                process.listen(POLL_S / 10)
+                process.listen()

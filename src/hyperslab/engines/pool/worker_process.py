@@ -91,7 +91,7 @@ class WorkerProcess:
         except OSError:
             self.ended = True  # it is dead already
 
-    def listen(self, timeout_s: float = 0.0) -> bool:
+    def listen(self) -> bool:
         """Take all that it has to say; False when it is dead. Raises RunStopped when it cannot
         record its outcomes.
         """
@@ -99,7 +99,7 @@ class WorkerProcess:
             self._has_exited()
         )  # the connection may be held open by what a function has forked
         try:
-            while self.connection.poll(timeout_s):
+            while self.connection.poll():
                 self._note(self.connection.recv())
         except (EOFError, ConnectionError):
             is_dead = True
