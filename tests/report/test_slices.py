@@ -17,7 +17,9 @@ import pytest
 
 from hyperslab import formats
 from hyperslab.arrays import Array
+from hyperslab.blocks import reading
 from hyperslab.driver.pictured import pictured
+from hyperslab.report import slices as shown_slices
 from hyperslab.report.slices import MOST_PIXELS, slices
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, save, succeed
 
@@ -99,6 +101,37 @@ def test_a_long_axis_is_thinned_and_nan_is_black(tmp_path: Path) -> None:
     shown = slices(formats.open_source(str(save(tmp_path / "long.nii", values))))
     assert pixels(shown[1].png).shape == (4, MOST_PIXELS)
     assert not pixels(shown[1].png)[:, :10].any()
+
+
+def test_a_gzip_stream_is_inflated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled = nib.Nifti1Image(
+        np.arange(2 * 40 * 30 * 20).reshape(40, 30, 20, 2), np.diag((1, 2, 3, 1)), dtype="i4"
+    )  # type: ignore[no-untyped-call]
+    scaled.header.set_slope_inter(0.5, 7)  # type: ignore[no-untyped-call]
+    paths = [tmp_path / "head.nii.gz", tmp_path / "head.nii"]
+    for path in paths:
+        nib.save(scaled, path)
+    packed, plain = (formats.open_source(str(path)) for path in paths)
+    read: list[Any] = []
+    own = reading.read
+
+    def counted(*args: Any, **options: Any) -> Array:
+        read.append(args)
+        return own(*args, **options)
+
+    monkeypatch.setattr(reading, "read", counted)
+    assert slices(packed) == slices(plain)
+    assert len(read) == 1 + 3
+    monkeypatch.setattr(shown_slices, "MOST_VOLUME_NBYTES", 1000)
+    assert slices(packed) == slices(plain)
+    assert len(read) == 4 + 6
+
+
+def test_what_is_black_and_white_are_percentiles() -> None:
+    values = np.random.default_rng(1).normal(size=1234)
+    found = shown_slices._percentiles(values)
+    assert np.allclose(found, np.percentile(values, shown_slices.WINDOW), rtol=1e-14)
+    assert shown_slices._percentiles(np.full(7, 0.1)).tolist() == [0.1, 0.1]
 
 
 def test_a_page_shows_what_went_in_and_what_came_out(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ MOST_PIXELS = 240
 "Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
 MOST_NBYTES = 64 << 20
 "Bytes that may be read for a picture; a volume that takes more has none."
+MOST_VOLUME_NBYTES = 256 << 20
+"Bytes that may be held to cut all slices out of one volume."
 MOST_OPERATIONS = 4096
 "Reads that they may take."
 WINDOW = (1.0, 99.0)
@@ -83,7 +85,8 @@ def slices(source: ArraySource) -> tuple[Slice, ...]:
     values: Values = "real"
     if source.unscalable:
         values = "stored"
-    seen = [_turned(cut, reading.read(source, cut.slab, values=values)) for cut in cuts]
+    blocks = _blocks(source, [cut.slab for cut in cuts], values)
+    seen = [_turned(cut, block) for cut, block in zip(cuts, blocks, strict=True)]
     low, high = _window(seen)
     return tuple(
         Slice(cut.plane, png(_grey(block, low, high)), cut.size_mm)
@@ -107,6 +110,25 @@ def _is_cheap(source: ArraySource, slabs: Sequence[Hyperslab]) -> bool:
     operations = sum(reading.read_operations(source, slab) for slab in slabs)
     peak = max(reading.read_peak(source, slab) for slab in slabs)
     return max(nbytes, peak) <= MOST_NBYTES and operations <= MOST_OPERATIONS
+
+
+def _blocks(source: ArraySource, slabs: Sequence[Hyperslab], values: Values) -> list[Array]:
+    """The regions, read one by one, or cut out of the volume where each of them would read as much
+    as the volume does: a gzip stream without an index is inflated once.
+    """
+    volume = _volume(source.shape)
+    nbytes = reading.read_nbytes(source, volume)
+    peak = reading.read_peak(source, volume, values)
+    one_by_one = sum(reading.read_nbytes(source, slab) for slab in slabs)
+    if len(slabs) * nbytes > one_by_one or peak > MOST_VOLUME_NBYTES:
+        return [reading.read(source, slab, values=values) for slab in slabs]
+    block = reading.read(source, volume, values=values)
+    return [block[slab.slices()] for slab in slabs]
+
+
+def _volume(shape: tuple[int, ...]) -> Hyperslab:
+    """All of the three axes that may be those of space, the first of all further ones."""
+    return Hyperslab((0,) * len(shape), (*shape[:3], *(1 for _ in shape[3:])))
 
 
 def _cuts(source: ArraySource) -> list[_Cut]:
@@ -166,13 +188,23 @@ def _window(blocks: Sequence[Array]) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return 0.0, 1.0
-    low, high = np.percentile(finite, WINDOW)
+    low, high = _percentiles(finite)
     if low == high:
         low = finite.min()
         high = finite.max()
     if low == high:
         high = low + 1
     return float(low), float(high)
+
+
+def _percentiles(values: Array) -> Array:
+    """The percentiles of WINDOW as np.percentile gives them, which would import numpy.ma."""
+    ranks = np.array(WINDOW) / 100 * (values.size - 1)
+    below = ranks.astype(np.intp)
+    above = np.minimum(below + 1, values.size - 1)
+    ordered = np.partition(values, np.concatenate([below, above]))
+    share = ranks - below
+    return np.asarray(ordered[below] + (ordered[above] - ordered[below]) * share)
 
 
 def _grey(block: Array, low: float, high: float) -> Pixels:
