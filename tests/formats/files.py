@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,9 @@ def real_files(kind: str, only: str = "", without: tuple[str, ...] = ()) -> list
 
     `only` and `without` are the ends of names that are taken and left out.
     """
-    own = [path for folder in (DATA, EXAMPLES) for path in find_files(folder, kind)]
-    names = {path.name for folder in (DATA, EXAMPLES) for path in folder.rglob("*")}
-    more = (
-        [path for path in find_files(Path(EXTRA), kind) if path.name not in names] if EXTRA else []
-    )
     found = [
         pytest.param(path, id=name)
-        for path, name in (
-            *((path, path.name) for path in own),
-            *((path, f"extra-{path.name}") for path in more),
-        )
+        for path, name in _named(kind)
         if path.parent.name != "corrupt"
         and path.name.endswith(only)
         and not path.name.endswith(without)
@@ -44,3 +37,20 @@ def real_files(kind: str, only: str = "", without: tuple[str, ...] = ()) -> list
         " files"
     )
     return [*found, pytest.param(Path(), id="extra", marks=pytest.mark.skip(reason=reason))]
+
+
+@functools.cache
+def _named(kind: str) -> list[tuple[Path, str]]:
+    """The files of a format, each with the name of its parameter."""
+    found = [(path, path.name) for folder in (DATA, EXAMPLES) for path in find_files(folder, kind)]
+    if EXTRA:
+        known = _own_names()
+        more = [path for path in find_files(Path(EXTRA), kind) if path.name not in known]
+        found += [(path, f"extra-{path.name}") for path in more]
+    return found
+
+
+@functools.cache
+def _own_names() -> set[str]:
+    """Names in the project's own folders, which the extra one may hold again."""
+    return {path.name for folder in (DATA, EXAMPLES) for path in folder.rglob("*")}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.decomposition import NMF
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
@@ -51,6 +50,8 @@ def test_equals_scikit_learn(sc: Any, dtype: str, cuts: tuple[int, ...], iterati
         collected, h_found = found.collect_w(), found.h
         assert all(slab.count == block.shape for slab, block in found.w.collect())
     assert _stored(sc) <= before
+    from sklearn.decomposition import NMF  # a second of every process that collects tests
+
     model = NMF(3, solver="mu", init="custom", tol=0, max_iter=iterations)
     expected_w = model.fit_transform(values, W=w.copy(), H=h.copy())
     np.testing.assert_allclose(collected, expected_w, rtol=1e-10)
