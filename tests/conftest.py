@@ -4,6 +4,7 @@ what was skipped.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from hypothesis import Phase, settings
 from tests.spark_java import java_options
 from tests.spark_java import settings as settings_of_spark
 
+gc.disable()  # until all is collected: of what is imported and made until then, nothing is garbage
 pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -29,8 +31,10 @@ os.environ |= settings_of_spark(java_options(), java_options())
 
 def pytest_collection_finish() -> None:
     """Leave no compiled modules beside the functions that tests write: which test imports one first
-    depends on their order.
+    depends on their order. Garbage is collected from here on, of what tests make.
     """
+    gc.freeze()
+    gc.enable()
     sys.dont_write_bytecode = True
 
 
