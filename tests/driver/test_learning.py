@@ -18,6 +18,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.driver import learning
 from hyperslab.driver.learning import learned, matched
+from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.promise import PLAIN, Promise
@@ -172,7 +173,45 @@ def test_what_a_function_starts_for_a_sample_ends_with_it(series: Path, tmp_path
 
     assert promises(series, leaving) == PLAIN
     pid = int((tmp_path / "pid").read_text())
-    state = ""
-    with suppress(FileNotFoundError):  # nobody is left who would take note of its end
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    assert state in ("", "Z", "X")
+    until = time.monotonic() + 20
+    while _state(pid) not in ("", "Z", "X") and time.monotonic() < until:
+        time.sleep(0.01)  # it may not have taken note of its end yet
+    assert _state(pid) in ("", "Z", "X")
+
+
+def _state(pid: int) -> str:
+    """State of a process; '' where it is gone."""
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    return ""
+
+
+def of_real_numbers(block: Array) -> Array:
+    """Fails on made-up numbers, which are below 100."""
+    if block.max() < 1000:
+        raise ValueError("no brain")
+    return np.asarray(block.mean(axis=3))
+
+
+def test_what_a_trial_raised_is_said_where_its_assumption_is_wrong(tmp_path: Path) -> None:
+    source = save(tmp_path / "in.nii", np.full(SERIES, 2000, np.int16))
+    pipeline = Pipeline(source).map(of_real_numbers)
+    result = run(pipeline.write(tmp_path / "out"), engine="serial", check=False, report=False)
+    (failed,) = result.failures
+    assert "it failed on the made-up numbers that it was tried on (ValueError: no brain at " in (
+        failed.message
+    )
+    assert f"{Path(__file__).name}:" in failed.message
+    assert "say what it returns (" in failed.message
+    told = run(
+        Pipeline(source).map(of_real_numbers, drop_axis=3, dtype="float64").write(tmp_path / "b"),
+        engine="serial",
+        report=False,
+    )
+    assert told.ok
+
+
+@pytest.mark.parametrize("function", [np.sum, lambda block: {"all": block, "sum": block.sum()}])
+def test_a_number_of_each_block_is_a_fold(series: Path, function: Any) -> None:
+    with pytest.raises(UsageError, match=r"single number for a block.*hyperslab\.Fold, whose lift"):
+        learned(Pipeline(series).map(function))

@@ -32,6 +32,8 @@ def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
     """
     for name, text in _rows(prepared, out).items():
         typer.echo(f"{name:<10} {text}")
+    if prepared.warning:
+        typer.echo(f"warning    {prepared.warning}")
     admit(prepared.needs, out)
     typer.echo(f"fits       {_fits(prepared.needs)}")
     if hindered := obstacle or prepared.obstacle:

@@ -15,26 +15,29 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
-import numpy as np
-
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
-from hyperslab.arrays.slab import Hyperslab
+from hyperslab.driver.dependence import dependent_axes
+from hyperslab.driver.sample import Sample
 from hyperslab.errors import UsageError
+from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise, require_names
 from hyperslab.plan.steps import call
+from hyperslab.report.failures import place_of
 
 LIMIT_S = 10
 "Functions that take longer for the samples are not learned from."
-SAMPLE_NBYTES = 64 * 2**20
+_LEAST_S = 0.2
+"Seconds that the trial of where blocks are cut may take in any case."
 _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
 _MORE = 3
@@ -46,30 +49,79 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One array that a function has returned for both samples."""
+class Attempt:
+    """What steps have returned for samples, up to the first that failed or was unclear."""
 
-    name: str
-    extents: tuple[Pair, ...]
-    dtype: str
+    promises: list[tuple[Promise, ...]] = field(default_factory=list)
+    "Promises of each step that anything was learned of."
+    error: str = ""
+    "What the next step raised; '' where it raised nothing."
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What was learned of a pipeline."""
+
+    pipeline: Pipeline
+    "Pipeline with what its functions return."
+    dependent: tuple[int, ...] = ()
+    "Axes along which what it makes depends on where blocks are cut, as far as a sample shows."
 
 
 def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
     """The pipeline with what its functions return. Raises UsageError where that contradicts what
     was said of it.
     """
+    return learn(pipeline, axes_whole).pipeline
+
+
+def learn(
+    pipeline: Pipeline, axes_whole: Sequence[int] = (), uncut: Iterable[int] | None = None
+) -> Lesson:
+    """What the functions of a pipeline return, and whether that depends on where blocks are cut
+    along other axes than those `uncut`; None: nobody asks. Raises UsageError where it contradicts
+    what was said.
+    """
     if not any(map(_is_open, pipeline.steps)):
-        return pipeline
+        return Lesson(pipeline)
     dtypes = [inputs.sources[0].dtype(pipeline.values) for inputs in pipeline.inputs.values()]
     ndim = pipeline.source.ndim
     if not 0 < ndim <= len(_FIRST) or any(dtype.kind not in _NUMBERS for dtype in dtypes):
-        return pipeline
+        return Lesson(pipeline)
     whole = {axis % ndim for axis in axes_whole}
-    found = _in_a_fork(lambda: _best(pipeline, dtypes, whole)) or []
+    if uncut is not None:
+        uncut = {axis % ndim for axis in uncut}
+    answers = _in_a_fork(lambda: _answers(pipeline, dtypes, whole, uncut))
+    attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s, or ended its process")
+    if answers:
+        attempt = answers[0]
     steps = list(pipeline.steps)
-    for number, promises in enumerate(found):
+    for number, promises in enumerate(attempt.promises):
+        if _is_open(steps[number]):
+            _require_arrays(steps[number], promises, axes_after(steps[:number], ndim)[0].ndim)
         steps[number] = _told(steps[number], promises)
-    return pipeline.altered(steps=tuple(steps))
+    if len(attempt.promises) < len(steps):
+        first = len(attempt.promises)
+        steps[first] = replace(steps[first], trial=attempt.error)
+    dependent: tuple[int, ...] = ()
+    if len(answers) > 1:
+        dependent = answers[1]
+    return Lesson(pipeline.altered(steps=tuple(steps)), dependent)
+
+
+def _answers(
+    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], uncut: Iterable[int] | None
+) -> Iterator[Any]:
+    """The best attempt; then the axes along which the result depends on where blocks are cut."""
+    attempt, axes = _best(pipeline, dtypes, whole)
+    yield attempt
+    if uncut is None or len(attempt.promises) < len(pipeline.steps):
+        return
+    pairs = zip(pipeline.steps, attempt.promises, strict=True)
+    steps = [_told(step, promises) for step, promises in pairs]
+    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, axes)])
+    if sample is not None:
+        yield dependent_axes(steps, sample, axes.union(uncut))
 
 
 def _is_open(step: Step) -> bool:
@@ -107,34 +159,36 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
     return replace(step, returns=tuple(returns))
 
 
-def _in_a_fork(
-    ask: Callable[[], list[tuple[Promise, ...]]],
-) -> list[tuple[Promise, ...]] | None:
-    """What `ask` returns in a process of its own; None where that ends early or takes too long.
+def _in_a_fork(ask: Callable[[], Iterator[Any]]) -> list[Any]:
+    """What `ask` yields in a process of its own, until that ends or takes too long: longer than
+    LIMIT_S for the first answer, or for a further one than for those before it.
 
     The process is none of multiprocessing's, which daemons such as Dask's workers may not start.
     """
     ours, theirs = Pipe(duplex=False)
+    began = time.monotonic()
     try:
         with warnings.catch_warnings():
             # threads that hold locks at this moment can make it hang: then the limit ends it
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
     except OSError:
-        return None
+        return []
     if pid == 0:
         _answer(theirs, ask)
     theirs.close()
+    answers: list[Any] = []
+    limit = float(LIMIT_S)
     try:
-        if not ours.poll(LIMIT_S):
-            return None
-        answer: list[tuple[Promise, ...]] = ours.recv()
-        return answer
+        while ours.poll(limit):
+            answers.append(ours.recv())
+            limit = max(time.monotonic() - began, _LEAST_S)
     except (EOFError, OSError):
-        return None
+        pass  # it has said all that it will
     finally:
         ours.close()
         _end(pid)
+    return answers
 
 
 def _end(pid: int) -> None:
@@ -147,32 +201,38 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _answer(pipe: Connection, ask: Callable[[], Any]) -> NoReturn:
+def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
     try:
         os.setpgrp()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_S + 1)  # should the driver be gone
+        signal.setitimer(signal.ITIMER_REAL, 2 * LIMIT_S + 1)  # should the driver be gone
         quiet = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(quiet, stream)
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
-        pipe.send(ask())
+        for answer in ask():
+            pipe.send(answer)
     finally:
         os._exit(0)
 
 
-def _best(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]
-) -> list[tuple[Promise, ...]]:
-    """What the steps return, of as many as anything was learned of."""
+def _best(pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]) -> tuple[Attempt, set[int]]:
+    """What the steps return, of as many as anything was learned of, with the axes that were whole
+    for that. Where something is missing, the error is that of the samples that are most like the
+    array.
+    """
     best: list[tuple[Promise, ...]] = []
+    whole_of_best = whole
+    error = ""
     for axes in _choices(pipeline.source.ndim, whole):
-        found = _tried(pipeline, dtypes, axes)
-        if len(found) > len(best):
-            best = found
+        attempt = _tried(pipeline, dtypes, axes)
+        error = attempt.error or error
+        if len(attempt.promises) > len(best):
+            best = attempt.promises
+            whole_of_best = axes
         if len(best) == len(pipeline.steps):
             break
-    return best
+    return Attempt(best, error), whole_of_best
 
 
 def _choices(ndim: int, whole: set[int]) -> Iterator[set[int]]:
@@ -184,82 +244,63 @@ def _choices(ndim: int, whole: set[int]) -> Iterator[set[int]]:
     yield set(range(ndim))
 
 
-def _tried(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]
-) -> list[tuple[Promise, ...]]:
-    """What the steps return for samples with these axes whole, up to the first that fails."""
+def _extents(pipeline: Pipeline, whole: set[int]) -> list[Pair]:
+    """Extents of the axes of both samples."""
     extents = []
     for axis, extent in enumerate(pipeline.source.wholes[0].shape):
-        first = extent if axis in whole else _FIRST[axis]
-        extents.append((first, first if axis in whole else first + _MORE))
-    samples = [_Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
-    if any(sample is None for sample in samples):
-        return []
+        pair = (_FIRST[axis], _FIRST[axis] + _MORE)
+        if axis in whole:
+            pair = (extent, extent)
+        extents.append(pair)
+    return extents
+
+
+def _tried(pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]) -> Attempt:
+    """What the steps return for samples with these axes whole, up to the first that fails."""
     found: list[tuple[Promise, ...]] = []
+    extents = _extents(pipeline, whole)
+    made = [Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
+    samples = [sample for sample in made if sample is not None]
+    if len(samples) < len(made):
+        return Attempt(found)
     before = list(pipeline.steps)
+    blocks = [sample.block for sample in samples]
     for number, step in enumerate(pipeline.steps):
-        blocks = [sample.block for sample in samples if sample is not None]
         try:
-            returned = [sample.returned(step) for sample in samples if sample is not None]
+            pairs = zip(samples, blocks, strict=True)
+            returned = [sample.returned(step, block) for sample, block in pairs]
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
             promises = _promises(halo, blocks, returned)
-        except Exception:  # noqa: BLE001  # whatever a function raises: its tasks will tell it
-            return found
+        except Exception as error:  # noqa: BLE001  # whatever a function raises
+            return Attempt(found, _sentence(error, step))
         if promises is None:
-            return found
+            break
         found.append(promises)
         before[number] = replace(step, returns=promises)
-    return found
+        blocks = [next(iter(arrays.values())) for arrays in returned]
+    return Attempt(found)
 
 
-@dataclass(slots=True)
-class _Sample:
-    """Made-up blocks of all inputs, the first of which goes from step to step."""
-
-    block: Array
-    others: Mapping[str, Array]
-    slab: Hyperslab
-
-    @classmethod
-    def of(
-        cls, pipeline: Pipeline, dtypes: Sequence[DType], extents: Sequence[int]
-    ) -> _Sample | None:
-        """Blocks of these extents, and the halo; None where they would be too large."""
-        shape = [n + 2 * h for n, h in zip(extents, pipeline.halo, strict=True)]
-        if np.prod(shape, dtype=float) * sum(dtype.itemsize for dtype in dtypes) > SAMPLE_NBYTES:
-            return None
-        first, *others = [_numbers(shape, dtype) for dtype in dtypes]
-        names = list(pipeline.inputs)[1:]
-        return cls(first, dict(zip(names, others, strict=True)), Hyperslab.full(tuple(extents)))
-
-    def returned(self, step: Step) -> dict[str, Array]:
-        """The arrays that a step returns, by their names; the first goes to the next step."""
-        function = step.ref.load()
-        # what a function changes in its block must not change the shape that is looked at
-        value = call(function, self.block.copy(), self.others, step.ref.params, self.slab)
-        arrays = {name: np.asarray(each) for name, each in _named(value).items()}
-        self.block = next(iter(arrays.values()))
-        return arrays
+def _sentence(error: Exception, step: Step) -> str:
+    """What a function raised, and where in the user's own code."""
+    failure = describe_failure(error, "", [step.ref], [call.__code__])
+    if failure.frame is None:
+        return failure.message
+    return f"{failure.message} at {place_of(failure.frame.file, failure.frame.line)}"
 
 
-def _numbers(shape: Sequence[int], dtype: DType) -> Array:
-    numbers = np.random.default_rng(0).uniform(1, 100, shape)
-    if dtype.kind == "b":
-        return np.asarray(numbers > 50)
-    return numbers.astype(dtype)
-
-
-def _named(value: Any) -> Mapping[str, Any]:
-    """What a function has returned, by name: the keys of a dict, the fields or the places of a
-    tuple.
-    """
-    if isinstance(value, Mapping):
-        return {str(name): each for name, each in value.items()}
-    if isinstance(value, tuple) and any(isinstance(each, np.ndarray) for each in value):
-        names = getattr(value, "_fields", range(len(value)))
-        return dict(zip(map(str, names), value, strict=True))
-    return {"": value}
+def _require_arrays(step: Step, promises: Sequence[Promise], ndim: int) -> None:
+    """Raise UsageError where a function returns a number for a block of `ndim` axes."""
+    for promise in promises:
+        if len(promise.drop_axis) == ndim and not promise.new_axis:
+            named = f" as '{promise.name}'" if promise.name else ""
+            raise UsageError(
+                f"{step.ref.name} returned a single number for a block{named}: that reduces the"
+                " array, as a fold does: write a hyperslab.Fold, whose lift makes a number of a"
+                " block and whose merge makes one of two ('Reduce all blocks to one value' in the"
+                " tutorial)"
+            )
 
 
 def _promises(

@@ -17,8 +17,9 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.driver import resume
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
+from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.learning import learned
+from hyperslab.driver.learning import Lesson, learn
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.series import with_whole_series
@@ -156,6 +157,8 @@ class Prepared:
     """Tasks that earlier submissions finished, but of which the machine has lost what they wrote:
     they are done again.
     """
+    warning: str = ""
+    "What the functions make wrong of blocks that are cut so; '' where nothing is known."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
 
@@ -188,7 +191,9 @@ def prepare(
         options.engine,
         EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
     )
-    pipeline = learned(pipeline, options.rule.axes_whole)
+    uncut = with_whole_series(pipeline, options.rule).axes_whole
+    lesson = learn(pipeline, options.rule.axes_whole, uncut)
+    pipeline = lesson.pipeline
     budget = Budget(_memory_bytes(options, host, workers), workers * threads)
     folder = out
     if isinstance(pipeline.end, Write):
@@ -230,8 +235,27 @@ def prepare(
         plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb
     )
     needs = replace(needs, machine=_machine(options, host, workers))
-    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged), obstacle)
-    return Prepared(plan, needs, host, workers, threads, directory, *before)
+    before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
+    told = (_warning(lesson, plan, rule.axes_whole), obstacle)
+    return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
+
+
+def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
+    """Sentence that results depend on where the plan cuts its blocks; '' where no trial has shown
+    that.
+    """
+    axes = sorted(cut_axes(plan).intersection(lesson.dependent))
+    if not axes:
+        return ""
+    names = " and ".join(step.ref.name for step in lesson.pipeline.steps)
+    listed = ",".join(map(str, axes))
+    whole = ",".join(map(str, sorted({*axes, *axes_whole})))
+    noun = "axis" if len(axes) == 1 else "axes"
+    return (
+        f"what {names} makes depends on where blocks are cut along {noun} {listed}, as a trial on"
+        f" made-up numbers shows: --check-locality tells which --halo helps, --axes-whole {whole}"
+        " does not cut there"
+    )
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:

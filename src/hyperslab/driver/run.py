@@ -224,6 +224,8 @@ class _Run:
             )
         if self.plan.note:
             self.progress.tell(in_callers_words(self.plan.note))
+        if self.prepared.warning:
+            self.progress.tell(f"warning: {in_callers_words(self.prepared.warning)}")
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)

@@ -102,6 +102,10 @@ class Step:
     " bound."
     returns: tuple[Promise, ...] = PLAIN
     "Every array that it returns: one, or several by their names."
+    trial: str = ""
+    """What the function raised for made-up numbers, so that it is only taken to keep its block's
+    shape and dtype; '' where it raised nothing.
+    """
 
     def shapes(self, given: Sequence[int]) -> list[tuple[int, ...]]:
         """Shapes of what it returns for a block of the given shape."""

@@ -19,6 +19,10 @@ from hyperslab.units import show_count
 
 _NUMBERS = "biufc"
 "Kinds of dtype that are converted to the one that was asked for."
+_SAY_IT = (
+    " say what it returns (--drop-axis, --new-axis, --dtype, --outputs), or let it take such"
+    " numbers"
+)
 
 
 def arrays_of(returned: Any, step: Step) -> list[Any]:
@@ -68,8 +72,18 @@ def _require_one(returned: Any, step: Step) -> None:
     if is_dict:
         names = ",".join(map(str, returned))
     raise BlockError(
-        f"{step.ref.name} returned several arrays ({type(returned).__name__}), not one: say"
-        f" --outputs {names} if that is meant"
+        f"{step.ref.name} returned several arrays ({type(returned).__name__}), not one:"
+        f"{_assumed(step)} say --outputs {names} if that is meant"
+    )
+
+
+def _assumed(step: Step) -> str:
+    """Why one array like the block was expected, where the function failed in its trial."""
+    if not step.trial:
+        return ""
+    return (
+        f" it failed on the made-up numbers that it was tried on ({step.trial}), so that the run"
+        " took it to return an array of the shape and dtype of its block;"
     )
 
 
@@ -158,16 +172,22 @@ def _is_masked(value: Any) -> bool:
 def _require_dtype(array: Array, expected: Any, step: Step, promise: Promise) -> None:
     if array.dtype.newbyteorder("=") == expected:
         return
-    remedy = f"say --dtype {array.dtype} if that is meant, or convert the block before returning it"
+    remedy = (
+        f" say --dtype {array.dtype} if that is meant, or convert the block before returning it"
+    )
+    if step.trial:
+        remedy = _assumed(step) + _SAY_IT
     if promise.name:
-        remedy = "return the same dtype for every block"
-    raise BlockError(f"{_called(step, promise)} {array.dtype}, not {expected}: {remedy}")
+        remedy = " return the same dtype for every block"
+    raise BlockError(f"{_called(step, promise)} {array.dtype}, not {expected}:{remedy}")
 
 
 def _other_shape(
     array: Array, block: Array, expected: tuple[int, ...], step: Step, promise: Promise
 ) -> str:
     said = _called(step, promise)
+    if step.trial:
+        return f"{said} a block of shape {array.shape}, not {expected}:{_assumed(step)}{_SAY_IT}"
     if expected == block.shape:
         return (
             f"{said} a block of shape {array.shape}, not {expected}: a mapped function keeps its"

@@ -1,0 +1,115 @@
+"""Dependence: along which axes what functions make depends on where their blocks are cut, tried on
+made-up numbers.
+
+The steps run on a sample and on a part from its middle. Where they make other values of the part
+than of the same voxels within the sample, they need more of their surroundings than a block holds.
+Functions that make other values of the same block each time are not judged. The trial finds what it
+finds: a function of which it says nothing may still depend on the blocks of other data.
+
+Held by tests/driver/test_dependence.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.axes import Axes
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.driver.sample import Sample
+from hyperslab.plan.compile import Plan
+from hyperslab.plan.pipeline import Step, axes_after
+
+_LEAST_SHARE = 1e-4
+"Share of the largest value from which on a difference counts: sums in another order differ too."
+_ULPS = 8
+"Units in the last place of the largest value that are taken for rounding."
+_LEAST_EXTENT = 4
+"Extent of a sample's axis from which on a part of it has a surrounding."
+
+
+def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) -> tuple[int, ...]:
+    """Axes along which the steps make other values of a part of the sample than of all of it.
+
+    `uncut` axes, and those that the functions drop, are not tried. Raises what functions raise.
+    """
+    count = sample.slab.count
+    axes = axes_after(steps, len(count))
+    kept = {axis for made in axes for axis in made.dropped(len(count))}.union(uncut)
+    tried = [axis for axis, n in enumerate(count) if axis not in kept and n >= _LEAST_EXTENT]
+    if not tried:
+        return ()
+    whole = _made(steps, sample, axes)
+    if _is_same(whole, steps, sample, axes, tried):
+        return ()
+    again = _made(steps, sample, axes)
+    if not all(map(_are_close, whole, again)):
+        return ()
+    return tuple(axis for axis in tried if not _is_same(whole, steps, sample, axes, [axis]))
+
+
+def cut_axes(plan: Plan) -> set[int]:
+    """Axes along which a plan cuts any of its arrays."""
+    grids = [partition.grid for partition in plan.partitions]
+    return {axis for grid in grids for axis, blocks in enumerate(grid) if blocks > 1}
+
+
+def _is_same(
+    whole: Sequence[Array],
+    steps: Sequence[Step],
+    sample: Sample,
+    axes: Sequence[Axes],
+    cut: Sequence[int],
+) -> bool:
+    """Whether the steps make of the middle along some axes what they make of it within the sample;
+    also where they fail on the middle, which may be too small for them.
+    """
+    slab = _middle(sample.slab, cut)
+    with suppress(Exception):  # its tasks will tell what a function raises
+        made = _made(steps, sample.part(slab), axes)
+        regions = [each.region(slab).slices() for each in axes]
+        inner = [array[region] for array, region in zip(whole, regions, strict=True)]
+        return all(map(_are_close, inner, made))
+    return True
+
+
+def _middle(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:
+    """The slab without a quarter on both sides of some axes."""
+    margins = [n // 4 * (axis in cut) for axis, n in enumerate(slab.count)]
+    counts = tuple(n - 2 * margin for n, margin in zip(slab.count, margins, strict=True))
+    return Hyperslab(tuple(margins), counts)
+
+
+def _made(steps: Sequence[Step], sample: Sample, axes: Sequence[Axes]) -> list[Array]:
+    """What the last step returns, in the order of its promises and without the halo."""
+    block = sample.block
+    arrays = {"": block}
+    for step in steps:
+        arrays = sample.returned(step, block)
+        block = next(iter(arrays.values()))
+    names = [promise.name for promise in steps[-1].returns]
+    if set(names) != set(arrays):  # named by the user, in the order of a tuple
+        names = list(arrays)
+    return [_trimmed(arrays[name], sample, made) for name, made in zip(names, axes, strict=True)]
+
+
+def _trimmed(array: Array, sample: Sample, axes: Axes) -> Array:
+    """An array without the halo, unless the function has cut that off."""
+    shape = axes.shape(sample.slab.count)
+    if array.shape == shape:
+        return array
+    halo = axes.pick(sample.halo, (0,) * axes.ndim)
+    return array[tuple(slice(h, h + n) for h, n in zip(halo, shape, strict=True))]
+
+
+def _are_close(a: Array, b: Array) -> bool:
+    """Whether arrays of one shape are alike but for rounding."""
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    share = max(_LEAST_SHARE, _ULPS * float(np.finfo(a.dtype).eps))
+    finite = np.abs(a[np.isfinite(a)])
+    apart = share * float(finite.max(initial=0))
+    return bool(np.allclose(a, b, rtol=0, atol=apart, equal_nan=True))

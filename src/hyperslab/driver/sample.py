@@ -1,0 +1,77 @@
+"""Sample: made-up blocks that functions are tried on, before a run reads anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays import Array, DType
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.plan.pipeline import Pipeline, Step
+from hyperslab.plan.steps import call
+
+SAMPLE_NBYTES = 64 * 2**20
+"Bytes of all blocks of a sample, at most."
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Made-up blocks of all inputs of a pipeline, of one shape."""
+
+    block: Array
+    "Block of the first input, with its halo."
+    others: Mapping[str, Array]
+    "Blocks of the further inputs, which have its shape."
+    slab: Hyperslab
+    "Where they lie, without the halo."
+    halo: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, pipeline: Pipeline, dtypes: Sequence[DType], extents: Sequence[int]
+    ) -> Sample | None:
+        """Blocks of these extents, and the halo; None where they would be too large."""
+        shape = [n + 2 * h for n, h in zip(extents, pipeline.halo, strict=True)]
+        if np.prod(shape, dtype=float) * sum(dtype.itemsize for dtype in dtypes) > SAMPLE_NBYTES:
+            return None
+        first, *others = [_numbers(shape, dtype) for dtype in dtypes]
+        named = dict(zip(list(pipeline.inputs)[1:], others, strict=True))
+        return cls(first, named, Hyperslab.full(tuple(extents)), pipeline.halo)
+
+    def part(self, slab: Hyperslab) -> Sample:
+        """The blocks of a region, with their halo."""
+        ends = zip(slab.start, slab.count, self.halo, strict=True)
+        read = tuple(slice(first, first + n + 2 * h) for first, n, h in ends)
+        others = {name: block[read] for name, block in self.others.items()}
+        return Sample(self.block[read], others, slab, self.halo)
+
+    def returned(self, step: Step, block: Array) -> dict[str, Array]:
+        """The arrays that a step returns for a block that the steps before it have made, by their
+        names. Raises what the function raises.
+        """
+        function = step.ref.load()
+        # what a function changes in its block must change nothing here
+        value = call(function, block.copy(), self.others, step.ref.params, self.slab)
+        return {name: np.asarray(each) for name, each in _named(value).items()}
+
+
+def _numbers(shape: Sequence[int], dtype: DType) -> Array:
+    numbers = np.random.default_rng(0).uniform(1, 100, shape)
+    if dtype.kind == "b":
+        return np.asarray(numbers > 50)
+    return numbers.astype(dtype)
+
+
+def _named(value: Any) -> Mapping[str, Any]:
+    """What a function has returned, by name: the keys of a dict, the fields or the places of a
+    tuple.
+    """
+    if isinstance(value, Mapping):
+        return {str(name): each for name, each in value.items()}
+    if isinstance(value, tuple) and any(isinstance(each, np.ndarray) for each in value):
+        names = getattr(value, "_fields", range(len(value)))
+        return dict(zip(map(str, names), value, strict=True))
+    return {"": value}

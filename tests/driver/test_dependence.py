@@ -1,0 +1,191 @@
+"""Functions whose results depend on where blocks are cut are told of before they run; others never
+are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import ndimage, signal
+
+from hyperslab.arrays import Array
+from hyperslab.driver import learning
+from hyperslab.driver.learning import learn
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.plan.pipeline import Pipeline
+from tests.system.end_to_end.command import FUNCTIONAL, ROOT, call, save
+
+NOISE = np.random.default_rng(3).normal(1000, 100, (12, 10, 9, 11))
+
+
+def dependent(
+    function: Any, uncut: tuple[int, ...] = (), values: Array = NOISE, **more: Any
+) -> tuple[int, ...]:
+    return learn(Pipeline(values).map(function, **more), uncut=uncut).dependent
+
+
+def standardised(block: Array) -> Array:
+    return np.asarray((block - block.mean()) / block.std())
+
+
+def detrended(block: Array) -> Array:
+    return np.asarray(signal.detrend(block, axis=3))
+
+
+def blurred(block: Array) -> Array:
+    return np.asarray(ndimage.gaussian_filter(block, (1, 0, 1, 0)))
+
+
+def numbered(block: Array) -> Array:
+    return np.asarray(ndimage.label(block > 50)[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "axes"),
+    [
+        (standardised, (0, 1, 2, 3)),
+        (detrended, (3,)),
+        (blurred, (0, 2)),
+        (numbered, (0, 1, 2, 3)),
+        (lambda block: np.cumsum(block, axis=1), (1,)),
+        (lambda block: np.flip(np.cumsum(np.flip(block, 1), axis=1), 1), (1,)),
+        (lambda block: block.mean(axis=3) - block.mean(), (0, 1, 2)),
+        (lambda block: {"same": block, "other": block / block.max(axis=0)}, (0,)),
+    ],
+)
+def test_axes_along_which_blocks_decide_are_found(function: Any, axes: tuple[int, ...]) -> None:
+    assert dependent(function) == axes
+    assert dependent(function, uncut=axes) == ()
+
+
+@pytest.mark.parametrize(("halo", "axes"), [(0, (0, 2)), (3, (0, 2)), (4, ()), (6, ())])
+def test_a_halo_that_is_enough_is_no_matter(halo: int, axes: tuple[int, ...]) -> None:
+    assert dependent(blurred, halo=(halo, 0, halo, 0)) == axes
+
+
+def fit(block: Array) -> Array:
+    return np.asarray(block @ np.linspace(-1, 1, block.shape[3]))
+
+
+def cut_by_itself(block: Array) -> Array:
+    return np.asarray(ndimage.gaussian_filter(block, 1)[4:-4, 4:-4, 4:-4, 4:-4])
+
+
+def by_place(block: Array, slab: Any) -> Array:
+    return block + np.arange(slab.start[0], slab.start[0] + slab.count[0])[:, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        (np.sqrt, {}),
+        (np.negative, {"halo": 2}),
+        (fit, {}),
+        (lambda block: block.astype("f4") / 3, {}),
+        (lambda block: np.percentile(block, [5, 95], axis=3), {}),
+        (lambda block: (block.min(axis=3), block.max(axis=3)), {}),
+        (lambda block: (block.min(axis=3), block.max(axis=3)), {"outputs": ["low", "high"]}),
+        (lambda block: block @ np.arange(11.0), {}),
+        (lambda block: np.where(block > 50, block, np.nan), {}),
+        (by_place, {}),
+        (cut_by_itself, {"halo": 4}),
+        (lambda block: ndimage.median_filter(block, 3), {"halo": 1}),
+    ],
+)
+def test_local_functions_are_never_accused(function: Any, more: dict[str, Any]) -> None:
+    assert dependent(function, **more) == ()
+
+
+def test_random_functions_are_not_judged() -> None:
+    def random(block: Array) -> Array:
+        return block + np.random.default_rng().normal(size=block.shape)
+
+    counter = itertools.count()
+    assert dependent(random) == ()
+    assert dependent(lambda block: block + next(counter)) == ()
+
+
+def test_what_fails_on_a_part_is_not_judged() -> None:
+    def needs_all(block: Array) -> Array:
+        if block.shape[0] < 8:
+            raise ValueError("too short")
+        return np.asarray(block - block.mean())
+
+    assert dependent(needs_all) == (1, 2, 3)
+
+
+def test_inputs_beside_it_are_cut_alike() -> None:
+    pipeline = Pipeline(NOISE, mask=NOISE > 1000)
+    local = pipeline.map(lambda block, mask: np.where(mask, block, 0))
+    assert learn(local, uncut=()).dependent == ()
+    within = pipeline.map(lambda block, mask: block - block[mask].mean())
+    assert learn(within, uncut=()).dependent == (0, 1, 2, 3)
+
+
+def test_steps_are_tried_together() -> None:
+    smooth = Pipeline(NOISE).map(blurred, halo=(4, 0, 4, 0))
+    assert learn(smooth.map(np.sqrt), uncut=()).dependent == ()
+    assert learn(smooth.map(blurred), uncut=()).dependent == (0, 2)
+
+
+def test_it_takes_no_longer_than_learning_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(block: Array) -> Array:
+        time.sleep(0.2)
+        return np.asarray(block - block.mean())
+
+    monkeypatch.setattr(learning, "_LEAST_S", 0.01)
+    began = time.monotonic()
+    assert dependent(slow) == ()
+    assert time.monotonic() - began < 1.5, "three calls more would have shown it"
+
+
+def test_one_call_more_is_enough_for_a_local_function(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def counted(block: Array) -> Array:
+        with calls.open("a") as file:
+            file.write("+")
+        return block
+
+    assert dependent(counted) == ()
+    assert len(calls.read_text()) == 4
+
+
+def warning(function: Any, source: Any, tmp_path: Path, **options: Any) -> str:
+    pipeline = Pipeline(source).map(function).write(tmp_path / "out", format="zarr")
+    return prepare(pipeline, Options(engine="serial", **options)).warning
+
+
+def test_it_is_told_of_axes_that_the_plan_cuts(tmp_path: Path) -> None:
+    assert warning(standardised, NOISE, tmp_path) == "", "one block"
+    assert "are cut along axes 0,2, as a trial" in warning(
+        standardised, NOISE, tmp_path, blocks="2x1x3x1"
+    )
+    assert warning(blurred, NOISE, tmp_path, blocks="1x2x1x2") == ""
+    whole = warning(standardised, NOISE, tmp_path, blocks="6", axes_whole="0,2")
+    assert "are cut along axis 1, as" in whole
+    assert "--axes-whole 0,1,2 does not cut there" in whole
+    image = save(tmp_path / "in.nii", NOISE)
+    assert "are cut along axis 3, as" in warning(detrended, image, tmp_path, blocks="1x1x1x3")
+
+
+def test_a_run_and_its_plan_say_so_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def own(block):\n    return block - block.mean()\n")
+    order = ("run", f"{path}:own", FUNCTIONAL, "--blocks", "2x1x1x1", "--no-report")
+    said = "what own makes depends on where blocks are cut along axis 0, as a trial on made-up"
+    (line,) = [
+        line
+        for line in call(*order, "-o", tmp_path / "a", "--dry-run").out.splitlines()
+        if said in line
+    ]
+    assert "--check-locality tells which --halo helps, --axes-whole 0 does not cut there" in line
+    done = call(*order, "-o", tmp_path / "a", "--engine", "serial")
+    assert (done.code, done.err.count(said)) == (0, 1)
+    local = call("run", f"{ROOT}/examples/slope.py:fit", *order[2:], "-o", tmp_path / "b")
+    assert (local.code, "depends" in local.out + local.err) == (0, False)
