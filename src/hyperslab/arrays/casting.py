@@ -5,6 +5,7 @@ a float dtype.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +32,30 @@ def cast(block: Array, wanted: DType, start: Sequence[int]) -> Array:
             offset = tuple(part.start for part in piece) + (0,) * (block.ndim - len(piece))
             where = tuple(int(s + o + i) for s, o, i in zip(start, offset, first, strict=True))
             raise BlockError(
-                f"--dtype {wanted}: the value {given[first]!s} at {where} cannot be represented:"
-                " choose another dtype"
+                f"--dtype {wanted}: the value {given[first]!s} at {where}"
+                f" {_why(given[first], wanted)}: choose another dtype"
             )
     return made
+
+
+def _why(value: Any, wanted: DType) -> str:
+    """Why a dtype cannot hold a value."""
+    if wanted.kind != "c" and np.imag(value):
+        return "has an imaginary part"
+    real = np.real(value)
+    if wanted.kind == "b":
+        return "is neither 0 nor 1"
+    if wanted.kind not in "iu":
+        return f"is larger than any {wanted}"
+    if not np.isfinite(real):
+        return "is no whole number"
+    limits = np.iinfo(wanted)
+    exact = int(real)
+    if exact > limits.max:
+        return f"is above {limits.max}"
+    if exact < limits.min or (exact == limits.min and real < exact):
+        return f"is below {limits.min}"
+    return "is no whole number"
 
 
 def _pieces(block: Array) -> Iterator[tuple[slice, ...]]:

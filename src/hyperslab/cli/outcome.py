@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.admission import Needs, admit
@@ -142,12 +143,21 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
-        typer.echo(f"outputs    {show_count(len(result.outputs), 'file')} in {out}")
+        typer.echo(f"outputs    {_outputs(result, out)}")
         typer.echo(f"records    {result.folder.parent}")
         report = f"not written; write it with: hyperslab report {shlex.quote(str(result.folder))}"
         if result.page is not None:
             report = str(result.page)
         typer.echo(f"report     {report}")
+
+
+def _outputs(result: Result, out: Path | str) -> str:
+    """The files that there are now, in words."""
+    if not formats.is_file_name(str(out)):
+        return f"{show_count(len(result.outputs), 'file')} in {out}"
+    if result.outputs:
+        return str(out)
+    return f"none: {out} is not complete, what is done of it is kept for --resume"
 
 
 def _told(result: Result, verbose: bool) -> list[str]:

@@ -15,12 +15,14 @@ def verify(out: Annotated[Path, typer.Argument(help="Output directory of a run."
     """Read every output of OUT again and compare its checksum with the manifest. Exit status 1 when
     one differs.
     """
-    count = wrong = 0
-    for name, problem in manage.verify(out):
-        count += 1
-        if problem is not None:
-            wrong += 1
-            typer.echo(f"wrong: {name}: {problem}")
-    outputs = show_count(count, "output")
-    typer.echo(f"{count - wrong:,} of {outputs} unchanged since the run")
+    files = set()
+    wrong = set()
+    for one in manage.verified(out):
+        files.add(one.file)
+        if one.problem is not None:
+            wrong.add(one.file)
+            typer.echo(f"wrong: {one.name}: {one.problem}")
+    good = len(files - wrong - {""})
+    count = len(files - {""})
+    typer.echo(f"{good:,} of {show_count(count, 'output')} unchanged since the run")
     return 1 if wrong else 0

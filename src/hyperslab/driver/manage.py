@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hyperslab.driver import cleaning, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
+from hyperslab.driver.verification import Compared
 from hyperslab.errors import UsageError
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Tail
@@ -91,7 +93,12 @@ def verify(out: str | os.PathLike[str]) -> list[tuple[str, str | None]]:
     """Every output of a run with what is wrong with it; None: it is as it was written. Reads all
     outputs.
     """
-    return list(verification.verify(RunDirectory.of(out)))
+    return [(one.name, one.problem) for one in verified(out)]
+
+
+def verified(out: str | os.PathLike[str]) -> Iterator[Compared]:
+    """Everything that a run has written, held against its manifest. Reads all outputs."""
+    return verification.verify(RunDirectory.of(out))
 
 
 def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:

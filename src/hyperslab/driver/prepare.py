@@ -432,7 +432,7 @@ def _require_usable(
     """
     if directory.is_owned():
         raise OutputBusy(
-            f"{directory.out} is in use by another run: wait for it, or stop it with 'hyperslab"
+            f"{directory.place} is in use by another run: wait for it, or stop it with 'hyperslab"
             " cancel'"
         )
     if replaces:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +282,13 @@ class Products:
                 Path(self._volumes[volume].sink.path) for volume, _ in self._parts(outcome.task)
             ]
         return [self._place(written) for written in outcome.outputs]
+
+    def there(self, outputs: Iterable[Path]) -> list[Path]:
+        """The outputs without the files that several tasks write to and not all have."""
+        found = sorted(set(outputs))
+        if not self._volumes:
+            return found
+        return [path for path in found if os.path.lexists(path)]
 
     def sweep(self) -> None:
         """Remove what interrupted attempts left half-written; call it when no worker runs."""

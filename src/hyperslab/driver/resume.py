@@ -183,18 +183,19 @@ def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[s
             if before.get(key) != value and key != "sources"
         ]
         raise OutputBusy(
-            f"--resume: {directory.out} holds the results of a run that differs in"
+            f"--resume: {directory.place} holds the results of a run that differs in"
             f" {' and '.join(differs) or 'parameters'}; choose another output, or remove them with"
-            " 'hyperslab clean --all'"
+            f" 'hyperslab clean --all {directory.place}'"
         )
 
 
 def _require_same_code(directory: RunDirectory, kept: dict[str, Any], plan: Plan) -> None:
     if kept["code"] not in (plan.code, plan.earlier_code):
         raise OutputBusy(
-            f"--resume: the function was edited after {directory.out} was begun; add"
+            f"--resume: the function was edited after {directory.place} was begun; add"
             " --accept-changed-function if the earlier results are still right; otherwise choose"
-            " another output or remove it with 'hyperslab clean --all'"
+            " another output or remove"
+            f" it with 'hyperslab clean --all {directory.place}'"
         )
 
 
@@ -216,7 +217,7 @@ def _matching(
             first |= _same_tasks(plan, index, whole, own)
         elif has_results and not whole["broken"]:
             raise OutputBusy(
-                f"--resume: {whole['name']} of {directory.out} is no longer among the sources, or"
+                f"--resume: {whole['name']} of {directory.place} is no longer among the sources, or"
                 " has another shape; choose another output"
             )
     step = kept["tasks"]

@@ -133,7 +133,7 @@ class _Run:
                 Products(self.directory, self.plan).forget_earlier()
             if len(list(self.directory.plans())) != self.prepared.submissions:
                 raise OutputBusy(
-                    f"another run has used {self.directory.out} in the meantime: try again with"
+                    f"another run has used {self.directory.place} in the meantime: try again with"
                     " --resume"
                 )
             self.folder = self.directory.new_submission(resume.record(self.plan))
@@ -491,7 +491,7 @@ class _Run:
         save_status(self.folder, self.state, {**self._counts(), "ended_early": ended_early})
         return Result(
             self.state,
-            sorted(set(outputs)),
+            self.products.there(outputs),
             self.value,
             failures,
             self._counts()["tasks"],

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,36 @@ from hyperslab.storage.frame import Span
 from hyperslab.units import show_count
 
 
-def verify(directory: RunDirectory) -> Iterator[tuple[str, str | None]]:
-    """Compare every output with the manifest: (path, None) when equal, (path, what is wrong)
-    otherwise.
-    """
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One thing that was written, held against the manifest: a file, or a part of one."""
+
+    file: str
+    "Name of the file; '' for the run as a whole."
+    name: str
+    "Name of the file, and of its part."
+    problem: str | None
+    "What is wrong; None where it is as it was written."
+
+
+def verify(directory: RunDirectory) -> Iterator[Compared]:
+    """Compare everything that was written with the manifest."""
     directory.latest()
     kept = load_manifest(directory)
     if not kept:
         raise RunStopped(
-            f"{directory.out} has no manifest yet: its run has not ended; finish it with --resume"
+            f"{directory.place} has no manifest yet: its run has not ended; finish it with --resume"
         )
     if kept["done"] < kept["tasks"]:
-        yield (
+        yield Compared(
+            "",
             "the run",
-            (
-                f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with"
-                " --resume"
-            ),
+            f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with --resume",
         )
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         files = _Files(kept["outputs"], Path(folder))
         for entry in kept["outputs"]:
-            yield _label(entry), _mismatch(files, directory.out, entry)
+            yield Compared(entry["path"], _label(entry), _mismatch(files, directory.out, entry))
 
 
 def _label(entry: Mapping[str, Any]) -> str:

@@ -130,10 +130,7 @@ class Pair:
     def require_one_space(self, axes: tuple[int, ...]) -> None:
         """Raise UsageError where affines put the two in different places."""
         if not self.is_in_place(axes):
-            raise UsageError(
-                f"the input '{self.name}' is not in the same space as the source:"
-                f" {self._differences()}: {_REMEDY}"
-            )
+            raise self._elsewhere(f"the input '{self.name}' is not in the same space as the source")
 
     def unlike(self) -> UsageError:
         """The error for shapes that do not fit."""
@@ -148,7 +145,14 @@ class Pair:
                 f"{text}: they must be the same, except for axes that the input lacks (a mask for"
                 " a time series needs no time axis)"
             )
-        return UsageError(f"{text}, and lies elsewhere: {self._differences()}: {_REMEDY}")
+        return self._elsewhere(f"{text}, and lies elsewhere")
+
+    def _elsewhere(self, headline: str) -> UsageError:
+        """The error for an input in another place, with a line for each difference."""
+        error = UsageError(f"{headline}: {_REMEDY}")
+        for line in self._differences():
+            error.add_note(f"    {line}")
+        return error
 
     def placeless(self) -> str:
         """What the one that has no place is called."""
@@ -156,12 +160,15 @@ class Pair:
             return self.other_source.label
         return self.source.label
 
-    def _differences(self) -> str:
+    def _differences(self) -> list[str]:
         image, grid = self.affines()
         assert image is not None
         assert grid is not None
         ends = (reach(image, self.other.shape), reach(grid, self._spatial_shape()))
-        told = [f"{self.other_source.label} reaches from {ends[0]}, the source from {ends[1]}"]
+        told = [
+            f"{self.other_source.label} reaches from {ends[0]}",
+            f"the source reaches from {ends[1]}",
+        ]
         sizes = (_sizes(image), _sizes(grid))
         if sizes[0] != sizes[1]:
             told.append(f"voxels of {sizes[0]} and {sizes[1]} mm")
@@ -170,7 +177,7 @@ class Pair:
             told.append(f"axes that run {codes[0]} and {codes[1]}")
         elif (angle := _degrees(image, grid)) >= _LEAST_DEGREES:
             told.append(f"axes turned by {angle:.1f} degrees")
-        return "; ".join(told)
+        return told
 
     def _spatial_shape(self) -> tuple[int, ...]:
         return tuple(

@@ -162,7 +162,7 @@ class EngineTests:
         assert np.array_equal(values_of(low), values.min(axis=2))
         assert np.array_equal(values_of(high), values.max(axis=2).astype(np.float64))
         assert all(
-            wrong is None for _, wrong in verification.verify(RunDirectory(tmp_path / "out"))
+            one.problem is None for one in verification.verify(RunDirectory(tmp_path / "out"))
         )
 
     def test_a_block_lies_where_it_lay(self, image: str, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ class EngineTests:
         recorded = [outcome.task for outcome in Tail(result.folder).poll()]
         assert sorted(recorded) == list(range(8))
         directory = RunDirectory(tmp_path / "out")
-        checked = dict(verification.verify(directory))
+        checked = {one.name: one.problem for one in verification.verify(directory)}
         names = [path.name for path in result.outputs]
         assert checked == dict.fromkeys(names, None)
         assert len(checked) == 8

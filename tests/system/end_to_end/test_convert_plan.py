@@ -163,6 +163,4 @@ def test_verify_enters_a_compressed_file_where_its_regions_begin(
     out.write_bytes(out.read_bytes()[:-100_000] + bytes(100_000))
     done = call("verify", out)
     assert done.code == 1
-    assert f"1 of {len(regions) + 1} outputs unchanged since the run" in done.out, (
-        "the header alone is"
-    )
+    assert done.out.endswith("0 of 1 output unchanged since the run\n")

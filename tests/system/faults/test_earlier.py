@@ -182,7 +182,7 @@ def test_a_finished_run_is_told_of(tmp_path: Path) -> None:
     verified = called(folder, "verify", "out")
     assert (verified.code, verified.out) == (
         0,
-        "8 of 8 outputs unchanged since the run\n",
+        "2 of 2 outputs unchanged since the run\n",
     )
     report = called(folder, "report", "out", "-o", "page.html", "--compare", "out")
     assert report.code == 0, report.err
@@ -197,7 +197,7 @@ def test_a_failed_run_is_told_of(tmp_path: Path) -> None:
     verified = called(folder, "verify", "out")
     assert verified.code == 1
     assert "14 of 16 tasks done" in verified.out
-    assert "14 of 15 outputs unchanged since the run" in verified.out
+    assert "14 of 14 outputs unchanged since the run" in verified.out
     report = called(folder, "report", "out", "-o", "page.html")
     assert report.code == 0, report.err
     assert "ValueError: too bright" in (folder / "page.html").read_text()

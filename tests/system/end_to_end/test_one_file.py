@@ -1,0 +1,57 @@
+"""A run into one file: what it says of that file while it is complete, and while it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hyperslab
+from tests.system.end_to_end.command import ANATOMICAL, call, outputs
+
+SERIAL = ("--engine", "serial", "--no-report")
+HALF = """
+def half(block, slab):
+    if slab.start[2]:
+        raise ValueError("the other half")
+    return block
+"""
+
+
+def test_the_file_is_named_and_verified_as_one(tmp_path: Path) -> None:
+    out = tmp_path / "made.nii.gz"
+    given = ("run", "numpy:negative", ANATOMICAL, "-o", out, *SERIAL)
+    done = call(*given, "--blocks", "1x1x3")
+    assert f"\noutputs    {out}\n" in done.out
+    assert call("verify", out).out == "1 of 1 output unchanged since the run\n"
+    again = call(*given, "--blocks", "1x1x2", "--resume")
+    assert f"--resume: {out} holds the results of a run that differs in partition" in again.err
+    assert f"'hyperslab clean --all {out}'" in again.err
+
+
+def test_what_is_not_complete_is_no_output(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(HALF)
+    given = ("run", f"{mine}:half", ANATOMICAL, *SERIAL, "--blocks", "1x1x2", "--retries", "0")
+    out = tmp_path / "made.nii"
+    done = call(*given, "-o", out)
+    assert done.code == 1
+    assert f"outputs    none: {out} is not complete, what is done of it is kept" in done.out
+    assert "0 of 1 output unchanged since the run" in call("verify", out).out
+    folder = tmp_path / "out"
+    done = call(*given, "-o", folder, "--keep", "volume")
+    assert f"outputs    0 files in {folder}" in done.out
+    done = call(*given, "-o", tmp_path / "blocks")
+    assert f"outputs    1 file in {tmp_path / 'blocks'}" in done.out
+    assert len(outputs(tmp_path / "blocks")) == 1
+
+
+def test_results_name_the_files_that_there_are(tmp_path: Path) -> None:
+    def half(block: object, slab: hyperslab.Hyperslab) -> object:
+        if slab.start[2]:
+            raise ValueError("the other half")
+        return block
+
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(half).write(tmp_path / "made.nii")
+    result = hyperslab.run(
+        pipeline, engine="serial", report=False, blocks="1x1x2", retries=0, check=False
+    )
+    assert (result.state, result.outputs) == ("failed", [])
