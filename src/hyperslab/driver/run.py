@@ -222,10 +222,8 @@ class _Run:
                 f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
                 " restarted and may have lost what they wrote"
             )
-        if self.plan.note:
-            self.progress.tell(in_callers_words(self.plan.note))
-        if self.prepared.warning:
-            self.progress.tell(f"warning: {in_callers_words(self.prepared.warning)}")
+        for text in filter(None, (self.plan.note, self.prepared.warning)):
+            self.progress.tell(in_callers_words(text))
         self._index_sources()
         left = sum(task.id not in self.done for task in self.plan.tasks)
         nbytes = sum(t.bytes_read for t in self.plan.tasks if t.id not in self.done)

@@ -48,7 +48,8 @@ def verify(directory: RunDirectory) -> Iterator[Compared]:
         yield Compared(
             "",
             "the run",
-            f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with --resume",
+            f"{kept['done']:,} of {show_count(kept['tasks'], 'task')} done; finish it with"
+            " --resume",
         )
     with tempfile.TemporaryDirectory(prefix="hyperslab-") as folder:
         files = _Files(kept["outputs"], Path(folder))

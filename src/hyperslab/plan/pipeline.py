@@ -38,9 +38,7 @@ from hyperslab.plan.promise import (
     dtype_name,
     promised,
 )
-from hyperslab.plan.promise import (
-    Named as NamedOutputs,
-)
+from hyperslab.plan.promise import Named as NamedOutputs
 from hyperslab.plan.region import Region, region_of
 from hyperslab.storage.location import local_folder
 
@@ -98,14 +96,11 @@ class Step:
     halo: tuple[int, ...] = ()
     "Voxels it needs around its block, per axis; empty: none."
     temporaries: float = 2.0
-    "Memory it takes in addition to its input and output, in multiples of its block: an upper"
-    " bound."
+    "Most memory it takes in addition to its input and output, in multiples of its block."
     returns: tuple[Promise, ...] = PLAIN
     "Every array that it returns: one, or several by their names."
     trial: str = ""
-    """What the function raised for made-up numbers, so that it is only taken to keep its block's
-    shape and dtype; '' where it raised nothing.
-    """
+    "Error of its trial on made-up numbers; '': none."
 
     def shapes(self, given: Sequence[int]) -> list[tuple[int, ...]]:
         """Shapes of what it returns for a block of the given shape."""

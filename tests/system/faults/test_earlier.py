@@ -207,7 +207,7 @@ def test_other_parameters_are_refused_as_ever(tmp_path: Path) -> None:
     folder = unpacked("map", tmp_path)
     refused = resumed(folder, *MAP[:-1], "iterations=3")
     assert refused.code == 2
-    assert "differ in" in refused.err
+    assert "differs in" in refused.err
 
 
 @pytest.mark.parametrize("name", ["increment:increment", "stats:FOLD", "cast:cast"])
