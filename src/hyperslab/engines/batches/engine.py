@@ -36,7 +36,7 @@ class Work(Ending, Protocol):
     """The batches of a round, while somebody runs them."""
 
     def tallies(self) -> Iterable[Tally]:
-        """Its results; batches whose workers have died are left to the driver. Raises
+        """Results of the batches; those whose workers have died are left to the driver. Raises
         RunStopped when they cannot be run.
         """
         ...
