@@ -10,12 +10,14 @@ import typer
 from hyperslab import formats
 from hyperslab.apps.conversion import Conversion, Wanted, planned
 from hyperslab.arrays.encoding import Encoding
+from hyperslab.cli import document
 from hyperslab.cli.flags import (
     ENGINE,
     GOING_ON,
     INPUTS,
     OUTPUTS,
     Engine,
+    JsonOfPlan,
     Quiet,
     Report,
     Retries,
@@ -28,10 +30,12 @@ from hyperslab.cli.flags import (
     dry_run_flag,
     memory_bytes,
     memory_flag,
+    require_dry_run,
     resume_flag,
 )
-from hyperslab.cli.outcome import show_plan, show_result
+from hyperslab.cli.outcome import show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
+from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.prepare import Options
 from hyperslab.engines.facts import DEFAULT
@@ -165,6 +169,7 @@ def convert(
     resume: Annotated[bool, resume_flag("Continue a conversion that did not finish.")] = False,
     retries: Retries = 1,
     dry_run: Annotated[bool, dry_run_flag("Say what would be read and written")] = False,
+    json: JsonOfPlan = False,
     report: Report = True,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -176,6 +181,7 @@ def convert(
     replaces nothing without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130
     interrupted.
     """
+    require_dry_run(json, dry_run)
     asked = parse_rule(block_shape, blocks, None, None)
     encoding = Encoding(
         parse_shape("--chunks", chunks),
@@ -216,8 +222,13 @@ def convert(
     try:
         conversion = planned(source, dest, options, wanted, dry=dry_run)
     except AlreadyDone as done:
-        typer.echo(str(done))
+        if json:
+            document.say({"already_done": str(done)})
+        else:
+            typer.echo(str(done))
         return 0
+    if dry_run and json:
+        return say_plan(conversion.prepared, conversion.place, notes=conversion.notes)
     if dry_run:
         _tell_notes(conversion)
         return show_plan(conversion.prepared, conversion.place)

@@ -8,15 +8,18 @@ import platform
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from hyperslab import native, workloads
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json
 from hyperslab.driver import run
 from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
@@ -30,51 +33,107 @@ BASE = "hyperslab"
 LIBRARIES = ("hyperslab", "numpy", "h5py", "nibabel", "pyarrow")
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """Whether an engine can be used."""
+
+    engine: str
+    state: str
+    "installed, not installed, not here; after a job: works, fails, not here."
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.why:
+            return f"{self.engine}: {self.state}: {self.why}"
+        return f"{self.engine}: {self.state}"
+
+
 def doctor(
     start: Annotated[
         bool, typer.Option("--start", help="Run a small job on every engine, too.")
     ] = False,
+    json: Json = False,
 ) -> int:
     """Print versions, limits, built-ins and engines; with --start, run a small job on every engine.
     Exit status 1 when one fails.
     """
-    host = Host.here()
-    typer.echo(f"python     {platform.python_version()} on {describe()['system']}")
-    typer.echo(f"processors {host.cpus} (by {host.cpus_from})")
-    typer.echo(f"memory     {show_bytes(host.memory_bytes)} (by {host.memory_from})")
-    missing = "not there: filtered files are read through libraries, slower"
-    typer.echo(f"native     {'there' if native.core else missing}")
-    for facts in brought():
-        typer.echo(f"format     {facts.supported}, of {facts.module}")
-    for name in LIBRARIES:
-        typer.echo(f"library    {name} {version(name)}")
-    for name, requirement in _optional().items():
-        typer.echo(f"optional   {_version(name, requirement)}")
-    for name in workloads.BUILTINS:
-        typer.echo(
-            f"built-in   {name}: {importlib.import_module(workloads.BUILTINS[name]).SUMMARY}"
-        )
-    if not start:
-        for name in engine_names():
-            typer.echo(f"engine     {name}: {_installed(name)}")
+    look = _installed
+    if start:
+        look = _tried
+    states = map(look, engine_names())
+    if json:
+        told = list(states)
+        document.say({**_facts(), "engines": told})
+    else:
+        _tell_facts()
+        told = list(map(_told, states))
+    if not (json or start):
         typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
-        return 0
-    problems = [name for name in engine_names() if not _works(name)]
-    return 1 if problems else 0
+    return int(any(one.state == "fails" for one in told))
 
 
-def _installed(engine: str) -> str:
+def _told(state: State) -> State:
+    """The state of an engine, told as soon as it is known."""
+    typer.echo(f"engine     {state}")
+    return state
+
+
+def _facts() -> dict[str, Any]:
+    """What is there, as numbers and texts by name."""
+    host = Host.here()
+    return {
+        "python": platform.python_version(),
+        "system": describe()["system"],
+        "processors": host.cpus,
+        "processors_from": host.cpus_from,
+        "memory_nbytes": host.memory_bytes,
+        "memory_from": host.memory_from,
+        "has_native_core": bool(native.core),
+        "formats": {facts.module: facts.supported for facts in brought()},
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "optional": {
+            name: {"version": _version(name), "install": f"pip install '{requirement}'"}
+            for name, requirement in _optional().items()
+        },
+        "builtins": {name: _summary(name) for name in workloads.BUILTINS},
+    }
+
+
+def _tell_facts() -> None:
+    facts = _facts()
+    memory = show_bytes(facts["memory_nbytes"])
+    core = "not there: filtered files are read through libraries, slower"
+    if facts["has_native_core"]:
+        core = "there"
+    typer.echo(f"python     {facts['python']} on {facts['system']}")
+    typer.echo(f"processors {facts['processors']} (by {facts['processors_from']})")
+    typer.echo(f"memory     {memory} (by {facts['memory_from']})")
+    typer.echo(f"native     {core}")
+    for module, supported in facts["formats"].items():
+        typer.echo(f"format     {supported}, of {module}")
+    for name, number in facts["libraries"].items():
+        typer.echo(f"library    {name} {number}")
+    for name, found in facts["optional"].items():
+        number = found["version"] or f"is not installed: {found['install']}"
+        typer.echo(f"optional   {name} {number}")
+    for name, summary in facts["builtins"].items():
+        typer.echo(f"built-in   {name}: {summary}")
+
+
+def _summary(builtin: str) -> str:
+    return str(importlib.import_module(workloads.BUILTINS[builtin]).SUMMARY)
+
+
+def _installed(engine: str) -> State:
     """Whether an engine's libraries are there, without starting it."""
     try:
         facts = facts_of(engine)
     except UsageError as error:
-        return f"not here: {error}"
+        return State(engine, "not here", str(error))
     for name in facts.libraries:
-        try:
-            version(name)
-        except PackageNotFoundError:
-            return f"not installed: pip install '{facts.requirement}'"
-    return "installed"
+        if _version(name) is None:
+            return State(engine, "not installed", f"pip install '{facts.requirement}'")
+    return State(engine, "installed")
 
 
 def _optional() -> dict[str, str]:
@@ -93,17 +152,9 @@ def _optional() -> dict[str, str]:
 
 def _distribution(module: str) -> str:
     """The distribution that a module is of, which often has the module's name."""
-    if _is_distribution(module) or find_spec(module) is None:
+    if _version(module) is not None or find_spec(module) is None:
         return module
     return _distributions().get(module, [module])[0]
-
-
-def _is_distribution(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 @functools.cache
@@ -114,14 +165,15 @@ def _distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def _version(name: str, requirement: str) -> str:
+def _version(name: str) -> str | None:
+    """Version of a distribution; None where it is not installed."""
     try:
-        return f"{name} {version(name)}"
+        return version(name)
     except PackageNotFoundError:
-        return f"{name} is not installed: pip install '{requirement}'"
+        return None
 
 
-def _works(engine: str) -> bool:
+def _tried(engine: str) -> State:
     """Run a real reduction on an engine and compare its result."""
     values = np.arange(4096, dtype=np.uint16).reshape(16, 16, 16)
     try:
@@ -134,14 +186,11 @@ def _works(engine: str) -> bool:
                 pipeline, engine=engine, workers=workers, out=Path(folder) / "out", report=False
             )
     except UsageError as error:  # an extra, or Java, is missing: no fault of this installation
-        typer.echo(f"engine     {engine}: not here: {error}")
-        return True
+        return State(engine, "not here", str(error))
     except HyperslabError as error:
-        typer.echo(f"engine     {engine}: fails: {error}")
-        return False
+        return State(engine, "fails", str(error))
     except Exception as error:  # noqa: BLE001  # whatever the engine of a package raises
-        typer.echo(f"engine     {engine}: fails: {type(error).__name__}: {error}")
-        return False
-    right = result.ok and result.value.max == 4095
-    typer.echo(f"engine     {engine}: " + ("works" if right else "fails: wrong result"))
-    return bool(right)
+        return State(engine, "fails", f"{type(error).__name__}: {error}")
+    if result.ok and result.value.max == 4095:
+        return State(engine, "works")
+    return State(engine, "fails", "wrong result")

@@ -9,6 +9,7 @@ import typer
 
 from hyperslab.cli.parse import parse_size
 from hyperslab.engines.facts import engine_help, engine_names
+from hyperslab.errors import UsageError
 from hyperslab.redaction import OPTION
 
 Opt = typer.Option
@@ -55,6 +56,14 @@ StorageOption = Annotated[
 ]
 Json = Annotated[
     bool, Opt("--json", help="Print one JSON document instead of lines, for programs.")
+]
+JsonOfPlan = Annotated[
+    bool,
+    Opt(
+        "--json",
+        help="With --dry-run: print one JSON document instead of lines, for programs.",
+        rich_help_panel=GOING_ON,
+    ),
 ]
 Quiet = Annotated[
     bool, Opt("--quiet", "-q", help="Print failures and nothing else.", rich_help_panel=SHOWN)
@@ -140,3 +149,11 @@ def memory_bytes(text: str | None) -> int | None:
     if text is None:
         return None
     return parse_size("--memory", text)
+
+
+def require_dry_run(json: bool, dry_run: bool) -> None:
+    """Raise UsageError for --json of a command that does something."""
+    if json and not dry_run:
+        raise UsageError(
+            "--json: is for --dry-run; 'hyperslab report OUT --json' says what a run has done"
+        )

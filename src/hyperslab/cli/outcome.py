@@ -1,4 +1,4 @@
-"""What a plan will do and what a run has done, as the terminal shows it."""
+"""What a run has done, as the terminal shows it."""
 
 from __future__ import annotations
 
@@ -11,111 +11,11 @@ import typer
 from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
-from hyperslab.driver.admission import Needs, admit
-from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.result import Result
-from hyperslab.plan.compile import Plan
-from hyperslab.plan.costs import Operations
 from hyperslab.report.failures import GROUPS_SHOWN, failure_headline, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.verdict import judge
-from hyperslab.units import show_bytes, show_count
-
-WORTH_TELLING = 1.2
-"Number of times that a plan reads its inputs from which on this is shown."
-
-
-def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
-    """What would be done and what it needs; exit status 0. Raises DoesNotFit for what this machine
-    cannot do.
-
-    `obstacle` says what else than `prepared` found would keep a run from beginning.
-    """
-    for name, text in _rows(prepared, out).items():
-        typer.echo(f"{name:<10} {text}")
-    if prepared.warning:
-        typer.echo(f"warning    {prepared.warning}")
-    admit(prepared.needs, out)
-    typer.echo(f"fits       {_fits(prepared.needs)}")
-    if hindered := obstacle or prepared.obstacle:
-        typer.echo(f"but        a run would be refused: {hindered}")
-    return 0
-
-
-def _rows(prepared: Prepared, out: Path) -> dict[str, str]:
-    """A plan as rows of a table."""
-    needs, plan = prepared.needs, prepared.plan
-    reads = 0
-    writes = 0
-    for stage in plan.stages:
-        left = (task for task in stage.tasks if task.id not in prepared.done)
-        more_reads, more_writes = Operations(stage.job).of(left)
-        reads += more_reads
-        writes += more_writes
-    tasks = f"{needs.tasks} to do"
-    if prepared.done:
-        tasks += f", {len(prepared.done)} already done"
-    bound = ""
-    if needs.compressed:
-        bound = "at most "
-    return {
-        "plan": plan.title,
-        "partition": _partition(plan),
-        "tasks": tasks,
-        "reads": (
-            f"{show_bytes(needs.bytes_read)} in {show_count(reads, 'operation')}"
-            f"{_read_again(prepared)}"
-        ),
-        "writes": (
-            f"{bound}{show_bytes(needs.bytes_written)} in "
-            f"{show_count(writes, 'operation')} to {show_count(needs.files, 'file')}, "
-            f"{show_bytes(needs.disk_free)} free at {out}"
-        ),
-        "memory": _memory(needs),
-        "runs on": (
-            f"{show_count(prepared.workers, 'worker')} x {show_count(prepared.threads, 'thread')} "
-            f"({show_count(prepared.host.cpus, 'processor')} by {prepared.host.cpus_from})"
-        ),
-    }
-
-
-def _partition(plan: Plan) -> str:
-    partition = plan.summary["partition"]
-    largest = "x".join(map(str, partition["largest"]))
-    blocks = show_count(partition["blocks"], "block")
-    text = f"{partition['rule']}: {blocks}, the largest {largest}"
-    if plan.note:
-        text += f"; {plan.note}"
-    return text
-
-
-def _read_again(prepared: Prepared) -> str:
-    """How often a plan with a halo reads its inputs, where that is more than once."""
-    plan = prepared.plan
-    job = plan.stages[0].job
-    held = sum(source.nbytes for sources in job.inputs.values() for source in sources)
-    times = sum(task.bytes_read for task in plan.stages[0].tasks) / max(1, held)
-    if not any(job.halo) or times < WORTH_TELLING:
-        return ""
-    return f", {times:.1f} times the input, because blocks overlap by their halo"
-
-
-def _memory(needs: Needs) -> str:
-    """Memory of the tasks and of the interpreters, what they add up to, and what is allowed."""
-    each = show_bytes(needs.bytes_peak)
-    text = f"{show_count(needs.at_a_time, 'task')} at a time, at most {each} each"
-    text += f": {show_bytes(needs.tasks_bytes)} of {show_bytes(needs.budget.memory_bytes)} allowed"
-    if needs.machine is None:
-        return text
-    beside = show_bytes(needs.machine.interpreter_bytes)
-    return f"{text}; interpreters {beside}; {show_bytes(needs.all_bytes)} in all"
-
-
-def _fits(needs: Needs) -> str:
-    if needs.machine is None:
-        return "yes"
-    available = show_bytes(needs.machine.bytes_available)
-    return f"yes, {show_bytes(needs.all_bytes)} of {available} available"
+from hyperslab.units import show_count
 
 
 def show_locality(found: Locality) -> int:

@@ -26,6 +26,7 @@ from hyperslab.cli.flags import (
     Axis,
     Engine,
     FailFast,
+    JsonOfPlan,
     Live,
     Quiet,
     RealOrStored,
@@ -39,10 +40,11 @@ from hyperslab.cli.flags import (
     completing,
     dry_run_flag,
     memory_flag,
+    require_dry_run,
     resume_flag,
 )
 from hyperslab.cli.function import Shape, add_function
-from hyperslab.cli.outcome import show_locality, show_plan, show_result
+from hyperslab.cli.outcome import show_locality, show_result
 from hyperslab.cli.parse import (
     parse_axes,
     parse_inputs,
@@ -51,6 +53,7 @@ from hyperslab.cli.parse import (
     parse_shape,
     parse_storage_options,
 )
+from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
@@ -271,6 +274,7 @@ def run(
             rich_help_panel=GOING_ON,
         ),
     ] = False,
+    json: JsonOfPlan = False,
     report: Report = True,
     live: Live = False,
     quiet: Quiet = False,
@@ -282,6 +286,7 @@ def run(
     hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
+    require_dry_run(json, dry_run)
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
     sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
@@ -335,7 +340,9 @@ def run(
     )
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
-    return _carry_out(pipeline, options, out, dry_run, quiet, verbose)
+    if dry_run:
+        return _foretell(pipeline, options, out, json)
+    return _carry_out(pipeline, options, out, quiet, verbose)
 
 
 @contextmanager
@@ -352,15 +359,18 @@ def _flags_as_typed(mask: str | None, labels: str | None) -> Iterator[None]:
         raise
 
 
-def _carry_out(
-    pipeline: Pipeline, options: Options, out: str, dry_run: bool, quiet: bool, verbose: bool
-) -> int:
-    """Run a pipeline, or say what that would do, and tell what came of it. Returns the exit
-    status.
-    """
+def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:
+    """Say what a run would do. Returns the exit status."""
+    tell = show_plan
+    if json:
+        tell = say_plan
     folder = Path(local_folder(out))
-    if dry_run:
-        return show_plan(prepare(pipeline, options, folder, dry=True), folder, _refusal(out))
+    return tell(prepare(pipeline, options, folder, dry=True), folder, _refusal(out))
+
+
+def _carry_out(pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool) -> int:
+    """Run a pipeline, and tell what came of it. Returns the exit status."""
+    folder = Path(local_folder(out))
     result = _run(pipeline, options, folder, _refusal(out), quiet)
     return show_result(result, folder, quiet, verbose=verbose)
 

@@ -115,6 +115,8 @@ WRONG_FLAGS = [
     ),
     ("--resume", ["--resume=yes"], "does not take a value"),
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
+    ("--json", ["--json"], "is for --dry-run"),
+    ("--live", ["--live=yes"], "does not take a value"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),

@@ -14,6 +14,7 @@ import pytest
 
 from hyperslab import workloads
 from hyperslab.cli.document import plain
+from hyperslab.driver.admission import JOURNAL_BYTES_PER_TASK
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, succeed
 
 
@@ -86,6 +87,64 @@ def test_the_report_of_a_run(tmp_path: Path) -> None:
     assert said["summary"]["makespan_s"] > 0
     assert said["provenance"]["engine"] == "serial"
     assert Path(said["page"]).is_file()
+
+
+PLAN_KEYS = {
+    *("plan", "partition", "blocks", "largest_block", "note", "tasks", "tasks_done"),
+    *("read_nbytes", "read_operations", "times_read"),
+    *("written_nbytes", "written_is_bound", "write_operations", "files", "out", "free_nbytes"),
+    *("workers", "threads", "processors", "processors_from", "tasks_at_a_time"),
+    *("task_nbytes", "tasks_nbytes", "allowed_nbytes", "interpreters_nbytes"),
+    *("all_nbytes", "available_nbytes", "notes", "warning", "obstacle", "fits", "why_not"),
+}
+
+
+def test_what_a_run_would_do(tmp_path: Path) -> None:
+    line = ("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "--blocks", "1x1x5")
+    said = document(*line, "--workers", 2, "--memory", "1GB", "--dry-run")
+    image: Any = nib.load(ANATOMICAL)
+    nbytes = int(np.prod(image.shape)) * 2
+    assert set(said) == PLAN_KEYS
+    assert (said["blocks"], said["tasks"], said["tasks_done"], said["files"]) == (5, 5, 0, 5)
+    assert said["largest_block"] == [*image.shape[:2], 5]
+    assert (said["read_nbytes"], said["times_read"]) == (nbytes, 1)
+    assert said["written_nbytes"] == nbytes + 5 * JOURNAL_BYTES_PER_TASK
+    assert (said["workers"], said["allowed_nbytes"]) == (2, 10**9)
+    assert (said["fits"], said["why_not"], said["obstacle"]) == (True, "", "")
+    assert not (tmp_path / "out").exists()
+    assert call(*line, "--json").code == 2, "a run says nothing to programs, its report does"
+
+
+def test_what_does_not_fit_and_what_is_in_the_way(tmp_path: Path) -> None:
+    line = ("run", "increment", ANATOMICAL, "--dry-run", "--json", "-o")
+    small = call(*line, tmp_path / "out", "--memory", "1kB", "--blocks", "1")
+    assert small.code == 2
+    assert json.loads(small.out)["fits"] is False
+    assert json.loads(small.out)["why_not"] in small.err
+    (tmp_path / "file").touch()
+    assert "is a file" in json.loads(succeed(*line, tmp_path / "file" / "out"))["obstacle"]
+
+
+def test_what_a_conversion_would_do(tmp_path: Path) -> None:
+    said = document("convert", FUNCTIONAL, tmp_path / "a.h5", "--compression", "gzip", "--dry-run")
+    assert set(said) == PLAN_KEYS
+    assert said["written_is_bound"] is True
+    assert said["out"] == str(tmp_path / "a.h5")
+    assert call("convert", FUNCTIONAL, tmp_path / "a.h5", "--json").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_installed() -> None:
+    said = document("doctor")
+    assert list(said["builtins"]) == list(workloads.BUILTINS)
+    assert said["libraries"]["numpy"] == np.__version__
+    assert said["processors"] >= 1
+    assert said["memory_nbytes"] > 2**20
+    engines = {one["engine"]: (one["state"], one["why"]) for one in said["engines"]}
+    assert engines["serial"] == ("installed", "")
+    lines = succeed("doctor").splitlines()
+    assert f"library    numpy {np.__version__}" in lines
+    assert "engine     serial: installed" in lines
 
 
 def test_secrets_stay_out_and_what_json_has_no_word_for_is_text() -> None:
