@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import itertools
+import json
 import struct
 import zlib
 from pathlib import Path
@@ -31,6 +32,24 @@ def pixels(png: bytes) -> Array:
     length = struct.unpack(">I", png[33:37])[0]
     raw = np.frombuffer(zlib.decompress(png[41 : 41 + length]), np.uint8)
     return raw.reshape(height, width + 1)[:, 1:]
+
+
+def expected_edge(inner: Array) -> Array:
+    """Pixels inside with one of their four neighbours outside, pixel by pixel."""
+    height, width = inner.shape
+    found = np.zeros(inner.shape, bool)
+    for y, x in zip(*np.nonzero(inner), strict=True):
+        beside = ((y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1))
+        found[y, x] = any(0 <= j < height and 0 <= i < width and not inner[j, i] for j, i in beside)
+    return found
+
+
+def palette(png: bytes) -> tuple[Array, Array]:
+    """The bytes of a PNG file with a palette, and its colours."""
+    assert png[24:26] == bytes([8, 3])
+    length = struct.unpack(">I", png[33:37])[0]
+    colours = np.frombuffer(png[41 : 41 + length], np.uint8).reshape(-1, 3)
+    return pixels(png[:33] + png[41 + length + 4 :]), colours
 
 
 def expected(path: Path) -> dict[str, Array]:
@@ -77,6 +96,82 @@ def test_axes_in_any_order_and_direction(tmp_path: Path, order: tuple[int, int, 
         affine[:3, :3] += numbers.uniform(-0.05, 0.05, (3, 3))
         path = save(tmp_path / f"{number}.nii", values, affine)
         assert_is_shown(path)
+
+
+@pytest.mark.parametrize("ndim", [3, 4])
+def test_the_edge_of_a_mask(tmp_path: Path, ndim: int) -> None:
+    """A mask in the image's own voxels, on top of the same greys."""
+    numbers = np.random.default_rng(ndim)
+    affine = np.array([[0, -2.0, 0, 9], [1.5, 0, 0, -7], [0, 0, 3, 1], [0, 0, 0, 1]])
+    image = save(tmp_path / "image.nii", numbers.integers(0, 900, (13, 15, 17), "i2"), affine)
+    values = np.zeros((13, 15, 17), "f4")
+    values[2:9, 4:15, 3:12] = numbers.uniform(0.5, 2, (7, 11, 9))
+    values[5, 7] = np.nan
+    series = values
+    if ndim == 4:
+        series = np.stack([values, np.ones_like(values)], axis=3)
+    mask = save(tmp_path / "mask.nii", series, affine)
+    shown = slices(formats.open_source(str(image)), formats.open_source(str(mask)))
+    plain = slices(formats.open_source(str(image)))
+    inner = expected(save(tmp_path / "inner.nii", (values > 0).astype("u1"), affine))
+    for one, before in zip(shown, plain, strict=True):
+        numbered, colours = palette(one.png)
+        edge = expected_edge(inner[one.plane] > 0)
+        assert 10 < edge.sum() < edge.size / 2
+        assert np.array_equal(numbered == 255, edge)
+        assert tuple(colours[255]) == (0xF0, 0xE4, 0x42)
+        greys = colours[numbered][~edge].astype(int)
+        assert np.abs(greys - pixels(before.png)[~edge][:, None]).max() <= 1
+
+
+def test_a_mask_elsewhere_in_space_is_shown_where_it_lies(tmp_path: Path) -> None:
+    """One of twice the voxels' size, moved, with axes in another order; and one that is away."""
+    image = save(tmp_path / "image.nii", np.arange(1000, dtype="i2").reshape(10, 10, 10), np.eye(4))
+    coarse = np.zeros((5, 5, 5), "u1")
+    coarse[1:3, 1:4, 0:3] = 1
+    affine = np.array([[0, 2.0, 0, 0.5], [2.0, 0, 0, 0.5], [0, 0, 2.0, 0.5], [0, 0, 0, 1]])
+    fine = coarse.transpose(1, 0, 2).repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    same = save(tmp_path / "same.nii", fine, np.eye(4))
+    moved = save(tmp_path / "moved.nii", coarse, affine)
+    away = save(tmp_path / "away.nii", coarse, affine + np.eye(4, k=3) * 900)
+    shown, alike, none = (
+        slices(formats.open_source(str(image)), formats.open_source(str(each)))
+        for each in (moved, same, away)
+    )
+    assert [one.png for one in shown] == [one.png for one in alike]
+    assert all((palette(one.png)[0] == 255).any() for one in shown)
+    assert not any((palette(one.png)[0] == 255).any() for one in none)
+
+
+def test_a_mask_that_cannot_be_placed_is_not_shown(tmp_path: Path) -> None:
+    image = formats.open_source(str(save(tmp_path / "image.nii", np.ones((5, 6, 7), "i2"))))
+    flat = formats.open_source(str(save(tmp_path / "flat.nii", np.ones((5, 6), "u1"))))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["other"] = np.ones((5, 6, 8), "u1")
+        file["same"] = np.tri(5)[:, :, None].repeat(2, 1)[:, :6, [0] * 7].astype("u1")
+    other = formats.open_source(f"{tmp_path / 'a.h5'}::other")
+    plain = [one.png for one in slices(image)]
+    assert [one.png for one in slices(image, flat)] == plain
+    assert [one.png for one in slices(image, other)] == plain
+    same = formats.open_source(f"{tmp_path / 'a.h5'}::same")
+    assert any((palette(one.png)[0] == 255).any() for one in slices(image, same))
+
+
+def test_a_page_shows_the_mask_of_its_run(tmp_path: Path) -> None:
+    image: Any = nib.load(ANATOMICAL)
+    values = np.zeros(image.shape, "u1")
+    values[8:20, 8:30, 5:20] = 1
+    mask = save(tmp_path / "mask.nii", values, image.affine)
+    out = tmp_path / "out"
+    line = ("run", "hyperslab.testing.functions:masked", ANATOMICAL, "--mask", mask, "-o", out)
+    succeed(*line, "--engine", "serial", "-q", "--keep", "volume")
+    (run,) = (out / ".hyperslab").glob("run-*")
+    plan = json.loads((run / "plan.json").read_text())
+    before, after = pictured(run, plan)
+    for one in (*before.slices, *after.slices):
+        assert (palette(one.png)[0] == 255).any()
+    mask.unlink()
+    assert [shown.slices[0].png[25] for shown in pictured(run, plan)] == [0, 0]
 
 
 def test_what_is_no_image_or_too_large_has_none(tmp_path: Path) -> None:
@@ -155,5 +250,6 @@ def test_a_page_to_pass_on_shows_none(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     succeed("report", out, "-o", page)
     assert page.read_text().count("data:image/png") == 3
+    assert page.stat().st_size < 110_000
     assert call("report", out, "-o", page, "--no-pictures").code == 0
     assert "data:image/png" not in page.read_text()

@@ -1,4 +1,5 @@
-"""Pictures of a run's data for its page: of its first input, and of the first file it wrote.
+"""Pictures of a run's data for its page: of its first input, and of the first file it wrote,
+with the edge of its mask.
 
 What cannot be read now, or not quickly, has none: a page is written all the same.
 """
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import DamagedRecord, HyperslabError
 from hyperslab.formats import open_source
@@ -22,9 +24,10 @@ def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
     `folder` is the submission's, `plan` what its plan.json holds.
     """
     found = []
+    mask = _mask(plan)
     for what, url in _files(folder, plan):
         try:
-            shown = slices(open_source(url))
+            shown = slices(open_source(url), mask)
         except (HyperslabError, OSError):
             continue
         if shown:
@@ -32,9 +35,28 @@ def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
     return found
 
 
+def _mask(plan: Mapping[str, Any]) -> ArraySource | None:
+    """The first file of the run's mask; None where it has none, or it cannot be read now."""
+    url = _first(plan, "mask")
+    if not url:
+        return None
+    try:
+        return open_source(url)
+    except (HyperslabError, OSError):
+        return None
+
+
+def _first(plan: Mapping[str, Any], name: str) -> str:
+    """The first file of an input; '' where there is none on this machine."""
+    url = str(plan.get("summary", {}).get("sources", {}).get(name, {}).get("first", ""))
+    if url and is_remote(url):
+        return ""
+    return url
+
+
 def _files(folder: Path, plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    first = plan.get("summary", {}).get("sources", {}).get("source", {}).get("first", "")
-    if first and not is_remote(first):
+    first = _first(plan, "source")
+    if first:
         yield "input", first
     written = _written(folder)
     if written is not None:

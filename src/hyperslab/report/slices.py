@@ -19,6 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
+from hyperslab.report.outline import Bools, can_lie_on, edge, inside, is_placed
 
 MOST_PIXELS = 240
 "Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
@@ -33,6 +34,12 @@ WINDOW = (1.0, 99.0)
 PLANES = (("sagittal", 0, (1, 2)), ("coronal", 1, (0, 2)), ("axial", 2, (0, 1)))
 "Name, the axis of space that is fixed, and those that run to the right and up."
 
+OUTLINE_COLOUR = "#f0e442"
+"Yellow of the palette of Okabe and Ito."
+GREY = 0
+PALETTE = 3
+"What the bytes of a PNG file stand for."
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -43,7 +50,7 @@ class Slice:
     plane: str
     "sagittal, coronal or axial."
     png: bytes
-    "Grey, 8 bits a pixel."
+    "Greys of 8 bits a pixel; with the edge of a mask a palette of them and its colour."
     size_mm: tuple[float, float]
     "Width and height in the units of the affine, which are millimetres nearly always."
 
@@ -72,8 +79,9 @@ class _Cut:
     size_mm: tuple[float, float]
 
 
-def slices(source: ArraySource) -> tuple[Slice, ...]:
-    """Three slices of an image; none of an array that is no image, or that takes too long to read.
+def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice, ...]:
+    """Three slices of an image, with the edge of a mask that is quick to read; none of an array
+    that is no image, or that takes too long to read.
 
     Raises what `reading.read` does.
     """
@@ -89,20 +97,29 @@ def slices(source: ArraySource) -> tuple[Slice, ...]:
     seen = [_turned(cut, block) for cut, block in zip(cuts, blocks, strict=True)]
     low, high = _window(seen)
     return tuple(
-        Slice(cut.plane, png(_grey(block, low, high)), cut.size_mm)
+        Slice(cut.plane, png(_grey(block, low, high), _outline(cut, source, mask)), cut.size_mm)
         for cut, block in zip(cuts, seen, strict=True)
     )
 
 
+def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools | None:
+    """The pixels of a slice on the edge of the mask; None without one that is quick to read."""
+    if mask is None or not can_lie_on(mask, source):
+        return None
+    whole = Hyperslab((0,) * mask.ndim, (*mask.shape[:3], *[1] * (mask.ndim - 3)))
+    if not _is_cheap(mask, [whole]):
+        return None
+    inner = inside(source, cut.slab, mask, lambda slab: reading.read(mask, slab, values="stored"))
+    return edge(_turned(cut, inner) > 0)
+
+
 def _is_image(source: ArraySource) -> bool:
     """Whether an array has a place in space, and numbers that a grey can stand for."""
-    affine = source.header.affine
-    if affine is None or source.ndim < 3 or source.size == 0 or source.broken:
+    if not is_placed(source) or source.ndim < 3 or source.size == 0 or source.broken:
         return False
-    is_placed = source.header.native is not None or not np.array_equal(affine, np.eye(4))
     is_real = source.stored.kind in "biuf"
     is_solid = min(source.shape[:3]) > 1
-    return is_placed and is_real and is_solid and bool(np.isfinite(affine).all())
+    return is_real and is_solid and bool(np.isfinite(np.asarray(source.header.affine)).all())
 
 
 def _is_cheap(source: ArraySource, slabs: Sequence[Hyperslab]) -> bool:
@@ -214,14 +231,29 @@ def _grey(block: Array, low: float, high: float) -> Pixels:
     return np.asarray(np.nan_to_num(np.clip(scaled, 0, 1)) * 255, np.uint8)
 
 
-def png(pixels: Pixels) -> bytes:
-    """(height, width) greys as a PNG file (ISO/IEC 15948): one byte a pixel, no filter."""
+def png(pixels: Pixels, outline: Bools | None = None) -> bytes:
+    """(height, width) greys as a PNG file (ISO/IEC 15948): one byte a pixel, no filter.
+
+    With an outline of that shape the bytes are numbers of a palette: 255 greys, then its colour.
+    """
     height, width = pixels.shape
     rows = np.zeros((height, width + 1), np.uint8)
     rows[:, 1:] = pixels
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    kind = GREY
+    palette = []
+    if outline is not None:
+        kind = PALETTE
+        palette = [(b"PLTE", _palette())]
+        rows[:, 1:] = np.where(outline, 255, np.rint(pixels * (254 / 255)))
+    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    values = zlib.compress(rows.tobytes(), 9)
+    parts = ((b"IHDR", head), *palette, (b"IDAT", values), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(_part(kind, data) for kind, data in parts)
+
+
+def _palette() -> bytes:
+    greys = np.rint(np.arange(255) * (255 / 254)).astype(np.uint8)
+    return np.repeat(greys, 3).tobytes() + bytes.fromhex(OUTLINE_COLOUR.removeprefix("#"))
 
 
 def _part(kind: bytes, data: bytes) -> bytes:
