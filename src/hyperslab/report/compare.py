@@ -60,6 +60,19 @@ STYLE = """
 .warnings h2 { color: #a83c00 }
 .warnings ul { margin: 0; padding-left: 20px }
 .differing td { overflow-wrap: anywhere; white-space: pre-wrap; min-width: 160px }
+@media (max-width: 640px) {
+  .compared thead, .differing thead { display: none }
+  .compared tr, .differing tr { display: block; padding: 6px 0; border-top: 1px solid #eceef1;
+    counter-reset: run }
+  .compared tbody tr > *, .differing tbody tr > * { display: block; padding: 0; border: 0;
+    text-align: left }
+  .differing tbody th { color: #5b6475 }
+  .compared tbody tr td { display: inline-block; margin-right: 14px }
+  .compared td::before, .differing td::before { counter-increment: run;
+    content: counter(run, upper-alpha) "  "; font-weight: 650; white-space: pre }
+  .compared td span { min-width: 0 }
+  .pictures svg { min-width: 0 }
+}
 """
 
 

@@ -6,13 +6,14 @@ import linecache
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
+from hyperslab.report.prose import whole_flags
 from hyperslab.units import show_count
 
 GROUPS_SHOWN = 5
@@ -35,7 +36,12 @@ class Failed:
     function: str = ""
     text: str = ""
     "The line itself; '' if its source is not available."
-    traceback: str = field(default="", repr=False)
+    traceback: str = ""
+
+    def __repr__(self) -> str:
+        why = " ".join(self.message.split())
+        attempts = show_count(self.attempts, "attempt")
+        return f"<hyperslab.Failed: {self.task}: {why} ({attempts})>"
 
     @property
     def place(self) -> str:
@@ -189,7 +195,7 @@ def _row(group: Group) -> str:
         listed = "\n".join(map(escape, group.tasks))
         summary = f"{show_count(group.count, 'task')}, the first: {tasks}"
         tasks = f"<details><summary>{summary}</summary><pre>{listed}</pre></details>"
-    why = f"{escape(first.message)} ({show_count(first.attempts, 'attempt')})"
+    why = f"{whole_flags(escape(first.message))} ({show_count(first.attempts, 'attempt')})"
     if where := where_words(first):
         why += f"<br><code>{escape(where)}</code>"
     if first.traceback:

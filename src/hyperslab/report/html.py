@@ -28,7 +28,7 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures, split
-from hyperslab.report.prose import prose, verdict_html
+from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured, Slice
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary
@@ -52,7 +52,7 @@ GANTT_HINT = (
 )
 PICTURES_HINT = (
     "Slices through the middle (sagittal, coronal, axial) of the first file; left is left. Grey:"
-    " from the 1st to the 99th percentile of what is shown."
+    " from the 1st to the 99th percentile of what is shown. Yellow: the edge of the mask, if any."
 )
 LONGEST_PX = 230
 GRAPH_HINT = (
@@ -62,7 +62,8 @@ GRAPH_HINT = (
 STYLE = """
 :root { color-scheme: light }
 * { box-sizing: border-box }
-body { margin: 0; background: #f6f7f9; color: #1d2330; font: 15px/1.55 FONT }
+body { margin: 0; background: #f6f7f9; color: #1d2330; font: 15px/1.55 FONT;
+  overflow-wrap: break-word }
 main { max-width: 1120px; margin: 0 auto; padding: 40px 28px 64px }
 h1 { margin: 0; font-size: 26px; line-height: 1.25; letter-spacing: -0.01em;
   overflow-wrap: anywhere }
@@ -74,7 +75,7 @@ h2 + .hint { margin-top: -8px }
 .verdict { display: grid; grid-template-columns: auto 1fr; gap: 4px 16px; margin: 0 0 20px }
 .verdict dt { color: #5b6475 }
 .verdict dd { margin: 0; overflow-wrap: anywhere }
-.flag { white-space: nowrap }
+.flag { display: inline-block; max-width: 100%; overflow-wrap: anywhere }
 abbr { text-decoration: underline dotted #8a93a3; cursor: help }
 section { margin: 0 0 20px; padding: 22px 24px; background: #fff; border: 1px solid #e6e9ed;
   border-radius: 10px }
@@ -151,7 +152,16 @@ svg { display: block; font-family: FONT }
   .tiles b { font-size: 20px }
   .numbers td.definition, .memory td.number { display: none }
   .facts table, .facts tbody, .facts tr, .facts th, .facts td { display: block; padding-right: 0 }
-  .facts td { border: 0; padding-top: 0 }
+  .facts td, .failures td { border: 0; padding-top: 0 }
+  .failures tbody, .failures tr, .failures th, .failures td { display: block; padding-right: 0 }
+  .failures pre { white-space: pre-wrap; overflow-wrap: anywhere }
+  .slowest thead { display: none }
+  .slowest tr { display: flex; flex-wrap: wrap; gap: 0 14px; padding: 6px 0;
+    border-top: 1px solid #eceef1 }
+  .slowest tbody tr > td { padding: 0; border: 0 }
+  .slowest td.task { flex: 0 0 100% }
+  .slowest td.ratio::after { content: " of the median" }
+  svg { max-width: 100%; height: auto }
 }
 @media print {
   body { background: #fff }
@@ -303,7 +313,7 @@ def charts_html(trace: Trace) -> str:
         ' id="gantt"></div>\n<p class="picked" id="picked" aria-live="polite"></p>\n<h2>Running'
         ' tasks</h2>\n<p class="hint">Slots busy at a time, by phase; dashed: all slots.</p>\n<div'
         ' id="running"></div>\n<h2>Throughput</h2>\n<p class="hint">Bytes read and written by all'
-        f" slots together; {escape(line)}.</p>\n<div"
+        f" slots together; {prose(line)}.</p>\n<div"
         f' id="throughput"></div>\n{_embedded(trace)}\n</section>'
     )
 
@@ -380,7 +390,7 @@ def _slowest(trace: Trace) -> str:
         for name in ("task", "time", "of the median", "read, compute, write", "slot")
     )
     return (
-        "<section>\n<h2>Slowest tasks</h2>\n<div"
+        '<section class="slowest">\n<h2>Slowest tasks</h2>\n<div'
         f' class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}</tbody></table></div>\n</section>"
     )
@@ -398,7 +408,7 @@ def _slow_row(attempt: Attempt, longest_s: float) -> str:
     return (
         f'<tr><td class="task" title="{escape(attempt.label)}">{escape(name)}{lost}</td>'
         f'<td class="value">{show_seconds(attempt.busy_s)}</td>'
-        f'<td class="number">{attempt.times_usual:.2f} x</td><td>{_bar(shares)}</td>'
+        f'<td class="number ratio">{attempt.times_usual:.2f} x</td><td>{_bar(shares)}</td>'
         f'<td class="number">{escape(attempt.slot)}</td></tr>\n'
     )
 
@@ -456,7 +466,7 @@ def _facts(facts: Mapping[str, str]) -> str:
     if not facts:
         return ""
     rows = "".join(
-        f'<tr><th>{escape(k)}</th><td class="text">{escape(v)}</td></tr>\n'
+        f'<tr><th>{escape(k)}</th><td class="text">{whole_flags(escape(v))}</td></tr>\n'
         for k, v in facts.items()
     )
     return f'<section class="facts">\n<h2>Provenance</h2>\n<table>\n{rows}</table>\n</section>'

@@ -35,8 +35,12 @@ def prose(text: str) -> str:
         told.add(word)
         return f'<abbr title="{escape(WORDS[word])}">{word}</abbr>'
 
-    marked = _WORD.sub(explained, escape(text))
-    return _FLAG.sub(lambda found: f'<span class="flag">{found[0]}</span>', marked)
+    return whole_flags(_WORD.sub(explained, escape(text)))
+
+
+def whole_flags(html: str) -> str:
+    """A text without tags, or none that hold flags, whose flags stay whole where lines end."""
+    return _FLAG.sub(lambda found: f'<span class="flag">{found[0]}</span>', html)
 
 
 def verdict_html(verdict: Verdict) -> str:

@@ -2,80 +2,24 @@
 
 from __future__ import annotations
 
-import random
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.gantt import COLOURS, LOST_COLOUR
-from hyperslab.report.html import write_page
-from hyperslab.report.summary import summarise
-from hyperslab.trace import Span, Trace
+from hyperslab.trace import Span
 from tests.system.browser.conftest import Open
+from tests.system.browser.pages import KINDS, MS, made_trace, write
 from tests.system.browser.visit import coloured, count
 from tests.system.end_to_end.command import BRAIN, succeed
 
-MS = 10**6
-KINDS = ("read", "compute", "write")
 HOSTILE = "</script><img src=x onerror=alert(1)> & 'quotes\""
-PLAN = {
-    "summary": {
-        "sources": {
-            "source": {"kind": "independent", "files": 1, "first": "/data/brain.nii", "shape": [9]}
-        },
-        "steps": [{"function": "module:smooth", "params": {}}],
-        "end": {"format": "nii", "keep": "blocks"},
-    }
-}
-
-
-def _trace(tasks: int, slots: int, longest_ms: int = 200) -> Trace:
-    """Tasks that read, compute and write, back to back on every slot; the last slot is never
-    used.
-    """
-    draw = random.Random(tasks)
-    names = [f"node{i // 16:02d}/w{i % 16}/t0" for i in range(slots)]
-    now = dict.fromkeys(names[:-1], 0)
-    spans = []
-    for task in range(tasks):
-        slot = names[task % (slots - 1)]
-        for kind in KINDS:
-            end = now[slot] + draw.randrange(longest_ms * MS // 4, longest_ms * MS)
-            nbytes = 0 if kind == "compute" else draw.randrange(10**8)
-            spans.append(Span(task, 0, slot, kind, now[slot], end, nbytes, MS, 0))
-            now[slot] = end
-    labels = [f"brain.nii[{i}:{i + 1}]" for i in range(tasks)]
-    meta = {
-        "start_ns": -500 * MS,
-        "ready_ns": 0,
-        "end_ns": max(now.values()) + 100 * MS,
-        "labels": labels,
-    }
-    run = {
-        "engine": "processes",
-        "workers": slots,
-        "threads": 1,
-        "memory_nbytes": slots * 2 * 10**8,
-    }
-    return Trace(spans, names, meta=meta | {"max_rss": dict.fromkeys(names, 10**8), "run": run})
-
-
-def _write(path: Path, trace: Trace) -> Path:
-    plan = PLAN | {"tasks": len(trace.meta["labels"])}
-    facts = {"engine": "processes", "plan fingerprint": "0123456789abcdef" * 4}
-    task = f"/data/{'long_name' * 9}.nii[0:64, 0:64]"
-    failed = Failed(task, "FormatError", "the file is truncated", 1, traceback="line\n" * 9)
-    failures = grouped([failed, replace(failed, task="/data/b.nii")])
-    write_page(path, trace, summarise(trace), "smooth over brain.nii", facts, failures, plan)
-    return path
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    return _write(tmp_path / "report.html", _trace(30, 4))
+    return write(tmp_path / "report.html", made_trace(30, 4))
 
 
 def test_every_chart_is_drawn(visit: Open, small: Path) -> None:
@@ -123,9 +67,9 @@ def test_a_click_highlights_every_phase_of_one_block_and_another_click_ends_it(
 
 
 def test_lost_attempts_are_in_sight_and_part_of_their_block(visit: Open, tmp_path: Path) -> None:
-    trace = _trace(6, 3)
+    trace = made_trace(6, 3)
     trace.spans.append(Span(1, 1, trace.slots[2], "read", 0, 400 * MS, 0, 0, 0, lost=True))
-    open_page = visit(_write(tmp_path / "report.html", trace))
+    open_page = visit(write(tmp_path / "report.html", trace))
     before = count(open_page.pixels("#gantt"), LOST_COLOUR)
     assert before > 500
     open_page.click(*open_page.bar("read (lost attempt)", 1))
@@ -145,9 +89,9 @@ def test_hovering_names_the_block_and_its_bytes(visit: Open, small: Path) -> Non
 
 
 def test_names_from_outside_stay_text(visit: Open, tmp_path: Path) -> None:
-    trace = _trace(3, 2)
+    trace = made_trace(3, 2)
     trace.meta["labels"] = [HOSTILE] * 3
-    open_page = visit(_write(tmp_path / "report.html", trace))
+    open_page = visit(write(tmp_path / "report.html", trace))
     place = open_page.bar("read", 1)
     open_page.point_at(*place)
     open_page.page.get_by_text(f"1: {HOSTILE}").wait_for()
@@ -214,10 +158,10 @@ def test_it_fits_a_phone_and_leaves_the_finger_its_way(visit: Open, small: Path)
 
 
 def test_a_page_of_100_000_spans_loads_and_answers(visit: Open, tmp_path: Path) -> None:
-    trace = _trace(33_333, 65)
+    trace = made_trace(33_333, 65)
     trace.spans.append(Span(7, 1, trace.slots[64], "read", 0, MS, 0, 0, 0, lost=True))
     assert len(trace.spans) == 100_000
-    path = _write(tmp_path / "report.html", trace)
+    path = write(tmp_path / "report.html", trace)
     assert path.stat().st_size < 10_000_000
     open_page = visit(path)
     assert coloured(open_page.pixels("#gantt")) > 0.3, "bars thinner than a pixel mix their colours"
