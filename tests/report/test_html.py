@@ -335,6 +335,17 @@ def test_the_page_of_a_small_run_is_light(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size < 150_000
 
 
+def test_the_page_of_a_run_of_a_second_is_light(tmp_path: Path) -> None:
+    """1,000 tasks of three phases each, about as many as engines hand out in that time."""
+    _written(tmp_path / "report.html", _many(3000, 4))
+    assert (tmp_path / "report.html").stat().st_size < 400_000
+
+
+def test_the_picture_in_the_documentation_is_light() -> None:
+    picture = Path(__file__).parents[2] / "docs" / "report.png"
+    assert picture.stat().st_size < 150_000
+
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 from hyperslab.driver.directory import RunState
@@ -13,7 +13,24 @@ from hyperslab.report.failures import GROUPS_SHOWN, Failed, grouped, where_words
 from hyperslab.report.notebook import run_html
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
-from hyperslab.units import show_count, show_seconds
+from hyperslab.units import show_bytes, show_count, show_seconds
+
+
+class Output(PosixPath):
+    """A file that a run wrote, or a Zarr store: a path that knows how large it is."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file now, or of all files of the store. Raises FileNotFoundError."""
+        if not self.is_dir():
+            return self.stat().st_size
+        return sum(file.stat().st_size for file in self.rglob("*") if file.is_file())
+
+    def __repr__(self) -> str:
+        size = "gone"
+        if self.exists():
+            size = show_bytes(self.nbytes)
+        return f"<hyperslab.Output: {self}, {size}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +38,8 @@ class Result:
     """What a run left behind."""
 
     state: RunState
-    outputs: list[Path]
+    outputs: list[Output]
+    "Paths of the files that hold what the run made, with their sizes."
     value: Any
     "Result of a reduction; None after a write, or when tasks failed."
     failures: list[Failed]

@@ -25,7 +25,7 @@ from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.prepare import Options, Prepared, asked, options_of, prepare
 from hyperslab.driver.products import Products
-from hyperslab.driver.result import Result, checked
+from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
 from hyperslab.engines import Engine, EngineOptions
@@ -489,7 +489,7 @@ class _Run:
         save_status(self.folder, self.state, {**self._counts(), "ended_early": ended_early})
         return Result(
             self.state,
-            self.products.there(outputs),
+            list(map(Output, self.products.there(outputs))),
             self.value,
             failures,
             self._counts()["tasks"],

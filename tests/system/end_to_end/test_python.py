@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
 from hyperslab.testing import functions
+from hyperslab.units import show_bytes
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     EPI,
@@ -141,6 +144,11 @@ def test_map_and_write(tmp_path: Path) -> None:
     assert np.array_equal(
         assembled(tmp_path / "out", ANATOMICAL), values_of(ANATOMICAL) + np.int16(4)
     )
+    output = result.outputs[0]
+    assert isinstance(output, Path)
+    assert output.nbytes == output.stat().st_size > 1000
+    assert repr(output) == f"<hyperslab.Output: {output}, {show_bytes(output.nbytes)}>"
+    assert pickle.loads(pickle.dumps(output)) == output == Path(str(output))
     kinds = {span.kind for span in result.trace.spans}
     assert {"open", "read", "compute", "write"} <= kinds
     assert {span.task for span in result.trace.spans} == set(range(6))
@@ -218,6 +226,15 @@ def test_an_array_in_memory(tmp_path: Path, engine: str) -> None:
     assert np.array_equal(values_of(result.outputs[0]), values + 1)
 
 
+def test_an_output_that_is_a_store_is_as_large_as_its_files(tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(functions.add).write(tmp_path / "out.zarr")
+    (output,) = hyperslab.run(pipeline, engine="serial", report=False).outputs
+    files = [path for path in output.rglob("*") if path.is_file()]
+    assert output.nbytes == sum(path.stat().st_size for path in files) > 1000
+    shutil.rmtree(output)
+    assert repr(output).endswith("out.zarr, gone>")
+
+
 def test_what_fails_is_in_the_result(tmp_path: Path) -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL).map(
         functions.misbehave, {"deed": "raise", "at": (0, 0, 5)}
@@ -234,6 +251,8 @@ def test_what_fails_is_in_the_result(tmp_path: Path) -> None:
     assert failed.task == f"{ANATOMICAL}[0:33, 0:41, 5:10]"
     assert failed.error == "ValueError"
     assert "functions.py" in failed.traceback
+    reason = "ValueError: this block is not to my liking"
+    assert repr(failed) == f"<hyperslab.Failed: {failed.task}: {reason} (3 attempts)>"
     assert len(result.outputs) == 4
     with pytest.raises(hyperslab.HyperslabError, match="holds an earlier run"):
         hyperslab.run(pipeline.write(tmp_path / "out"))
