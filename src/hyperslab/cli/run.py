@@ -311,13 +311,8 @@ def run(
     around = parse_shape("--halo", halo) or None
     with _flags_as_typed(mask, labels):
         pipeline = add_function(pipeline, function, param, around, dtype, shape)
-    pipeline = _with_end(
-        pipeline,
-        out,
-        format,
-        keep,
-        Encoding(parse_shape("--chunks", chunks), compression),
-    )
+    encoding = Encoding(parse_shape("--chunks", chunks), compression)
+    pipeline = _with_end(pipeline, out, format, keep, encoding)
     options = Options(
         engine=engine,
         workers=workers,
