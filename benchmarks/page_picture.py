@@ -22,6 +22,8 @@ WIDTH = 1200
 HEIGHT = 1360
 COLOURS = 256
 "Colours of the picture: enough for those of the page and the edges of its letters."
+DRAWN_MS = 1000
+"By then the charts are drawn."
 RUN = "--blocks 40 --engine dask-futures --workers 1 --threads 2"
 
 
@@ -60,7 +62,7 @@ def picture(page: Path, out: Path) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         shown = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         shown.goto(page.as_uri())
-        shown.wait_for_function("window.charts && charts.view.is_idle")
+        shown.wait_for_timeout(DRAWN_MS)
         taken = Image.open(io.BytesIO(shown.screenshot())).convert("RGB")
         browser.close()
     taken.quantize(COLOURS, dither=Image.Dither.NONE).save(out, optimize=True)

@@ -15,7 +15,7 @@ from hyperslab.report.circumstances import circumstances
 from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.html import PART_COLOURS, about, document, headline_of
 from hyperslab.report.measures import Part, split
-from hyperslab.report.prose import verdict_html
+from hyperslab.report.prose import verdict_html, whole_flags
 from hyperslab.report.summary import Summary
 from hyperslab.report.thumbnail import FILLS, Axis, thumbnail
 from hyperslab.report.verdict import judge
@@ -452,7 +452,7 @@ def _differing(runs: Sequence[Run]) -> str:
     heads = "<th></th>" + "".join(f"<th>{_badge(n)}</th>" for n in range(len(runs)))
     rows = "".join(
         f"<tr><th>{escape(label)}</th>"
-        + "".join(f"<td>{escape(own.get(label, ''))}</td>" for own in facts)
+        + "".join(f"<td>{whole_flags(escape(own.get(label, '')))}</td>" for own in facts)
         + "</tr>\n"
         for label in differing
     )
