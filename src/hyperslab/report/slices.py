@@ -90,10 +90,7 @@ def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice,
     cuts = _cuts(source)
     if not _is_cheap(source, [cut.slab for cut in cuts]):
         return ()
-    values: Values = "real"
-    if source.unscalable:
-        values = "stored"
-    blocks = _blocks(source, [cut.slab for cut in cuts], values)
+    blocks = _blocks(source, [cut.slab for cut in cuts], _values_of(source))
     seen = [_turned(cut, block) for cut, block in zip(cuts, blocks, strict=True)]
     low, high = _window(seen)
     return tuple(
@@ -109,8 +106,16 @@ def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools 
     whole = Hyperslab((0,) * mask.ndim, (*mask.shape[:3], *[1] * (mask.ndim - 3)))
     if not _is_cheap(mask, [whole]):
         return None
-    inner = inside(source, cut.slab, mask, lambda slab: reading.read(mask, slab, values="stored"))
+    values = _values_of(mask)
+    inner = inside(source, cut.slab, mask, lambda slab: reading.read(mask, slab, values=values))
     return edge(_turned(cut, inner) > 0)
+
+
+def _values_of(source: ArraySource) -> Values:
+    """Real values where there are any."""
+    if source.unscalable:
+        return "stored"
+    return "real"
 
 
 def _is_image(source: ArraySource) -> bool:
