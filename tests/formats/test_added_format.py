@@ -445,7 +445,7 @@ def test_the_formats_of_this_package_are_not_replaced(
     monkeypatch.syspath_prepend(tmp_path)
     forget()
     assert {entry.name for entry in metadata.entry_points(group=table.ENTRY_POINTS)} >= {"more"}
-    with pytest.warns(UserWarning, match="a format of the name 'nifti' already"):
+    with pytest.warns(UserWarning, match="a format named 'nifti' exists already"):
         table.known()
     assert table.facts_of("nifti").module == "hyperslab.formats.nifti"
     assert table.known()["nifti"].module == "hyperslab.formats.nifti"

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     verb = asked[:1]
     try:
         with speaking_flags():
-            code = app(args=asked or ["--help"], standalone_mode=False)
+            code = app(args=asked or ["--help"], prog_name="hyperslab", standalone_mode=False)
         if code == INTERRUPTED:  # newer versions of typer turn Ctrl-C into this exit status
             raise KeyboardInterrupt
         if sys.stdout is not None:

@@ -233,5 +233,5 @@ def _only_dataset(path: str, kind: str) -> str:
         more = f" and {len(names) - _LISTED} more"
     listed = ", ".join(names[:_LISTED]) + more
     raise UsageError(
-        f"{path}: holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}"
+        f"{path} holds {len(names)} arrays; choose one as '{path}::NAME' from: {listed}"
     )

@@ -144,7 +144,7 @@ def test_an_upload_that_failed_is_gone_on_with(dest: str, image: str, s3: S3) ->
     s3.server.forget()
     arrived = names(s3, dest)
     assert arrived
-    with pytest.raises(OutputBusy, match="resume=True goes on"):
+    with pytest.raises(OutputBusy, match="resume=True continues"):
         convert(image, url, s3, **settings)
     assert convert(image, url, s3, resume=True, **settings).ok
     puts = {

@@ -55,7 +55,7 @@ class Futures:
         return self._left == 0
 
     def tallies(self) -> Iterator[Tally]:
-        """Their results. Raises RunStopped."""
+        """Collect their results. Raises RunStopped."""
         for future in self._futures:
             tally = self._finish(future)
             if tally is not None:
