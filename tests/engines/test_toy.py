@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.arrays import Array
+from hyperslab.arrays.slab import Hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.engines import EngineOptions, capacity, create, require
+from hyperslab.engines.batches.launcher import unpacked
+from hyperslab.engines.environment import how_it_ended
 from hyperslab.engines.facts import (
     SERIAL,
     Facts,
@@ -26,12 +32,13 @@ from hyperslab.engines.facts import (
     recorded,
 )
 from hyperslab.errors import MissingExtra, UsageError
+from hyperslab.plan.journal import Tail
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.engines.chosen import DIFFERING, only
 from tests.report.made_traces import RUN, found, rules, span, trace
 from tests.system.end_to_end.command import AS_INSTALLED
-from tests.system.faults.command import make_volume
+from tests.system.faults.command import load, make_volume
 
 ROOT = Path(__file__).parents[2]
 LINE = "toy = tests.engines.toy:FACTS"
@@ -225,12 +232,50 @@ def test_whether_an_engine_refuses_is_asked_without_making_one(
 def test_nobody_else_may_read_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As parameters of functions may be secret, like the orders beside them."""
     engine = toy.Toy(EngineOptions(tmp_path, 1))
-    monkeypatch.setattr(engine, "launch", lambda commands: toy.Subprocesses((), engine.options))
+    monkeypatch.setattr(engine, "launch", lambda *_: toy.Subprocesses((), engine.options))
     place = tmp_path / "orders.0.pickle"
-    engine.submit(str(place), [b"first", b"second"], 1, False)
-    files = sorted(tmp_path.iterdir())
-    assert [file.read_bytes() for file in files] == [b"first", b"second"]
-    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    engine.submit(str(place), [b"first", b"", b"third"], 1, False)
+    batches, script = sorted(tmp_path.iterdir())
+    assert [unpacked(batches, number) for number in range(3)] == [b"first", b"", b"third"]
+    assert [file.stat().st_mode & 0o777 for file in (batches, script)] == [0o400, 0o400]
+    with pytest.raises(FileExistsError):
+        engine.submit(str(place), [b"other"], 1, False)
+
+
+def test_a_batch_goes_on_behind_each_task_that_its_process_died_of(tmp_path: Path) -> None:
+    """However many there are, at one attempt each; the others are done once."""
+    values = make_volume(tmp_path / "in.nii")
+    pipeline = hyperslab.Pipeline(str(tmp_path / "in.nii")).map(dies_at_even_slabs)
+    result = hyperslab.run(
+        pipeline.write(tmp_path / "out"),
+        engine="toy",
+        workers=1,
+        partition="slabs",
+        retries=0,
+        check=False,
+        report=False,
+    )
+    assert [failure.attempts for failure in result.failures] == [1] * 16
+    assert {how_it_died(failure.message) for failure in result.failures} == {
+        "exited with code 7 in the middle of the task",
+        f"{how_it_ended(128 + signal.SIGKILL)} in the middle of the task",
+    }
+    assert np.array_equal(load(result.outputs[0]), values[:, :, 1:2])
+    done = [outcome.task for outcome in Tail(result.folder).poll() if outcome.status == "done"]
+    assert sorted(done) == list(range(1, 32, 2))
+
+
+def dies_at_even_slabs(block: Array, slab: Hyperslab) -> Array:
+    number = slab.start[2]
+    if number % 4 == 0:
+        os._exit(7)
+    if number % 2 == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+def how_it_died(message: str) -> str:
+    return message.partition(" that served ")[2].partition(" ")[2]
 
 
 def test_doctor_says_which_package_is_broken(

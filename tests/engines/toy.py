@@ -6,13 +6,15 @@ its facts, which here is an entry point as that of another package.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.batches.launcher import CommandEngine
-from hyperslab.engines.environment import environment
 from hyperslab.engines.facts import Facts
 from hyperslab.trace import Slot
 
@@ -46,7 +48,7 @@ class Subprocesses:
         """Kill those that run."""
         self._waiting.clear()
         for process in self._running:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self._running.clear()
 
@@ -64,7 +66,7 @@ class Subprocesses:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment(self._options),
+                start_new_session=True,
             )
 
 
@@ -79,5 +81,6 @@ class Toy(CommandEngine):
         slots = options.workers * options.threads
         self._slots = [Slot(options.host, 0, thread) for thread in range(slots)]
 
-    def launch(self, commands: Sequence[Sequence[str]]) -> Subprocesses:
+    def launch(self, script: Path, batches: int) -> Subprocesses:
+        commands = [["sh", str(script), str(number)] for number in range(batches)]
         return Subprocesses(commands, self.options)

@@ -22,7 +22,7 @@ run-0001/                one folder per submission, never changed by a later one
     summary.json, provenance.json, failures.json, report.html
     comparison.html      beside other runs, once that was asked for
   of engines that hand out batches (Dask, Spark):
-    orders.*.pickle      what all batches of a round share
+    orders.*.pickle*     what all batches of a round share, and the batches of commands
     running/             marks: which task each batch is at, while the round runs
     tree.*.json          bytes that the engine's reduction tree has moved
     hyperslab.zip        this package, for workers without it

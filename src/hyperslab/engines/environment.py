@@ -8,6 +8,7 @@ functions start.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,8 @@ KEEP_MEMORY = {
 blocks recur: keep them.
 """
 
+FIRST_SIGNAL = 128
+"What a shell adds to the number of the signal that ended a command."
 OOM_SCORE = 500
 """Counts like half of the machine's (or control group's) memory when the kernel chooses what to
 end; Chromium gives 300.
@@ -44,10 +47,15 @@ end; Chromium gives 300.
 
 
 def environment(options: EngineOptions) -> dict[str, str]:
-    """Our environment, and a slot's share of the processors for BLAS, OpenMP and the decoding of
-    chunks.
+    """Our environment, with what a worker is given."""
+    return {**os.environ, **share(options)}
+
+
+def share(options: EngineOptions) -> dict[str, str]:
+    """Variables of a worker: how it keeps memory, and a slot's share of the processors for BLAS,
+    OpenMP and the decoding of chunks.
     """
-    variables = {**os.environ, **KEEP_MEMORY}
+    variables = dict(KEEP_MEMORY)
     for name in THREAD_VARIABLES:
         asked = os.environ.get(name, "")
         variables[name] = str(
@@ -94,6 +102,28 @@ def forget_memory_variables() -> None:
     """Forget them once a worker runs: glibc has read them, and its programs should not."""
     for name in KEEP_MEMORY:
         os.environ.pop(name, None)
+
+
+def how_it_ended(status: int) -> str:
+    """How a process ended, in words, by its exit status as a shell has it: 128 and more is a
+    signal; '' for 0.
+    """
+    if status == 0:
+        return ""
+    if status <= FIRST_SIGNAL:
+        return f"exited with code {status}"
+    name = signal_name(status - FIRST_SIGNAL)
+    if name == "SIGKILL":
+        return "was killed by SIGKILL (kill -9, or the kernel's out-of-memory killer)"
+    return f"was killed by {name}"
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal; its number for one that has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def volunteer() -> None:

@@ -54,27 +54,29 @@ def cut(tasks: Sequence[Task], most: int, name: str, is_single: bool) -> list[by
     return [pickle.dumps(Batch(f"{name}.b{number}", part)) for number, part in enumerate(parts)]
 
 
-def run(place: str, packed: bytes) -> Tally:
-    """A whole batch, its steps as one operator."""
-    outcomes: Iterator[Any] = begin(place, packed)
+def run(place: str, packed: bytes, before: str = "") -> Tally:
+    """A whole batch, its steps as one operator. `before` says how the process ended that was at it
+    before, if anybody knows.
+    """
+    outcomes: Iterator[Any] = begin(place, packed, before)
     for step in load_orders(place).steps:
         outcomes = map(step, outcomes)
     return record(place, outcomes)
 
 
-def begin(place: str, packed: bytes) -> Iterator[Task]:
+def begin(place: str, packed: bytes, before: str = "") -> Iterator[Task]:
     """The batch's tasks, one after the other, while the operators that follow pull them."""
     orders = load_orders(place)
     batch = _batch(packed)
     with fence.working(orders.folder), Mark(orders.marks, batch.name) as mark:
-        yield from _watched(orders, _left(orders, batch, mark), mark)
+        yield from _watched(orders, _left(orders, batch, mark, before), mark)
 
 
-def _left(orders: Orders, batch: Batch, mark: Mark) -> Sequence[Task]:
+def _left(orders: Orders, batch: Batch, mark: Mark, before: str) -> Sequence[Task]:
     """The tasks after the one that the batch's last worker died of, which is recorded."""
     if mark.found is None:
         return batch.tasks
-    own_journal(orders).record(_here(orders, lost(mark.found, _driver_ns(orders))))
+    own_journal(orders).record(_here(orders, lost(mark.found, _driver_ns(orders), before)))
     number = next(
         (n for n, task in enumerate(batch.tasks) if task.id == mark.found.task),
         len(batch.tasks) - 1,

@@ -78,6 +78,12 @@ class BatchEngine(Managed):
         """Tells of a slot, as workers name it, whether its worker lives."""
         return inflight.is_running_here
 
+    def how_it_ended(self, batch: str) -> str:
+        """How the worker of a batch of this name died, as in "was killed by SIGKILL"; '' where
+        nobody knows.
+        """
+        return ""
+
     def leave(self) -> None:
         """Let go of whoever ran the batches, and end what was started for them."""
 
@@ -123,7 +129,8 @@ class BatchEngine(Managed):
                 keep(folder, name, tally)
         finally:
             self._give_up()
-        yield from inflight.leftovers(folder / inflight.FOLDER / name, self.who_lives())
+        marks = folder / inflight.FOLDER / name
+        yield from inflight.leftovers(marks, self.who_lives(), self.how_it_ended)
         clear(folder)
 
     def wait(self, going_on: Ending) -> Running:

@@ -84,20 +84,26 @@ def _decode(data: bytes) -> Marked | None:
         return None
 
 
-def lost(marked: Marked, now_ns: int) -> Outcome:
-    """What became of the task, in the driver's time."""
+def lost(marked: Marked, now_ns: int, how: str = "") -> Outcome:
+    """What became of the task, in the driver's time; `how` its process ended, if anybody knows."""
     reason = (
         f"the worker process that served {marked.slot} died in the middle of the task (killed,"
         " crashed, or lost)"
     )
+    if how:
+        reason = f"the worker process that served {marked.slot} {how} in the middle of the task"
     phase = Phase(LOST, marked.start_ns, now_ns, 0, 0, 0, marked.slot)
     failure = Failure("WorkerDied", reason, "")
     return Outcome(marked.task, marked.attempt, "lost", failure, phases=(phase,), slot=marked.slot)
 
 
-def leftovers(folder: Path, is_alive: Callable[[Slot], bool]) -> Iterator[Outcome]:
+def leftovers(
+    folder: Path,
+    is_alive: Callable[[Slot], bool],
+    how_it_ended: Callable[[str], str] = lambda batch: "",
+) -> Iterator[Outcome]:
     """What is left when an engine has ended a round: a mark of a dead worker becomes a lost
-    attempt.
+    attempt. `how_it_ended` says of the name of a batch how its worker did, if anybody knows.
 
     Batches that a living worker still runs end at their next task, since the folder of the marks is
     taken away.
@@ -108,7 +114,7 @@ def leftovers(folder: Path, is_alive: Callable[[Slot], bool]) -> Iterator[Outcom
         except FileNotFoundError:  # its batch has just ended
             continue
         if marked and not _is_served(marked, is_alive):
-            yield lost(marked, time.monotonic_ns())
+            yield lost(marked, time.monotonic_ns(), how_it_ended(path.name))
     remove(folder)
 
 

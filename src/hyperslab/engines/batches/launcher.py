@@ -1,22 +1,58 @@
 """Launcher: batches as commands, for engines that start programs and wait for their ends.
 
-Every batch is a file beside the orders, and a command that runs it and ends. Its result is in
-the journal and in saved partials; the mark of a command that died tells which task it was at. An
-engine says how the commands of a round are started, as many at a time as it has slots (`launch`):
-by GNU Parallel, mpiexec or an array of Slurm's, on a run directory that all hosts share.
+All batches of a round are one file beside the orders, and a script beside them runs the one whose
+number it is given; nobody changes either once it is there. Its result is in the journal and in
+saved partials. An engine says how the script is started once for every number, as many at a
+time as it has slots (`launch`): by GNU Parallel, mpiexec or an array of Slurm's, on a run directory
+that all hosts share.
+
+A batch whose process dies is begun again by the script, behind the task that its mark names, and
+with the reason: so a task that kills its process costs one attempt, and no other command.
 """
 
 from __future__ import annotations
 
+import shlex
+import struct
+import sys
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
 
 from hyperslab.engines.batches import batch
 from hyperslab.engines.batches.engine import BatchEngine, Ending, Work
-from hyperslab.engines.batches.orders import write_secret
+from hyperslab.engines.batches.orders import marks_of, serve_lane, write_secret
 from hyperslab.engines.batches.tally import Tally
-from hyperslab.engines.environment import program
+from hyperslab.engines.environment import (
+    forget_memory_variables,
+    how_it_ended,
+    program,
+    share,
+    volunteer,
+)
+from hyperslab.errors import RunStopped
+
+STOPPED_STATUS = 75
+"""Exit status of a command that cannot go on, such as on a full disk; its reason is the last line
+that it prints.
+"""
+MOST_STARTS = 64
+"How often a batch is begun; what is left then waits for the driver's next round."
+SCRIPT = """\
+# Runs batch $1 of a round, in lane $2 if that is given.
+{exports}
+status=0
+start=0
+while [ $start -lt {most} ]; do
+    {command} "$1" "$status" "$2"
+    status=$?
+    start=$((start + 1))
+    [ -e {marks}/{name}.b"$1" ] || break # it has not died in the middle of a task
+done
+exit $status
+"""
+_PLACE = struct.Struct("<QQ")
 
 
 class Commands(Ending, Protocol):
@@ -50,20 +86,69 @@ class CommandEngine(BatchEngine):
 
     batches_per_slot = 4  # a program takes longer to start than a function to be called
 
-    def launch(self, commands: Sequence[Sequence[str]]) -> Commands:
-        """Start the commands of a round, each of them in any order and place."""
+    def launch(self, script: Path, batches: int) -> Commands:
+        """Start `sh SCRIPT NUMBER [LANE]` for every number below `batches`, in any order and place.
+
+        A lane is the number of the slot on its host, for engines that know it; otherwise the driver
+        numbers the processes by when they are seen.
+        """
         raise NotImplementedError
 
+    def python(self) -> Sequence[str]:
+        """The command that runs `main` of this module with the arguments that follow."""
+        return program(__name__, [])
+
     def submit(self, place: str, batches: Sequence[bytes], steps: int, reducing: bool) -> Work:
-        commands = []
-        for number, packed in enumerate(batches):
-            path = Path(f"{place}.{number}")
-            write_secret(path, packed)
-            commands.append(program(__name__, [place, str(path)]))
-        return Launched(self.launch(commands))
+        write_secret(_batches_of(place), packed_together(batches))
+        script = Path(f"{place}.sh")
+        write_secret(script, self._script(place).encode("utf-8", "surrogateescape"))
+        return Launched(self.launch(script, len(batches)))
+
+    def _script(self, place: str) -> str:
+        marks = marks_of(place)
+        variables = share(self.options).items()
+        return SCRIPT.format(
+            exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables),
+            most=MOST_STARTS,
+            command=shlex.join([*self.python(), place]),
+            marks=shlex.quote(str(marks)),
+            name=marks.name,
+        )
 
 
-def main(place: str, path: str) -> None:
-    """Run one batch with the orders at `place`."""
-    packed = Path(path).read_bytes()
-    batch.run(place, packed)
+def packed_together(batches: Sequence[bytes]) -> bytes:
+    """Batches as one: where each of them begins and ends, two numbers of 64 bits, then all."""
+    head = _PLACE.size * len(batches)
+    ends = [head, *accumulate(map(len, batches), initial=head)][1:]
+    places = [_PLACE.pack(*place) for place in pairwise(ends)]
+    return b"".join([*places, *batches])
+
+
+def unpacked(path: Path, number: int) -> bytes:
+    """One of them."""
+    with open(path, "rb") as file:
+        file.seek(_PLACE.size * number)
+        begin, end = _PLACE.unpack(file.read(_PLACE.size))
+        file.seek(begin)
+        return file.read(end - begin)
+
+
+def _batches_of(place: str) -> Path:
+    return Path(f"{place}.batches")
+
+
+def main() -> None:
+    """Run one batch, as the script says: orders, number, status of the process that began it
+    before, and lane, if any.
+    """
+    place, number, status, lane = sys.argv[1:]
+    forget_memory_variables()
+    volunteer()
+    if lane:
+        serve_lane(int(lane))
+    before = how_it_ended(int(status))
+    try:
+        batch.run(place, unpacked(_batches_of(place), int(number)), before)
+    except RunStopped as reason:
+        print(reason, file=sys.stderr, flush=True)
+        sys.exit(STOPPED_STATUS)

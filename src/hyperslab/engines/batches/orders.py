@@ -25,6 +25,9 @@ from hyperslab.plan.shipment import Shipment, unpack
 from hyperslab.plan.task import Merge, StepFunction
 from hyperslab.trace import Slot
 
+PREFIX = "orders."
+SUFFIX = ".pickle"
+
 
 @dataclass(frozen=True, slots=True)
 class Orders:
@@ -60,18 +63,27 @@ def round_name(number: int) -> str:
     return f"r{number}.{uuid.uuid4().hex[:12]}"
 
 
+def marks_of(place: str) -> Path:
+    """The folder of the marks of the round whose orders lie at `place`."""
+    path = Path(place)
+    name = path.name.removeprefix(PREFIX).removesuffix(SUFFIX)
+    return path.parent / FOLDER / name
+
+
 def clear(folder: Path) -> None:
     """A round, or the run, has ended: take away its marks, so that its batches end, its orders, and
     batches that lie beside them.
     """
     remove(folder / FOLDER)
-    for path in folder.glob("orders.*.pickle*"):
+    for path in folder.glob(f"{PREFIX}*{SUFFIX}*"):
         path.unlink(missing_ok=True)
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """Make a file that nobody else may read, as the parameters of functions may be secret."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    """Make a file that nobody else may read, as the parameters of functions may be secret, and that
+    nobody changes.
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "wb") as file:
         file.write(data)
 
 
@@ -86,7 +98,7 @@ def write_orders(
     of_processes: bool = False,
 ) -> str:
     """Put the orders of a round where workers find them; returns the path."""
-    path = folder / f"orders.{name}.pickle"
+    path = folder / f"{PREFIX}{name}{SUFFIX}"
     orders = Orders(folder, name, tuple(steps), merge, clock, limit_nbytes, of_processes)
     write_secret(path, pickle.dumps((shipment, cloudpickle.dumps(orders))))
     _loaded.clear()
@@ -115,6 +127,25 @@ def offset_ns(orders: Orders) -> int:
     return _clock(orders.clock).offset_ns
 
 
+_lane: list[int] = []
+"The number of this process among those of its host, if it knows it."
+
+
+def serve_lane(number: int) -> None:
+    """Take a number for this process, which serves tasks one at a time."""
+    _lane[:] = [number]
+
+
+def _own_slot(orders: Orders) -> Slot:
+    host = socket.gethostname()
+    if _lane:
+        return Slot(host, _lane[0], 0)
+    worker = os.getpid()
+    if orders.of_processes:
+        worker = os.getppid()
+    return Slot(host, worker, threading.get_native_id())
+
+
 class _Open(threading.local):
     """The journal that this thread writes to."""
 
@@ -126,8 +157,8 @@ _open = _Open()
 
 
 def own_journal(orders: Orders) -> SlotJournal:
-    """One per thread and round: its slot is named by process and thread, which the driver
-    numbers.
+    """One per thread and round. Its slot is named by process and thread, which the driver numbers,
+    unless the process knows its lane.
     """
     if _open.journal is None or _open.name != (orders.folder, orders.name):
         if _open.journal is not None:
@@ -135,10 +166,8 @@ def own_journal(orders: Orders) -> SlotJournal:
                 RunStopped
             ):  # of an earlier run, whose directory may be gone; it is not this run's matter
                 _open.journal.close()
-        worker = os.getpid()
-        thread = threading.get_native_id()
-        slot = Slot(socket.gethostname(), os.getppid() if orders.of_processes else worker, thread)
-        incarnation = f"{worker}.{uuid.uuid4().hex[:8]}"
+        slot = _own_slot(orders)
+        incarnation = f"{os.getpid()}.{uuid.uuid4().hex[:8]}"
         _open.name = orders.folder, orders.name
         _open.journal = SlotJournal(
             orders.folder, str(slot), incarnation, orders.merge, _clock(orders.clock)

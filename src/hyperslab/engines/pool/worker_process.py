@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.environment import start
+from hyperslab.engines.environment import FIRST_SIGNAL, how_it_ended, start
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.engines.pool.worker import Begin, End
 from hyperslab.errors import RunStopped
@@ -162,9 +162,7 @@ class WorkerProcess:
         code = self.process.returncode
         if code >= 0:
             return f"the worker process exited with code {code} in the middle of the task"
-        name = signal.Signals(-code).name
-        hint = " (kill -9, or the kernel's out-of-memory killer)" if name == "SIGKILL" else ""
-        return f"the worker process was killed by {name}{hint}"
+        return f"the worker process {how_it_ended(FIRST_SIGNAL - code)}"
 
     def kill(self) -> None:
         """End it and what its functions have started."""
