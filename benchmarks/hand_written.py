@@ -1,5 +1,7 @@
 """What a scientist writes by hand: two processes over slabs of an uncompressed NIfTI, with no
-records and no safety.
+records and no safety; and a job for other programs that start processes.
+
+    python -m benchmarks.hand_written increment|histogram VOLUME OUT THICKNESS FIRST,FIRST,...
 """
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +76,19 @@ def _increment_slab(volume: Path, out: Path, thickness: int, first: int) -> None
 def _count_slab(volume: Path, thickness: int, first: int) -> npt.NDArray[Any]:
     block, _ = _read_slab(volume, thickness, first)
     return np.bincount(block.ravel(order="K"), minlength=65536)
+
+
+def _main(job: str, volume: str, out: str, thickness: str, firsts: str) -> None:
+    """One job: the slabs that begin at these planes."""
+    total = np.zeros(65536, np.int64)
+    for first in map(int, firsts.split(",")):
+        if job == "increment":
+            _increment_slab(Path(volume), Path(out), int(thickness), first)
+        else:
+            total += _count_slab(Path(volume), int(thickness), first)
+    if job == "histogram":
+        np.save(Path(out) / firsts.partition(",")[0], total)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,152 @@
+"""The engine gnu-parallel against GNU Parallel by hand: the same blocks, in as many jobs, in turn.
+
+    python -m benchmarks.bench_gnu_parallel [--size 4GiB] [--repeats 7] [--folder DIR]
+
+By hand, a job is a Python that works on its blocks with NumPy and nibabel, with no records and no
+safety. Ratios are taken pair by pair, with and without our start-up, which is the plan; both sides
+pay for GNU Parallel's own start, and for a Python per job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hyperslab
+from benchmarks.gates import Gates
+from benchmarks.hand_written import PROCESSES
+from hyperslab import workloads
+from hyperslab.cli.parse import parse_size
+from hyperslab.engines.gnu_parallel.engine import GnuParallel
+from hyperslab.workloads.synth import synth
+
+ENGINE = "gnu-parallel"
+THICKNESS = 16
+MOST_RATIO = 1.2
+"Without start-up, of the time that GNU Parallel takes by hand."
+JOBS = ("increment", "histogram")
+
+
+def main() -> None:
+    arguments = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.folder))
+    gates = Gates()
+    try:
+        nbytes = parse_size("--size", arguments.size)
+        (volume,) = synth("bigbrain", folder / "volume", nbytes, 1, "nii", PROCESSES, 0)
+        shape = hyperslab.open(str(volume)).shape
+        print(
+            f"volume {shape} uint16, blocks of {THICKNESS} planes, {len(_batches(shape[2]))} jobs,"
+            f" {PROCESSES} at a time, load {os.getloadavg()[0]:.1f}"
+        )
+        for job in JOBS:
+            _compare(job, volume, folder, arguments.repeats, gates)
+    finally:
+        shutil.rmtree(folder)
+    gates.close()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", default="4GiB")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--folder",
+        default=None,
+        help="where the volume and the outputs go; by default the system's",
+    )
+    return parser.parse_args()
+
+
+def _compare(job: str, volume: Path, folder: Path, repeats: int, gates: Gates) -> None:
+    rows = []
+    for repeat in range(repeats + 1):
+        hand_s, _ = _timed(lambda: _by_hand(job, volume, folder / "hand"), folder / "hand")
+        ours_s, result = _timed(lambda: _run(job, volume, folder / "ours"), folder / "ours")
+        _require_same(job, result, folder / "hand")
+        if repeat:  # the first pair warms the page cache and is not counted
+            meta = result.trace.meta
+            without_s = (meta["end_ns"] - meta["ready_ns"]) / 1e9
+            rows.append((hand_s, ours_s, without_s, ours_s / hand_s, without_s / hand_s))
+    hand_s, ours_s, without_s, ratio, without = (
+        statistics.median(column) for column in zip(*rows, strict=True)
+    )
+    print(
+        f"{job:<12} by hand {hand_s:6.2f} s, ours {ours_s:6.2f} s, its tasks {without_s:6.2f} s,"
+        f" ratio {ratio:.2f}",
+        flush=True,
+    )
+    gates.at_most(f"{job}, tasks of {ENGINE} / GNU Parallel by hand", without, MOST_RATIO)
+
+
+def _batches(depth: int) -> list[range]:
+    """First planes of the blocks of each job, as the engine cuts them."""
+    firsts = range(0, depth, THICKNESS)
+    most = PROCESSES * GnuParallel.batches_per_slot
+    size = -(-len(firsts) // most)
+    return [firsts[i : i + size] for i in range(0, len(firsts), size)]
+
+
+def _by_hand(job: str, volume: Path, out: Path) -> None:
+    out.mkdir()
+    python = [sys.executable, "-m", "benchmarks.hand_written", job, str(volume), str(out)]
+    firsts = [",".join(map(str, batch)) for batch in _batches(hyperslab.open(str(volume)).shape[2])]
+    line = f"{shlex.join(python)} {THICKNESS} {{}}"
+    subprocess.run(
+        ["parallel", "--jobs", str(PROCESSES), line, ":::", *firsts],
+        check=True,
+        capture_output=True,
+    )
+    if job == "histogram":
+        total = np.sum([np.load(path) for path in sorted(out.glob("*.npy"))], axis=0)
+        np.save(out / "total", total)
+
+
+def _run(job: str, volume: Path, out: Path) -> hyperslab.Result:
+    """A run with all its records, without the report page."""
+    pipeline = workloads.build(job, hyperslab.Pipeline(str(volume)), {})
+    if pipeline.end is None:
+        pipeline = pipeline.write(out)
+    width, height, _ = pipeline.source.wholes[0].shape
+    rule = hyperslab.Rule("block-shape", (width, height, THICKNESS))
+    return hyperslab.run(
+        pipeline, out=out, engine=ENGINE, workers=PROCESSES, rule=rule, report=False
+    )
+
+
+def _require_same(job: str, result: hyperslab.Result, hand: Path) -> None:
+    if job == "histogram":
+        assert np.array_equal(np.load(hand / "total.npy"), result.value.counts)
+        return
+    ours = sum(hyperslab.open(str(path)).nbytes for path in result.outputs)
+    theirs = sum(hyperslab.open(str(path)).nbytes for path in hand.glob("*.nii"))
+    assert ours == theirs
+
+
+def _timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
+    """Seconds and result of a job that starts without its output, with no write-back of the one
+    before under way.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    os.sync()
+    began = time.perf_counter()
+    result = job()
+    return time.perf_counter() - began, result
+
+
+if __name__ == "__main__":
+    main()
