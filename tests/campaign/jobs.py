@@ -31,6 +31,7 @@ SLOTS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "dask-futures": (2, ("--engine", "dask-futures", "--workers", "2")),
     "dask-bag": (2, ("--engine", "dask-bag", "--workers", "2")),
     "spark": (2, ("--engine", "spark", "--workers", "2")),
+    "gnu-parallel": (2, ("--engine", "gnu-parallel", "--workers", "2")),
 }
 "Of an engine: tasks at a time, and how to ask for it."
 SHARES = {
@@ -41,6 +42,7 @@ SHARES = {
     "dask-futures": 6,
     "dask-bag": 4,
     "spark": 1,
+    "gnu-parallel": 4,
 }
 SHARE_OF_REPORTS, SHARE_OF_REPLACEMENTS = 0.1, 0.3
 

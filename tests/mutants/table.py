@@ -334,6 +334,20 @@ MUTANTS = [
         "tests/engines/test_twice.py::test_a_batch_goes_on_behind_the_task_that_its_worker_died_of",
     ),
     Mutant(
+        "a batch whose process died is left where it was",
+        "src/hyperslab/engines/batches/launcher.py",
+        """[ -e {marks}/{name}.b"$1" ] || break""",
+        "break",
+        "tests/engines/test_toy.py::test_a_batch_goes_on_behind_each_task_that_its_process_died_of",
+    ),
+    Mutant(
+        "the jobs of a GNU Parallel that was killed go on",
+        "src/hyperslab/engines/gnu_parallel/keeper.py",
+        "    end_all()\n    return status",
+        "    return status",
+        "tests/engines/test_gnu_parallel.py::test_a_keeper_leaves_nothing_behind",
+    ),
+    Mutant(
         "what a tree of merges has used up is not told",
         "src/hyperslab/engines/batches/tally.py",
         "(*tally.spent, tally.path) if path",
