@@ -82,9 +82,9 @@ def result(tmp_path: Path) -> Result:
 def test_it_is_one_of_the_engines() -> None:
     assert engine_names()[-1] == "toy"
     assert facts_of("toy") is toy.FACTS
-    with pytest.raises(UsageError, match=r"choose one of serial, .*, spark, toy"):
+    with pytest.raises(UsageError, match=r"choose one of serial, .*, toy"):
         facts_of("spork")
-    with pytest.raises(UsageError, match="is for Dask and Spark, not for --engine toy"):
+    with pytest.raises(UsageError, match=r"is for Dask and Spark.*, not for --engine toy"):
         capacity("toy", "tcp://localhost:1")
 
 
@@ -98,7 +98,7 @@ def test_it_is_in_the_help(site: Path, verb: str) -> None:
         check=True,
         env=environment,
     )
-    assert re.search(r"--engine .* serial, threads, .*, spark or toy\.", done.stdout)
+    assert re.search(r"--engine .* serial, threads, .* or toy\.", done.stdout)
 
 
 def test_doctor_runs_it(
@@ -189,8 +189,9 @@ def test_an_engine_of_a_package_connects_to_clusters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring(tmp_path, CONNECTING, monkeypatch)
-    assert connecting() == "Dask and Spark and Toys"
-    assert "a Spark master, a toy box; or" in connect_help()
+    assert connecting().startswith("Dask and Spark and ")
+    assert connecting().endswith(" and Toys")
+    assert ", a toy box; or" in connect_help()
     assert capacity("broken", "toy://box") is None
 
 

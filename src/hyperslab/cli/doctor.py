@@ -17,10 +17,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from hyperslab import native, workloads
+from hyperslab import engines, native, workloads
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.driver import run
+from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats.table import brought, known
@@ -133,6 +134,17 @@ def _installed(engine: str) -> State:
     for name in facts.libraries:
         if _version(name) is None:
             return State(engine, "not installed", f"pip install '{facts.requirement}'")
+    if not facts.libraries:  # others take long to be imported
+        return _asked(engine)
+    return State(engine, "installed")
+
+
+def _asked(engine: str) -> State:
+    """State of an engine as it finds itself what it needs."""
+    try:
+        engines.require(engine, EngineOptions(Path(), 1))
+    except UsageError as error:
+        return State(engine, "not here", str(error))
     return State(engine, "installed")
 
 

@@ -71,8 +71,8 @@ class Options:
     verb: Literal["run", "convert"] = "run"
     "The command, whose options the remedies name."
     connect: str = ""
-    """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT;
-    or slurm.
+    """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,
+    ssh:HOST,HOST; or slurm.
     """
     report: bool = True
     "Whether the page is written at the end; `hyperslab report` writes it at any time."

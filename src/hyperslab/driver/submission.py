@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.driver.pictured import pictured
 from hyperslab.engines.facts import facts_of, recorded
@@ -182,6 +183,7 @@ def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
     """Command, plan, versions and machine, in words; passwords in URLs and options are left out."""
     libraries = (*LIBRARIES, *facts_of(engine).libraries)
     versions = {name: version(name) for name in libraries}
+    versions |= engines.programs(engine)
     return {
         "command": redact_command(sys.argv),
         "engine": engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,6 +35,11 @@ class Managed:
         cannot be asked. Raises UsageError when nobody answers there.
         """
         return None
+
+    @staticmethod
+    def programs() -> Mapping[str, str]:
+        """Programs that the engine starts, and their versions, for the provenance of its runs."""
+        return {}
 
     def start(self) -> None:
         raise NotImplementedError
@@ -132,6 +137,13 @@ def capacity(name: str, connect: str) -> tuple[int, int] | None:
         raise UsageError(f"--connect {connect} is for {connecting()}, not for --engine {name}")
     with _loading(name):
         found: tuple[int, int] | None = _class_of(name).capacity(connect)
+    return found
+
+
+def programs(name: str) -> Mapping[str, str]:
+    """Programs that an engine starts, and their versions."""
+    with _loading(name):
+        found: Mapping[str, str] = _class_of(name).programs()
     return found
 
 

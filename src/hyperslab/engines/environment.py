@@ -93,9 +93,14 @@ def program(module: str, given: Sequence[int | str]) -> list[str]:
     The collector of garbage waits for the imports, and passes over what they made.
     """
     path = [folder or os.getcwd() for folder in sys.path]
+    return [sys.executable, "-c", bootstrap(module, given, f"sys.path[:] = {path!r}")]
+
+
+def bootstrap(module: str, given: Sequence[int | str], setting: str) -> str:
+    """The code that runs a module's `main` with these arguments, once the import path is set."""
     arguments = ", ".join(map(repr, given))
-    imports = f"import gc, sys; gc.disable(); sys.path[:] = {path!r}; from {module} import main"
-    return [sys.executable, "-c", f"{imports}; gc.freeze(); gc.enable(); main({arguments})"]
+    imports = f"import gc, sys; gc.disable(); {setting}; from {module} import main"
+    return f"{imports}; gc.freeze(); gc.enable(); main({arguments})"
 
 
 def forget_memory_variables() -> None:

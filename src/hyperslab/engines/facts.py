@@ -110,6 +110,15 @@ SPARK = Facts(
     own_record="Spark's event log",
 )
 
+GNU_PARALLEL = Facts(
+    "hyperslab.engines.gnu_parallel.engine:GnuParallel",
+    process_per_slot=True,
+    no_time_limit="GNU Parallel cannot stop one task of a job",
+    clusters="GNU Parallel",
+    connects_to="ssh:HOST[,HOST...] for GNU Parallel",
+    own_record="GNU Parallel's joblog",
+)
+
 ENGINES: dict[str, Facts] = {
     "serial": SERIAL,
     "threads": THREADS,
@@ -118,6 +127,7 @@ ENGINES: dict[str, Facts] = {
     "dask-delayed": replace(DASK_BAG, place="hyperslab.engines.dask.delayed:DaskDelayed"),
     "dask-futures": replace(DASK_BAG, place="hyperslab.engines.dask.futures:DaskFutures"),
     "spark": SPARK,
+    "gnu-parallel": GNU_PARALLEL,
 }
 "The engines of this package, in the order in which they are listed."
 

@@ -125,7 +125,7 @@ def dask_cluster(
     """
     with household(folder, DASK_CONFIG=str(folder)) as home:
         secrets = _certificates(folder) if tls else {}
-        python = _python_without_hyperslab(folder / "bare") if bare else sys.executable
+        python = python_without_hyperslab(folder / "bare") if bare else sys.executable
         scheduler = _start_scheduler(home, secrets)
         prefixes = [(), *[()] * (workers - 1), worker_prefix] if worker_prefix else [()] * workers
         worker = _worker_command(python, home, threads, memory, nanny=nanny)
@@ -231,7 +231,7 @@ def _certificates(folder: Path) -> dict[str, str]:
     return settings
 
 
-def _python_without_hyperslab(folder: Path) -> str:
+def python_without_hyperslab(folder: Path) -> str:
     """Make an environment that sees this one's libraries; returns its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = str(folder / "bin" / "python")

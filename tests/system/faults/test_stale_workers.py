@@ -72,13 +72,17 @@ def owner(tmp_path: Path) -> str:
     return (tmp_path / "out" / ".hyperslab" / "lock").read_text()
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["holds-the-lock", "stopped"])
-def test_no_worker_outlives_its_driver(tmp_path: Path, is_stopped: bool) -> None:
+@pytest.mark.parametrize(
+    ("engine", "is_stopped"),
+    [("processes", False), ("processes", True), ("gnu-parallel", True)],
+    ids=["holds-the-lock", "stopped", "stopped-job"],
+)
+def test_no_worker_outlives_its_driver(tmp_path: Path, engine: str, is_stopped: bool) -> None:
     """Not one that holds the interpreter's lock in C, nor one that was stopped, nor the tools that
     it has started.
     """
     values = make_volume(tmp_path / "in.nii")
-    arguments = job(tmp_path, HOLDS_THE_LOCK, "--workers", 2)
+    arguments = job(tmp_path, HOLDS_THE_LOCK, "--workers", 2, "--engine", engine)
     with running(*arguments) as run:
         await_that(
             "a worker is stuck",

@@ -1,13 +1,13 @@
 """Launcher: batches as commands, for engines that start programs and wait for their ends.
 
 All batches of a round are one file beside the orders, and a script beside them runs the one whose
-number it is given; nobody changes either once it is there. Its result is in the journal and in
-saved partials. An engine says how the script is started once for every number, as many at a
+number it is given; nobody changes either once it is there. The result of a batch is in the journal
+and in saved partials. An engine says how the script is started once for every number, as many at a
 time as it has slots (`launch`): by GNU Parallel, mpiexec or an array of Slurm's, on a run directory
 that all hosts share.
 
-A batch whose process dies is begun again by the script, behind the task that its mark names, and
-with the reason: so a task that kills its process costs one attempt, and no other command.
+The script begins a batch again whose process died, after the task that its mark names, and with the
+reason: so a task that kills its process costs one attempt, and no other command.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from hyperslab.engines.environment import (
 from hyperslab.errors import RunStopped
 
 STOPPED_STATUS = 75
-"""Exit status of a command that cannot go on, such as on a full disk; its reason is the last line
-that it prints.
-"""
+"Exit status of a command that cannot continue, such as on a full disk."
+STOPPED = "hyperslab stopped: "
+"Beginning of the line in which it says why."
 MOST_STARTS = 64
 "How often a batch is begun; what is left then waits for the driver's next round."
 SCRIPT = """\
@@ -150,5 +150,14 @@ def main() -> None:
     try:
         batch.run(place, unpacked(_batches_of(place), int(number)), before)
     except RunStopped as reason:
-        print(reason, file=sys.stderr, flush=True)
+        print(f"{STOPPED}{reason}", file=sys.stderr, flush=True)
         sys.exit(STOPPED_STATUS)
+
+
+def why_stopped(log: Path, since: int) -> str:
+    """The reason that a command has printed to the log behind so many bytes; '' if none has."""
+    with open(log, "rb") as file:
+        file.seek(since)
+        lines = file.read().decode(errors="replace").splitlines()
+    reasons = [line.removeprefix(STOPPED) for line in lines if line.startswith(STOPPED)]
+    return next(reversed(reasons), "")

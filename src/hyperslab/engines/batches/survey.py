@@ -14,8 +14,8 @@ NEEDED = ("numpy", "h5py", "nibabel", "xxhash", "cloudpickle")
 
 
 def survey(folder: str) -> dict[str, Any]:
-    """Host and Python of this worker, whether it sees the run directory, and what is not
-    installed.
+    """Host, its address where it was reached by ssh, processors and Python of this worker, whether
+    it sees the run directory ('' asks for none), and what is not installed.
     """
     version = ""
     if importlib.util.find_spec("hyperslab") is not None:
@@ -23,7 +23,9 @@ def survey(folder: str) -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "python": ".".join(platform.python_version_tuple()[:2]),
-        "sees": os.path.isdir(folder) and os.access(folder, os.W_OK),
+        "sees": not folder or (os.path.isdir(folder) and os.access(folder, os.W_OK)),
+        "cpus": len(os.sched_getaffinity(0)),
+        "address": os.environ.get("SSH_CONNECTION", "").split(" ")[2:3],
         "missing": [name for name in NEEDED if importlib.util.find_spec(name) is None],
         "hyperslab": version,
     }
