@@ -295,7 +295,7 @@ def test_records_of_an_engine_that_is_broken_now_are_read(
     result: Result, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toy, "FACTS", None)
-    with pytest.raises(UsageError, match=r"--engine toy: tests\.engines\.toy:FACTS is no "):
+    with pytest.raises(UsageError, match=r"--engine toy: tests\.engines\.toy:FACTS is not a "):
         facts_of("toy")
     records = load_records(result.folder)
     assert records.trace.meta["run"]["process_per_slot"]
