@@ -101,7 +101,7 @@ def _save(
     context: Any,
 ) -> None:
     """Leave what a run leaves."""
-    facts = {"way": WAY, "master": str(context.master), "spark": context.version, **describe()}
+    facts = {"way": WAY, "master": str(context.master), "version": context.version, **describe()}
     save_status(folder, "done", {"tasks": len(sources), "done": len(outcomes)})
     save_records(folder, trace, f"{WAY}: {show_count(len(sources), 'image')}", [], facts, "done")
 
