@@ -17,7 +17,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ MOST_FLUSH_SHARE = 0.1
 "Flushing a large partial takes no more than this share, even if outcomes then wait longer."
 _MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
 "Modules of classes that users' values may hold, as earlier versions named them."
+_RECORDED = tuple(one.name for one in fields(Outcome) if one.name != "value")
 _MEND = "fix that, then use --resume"
 
 
@@ -119,7 +120,9 @@ class SlotJournal:
         """
         if self._merge is not None and outcome.status == "done":
             outcome = self._merged(outcome, self._merge)
-        self._waiting.append(replace(outcome, slot=outcome.slot or self.slot))
+        if not outcome.slot:
+            outcome = replace(outcome, slot=self.slot)
+        self._waiting.append(outcome)
         if time.monotonic() >= self._due_at:
             self.flush()
 
@@ -132,7 +135,8 @@ class SlotJournal:
                 reason = _of_merge(error, outcome.value)
                 self._forget_unsaved(reason.message)
                 return replace(outcome, status="failed", value=None, failure=reason)
-        return replace(outcome, value=None, phases=(*outcome.phases, *phases))
+        slot = outcome.slot or self.slot
+        return replace(outcome, value=None, phases=(*outcome.phases, *phases), slot=slot)
 
     def _forget_unsaved(self, why: str) -> None:
         """Go back to what is saved: a merge that failed may have changed half of its first
@@ -223,9 +227,11 @@ def _write_all(fd: int, data: bytes) -> None:
 
 def encode(outcome: Outcome) -> bytes:
     """An outcome as one JSON line, without its value."""
-    record = asdict(replace(outcome, value=None, phases=()))
+    record = {name: getattr(outcome, name) for name in _RECORDED}
+    if outcome.failure is not None:
+        record["failure"] = asdict(outcome.failure)
+    record["outputs"] = [asdict(output) for output in outcome.outputs]
     record["phases"] = [_fields(phase) for phase in outcome.phases]
-    del record["value"]
     return _line(record)
 
 

@@ -12,9 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from hyperslab.errors import RunStopped
 from hyperslab.plan.failure import Failure
@@ -26,8 +25,7 @@ FOLDER = "running"
 "Folder in a submission that holds the marks of each round in a folder of its own."
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(NamedTuple):
     """A task under way."""
 
     task: int
@@ -59,7 +57,7 @@ class Mark:
         return self
 
     def set(self, marked: Marked) -> None:
-        os.pwrite(self._fd, json.dumps(asdict(marked)).encode().ljust(SIZE), 0)
+        os.pwrite(self._fd, json.dumps(marked._asdict()).encode().ljust(SIZE), 0)
 
     def __exit__(self, *failure: object) -> None:
         os.close(self._fd)
