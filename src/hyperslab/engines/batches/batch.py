@@ -58,10 +58,22 @@ def run(place: str, packed: bytes, before: str = "") -> Tally:
     """A whole batch, its steps as one operator. `before` says how the process ended that was at it
     before, if anybody knows.
     """
-    outcomes: Iterator[Any] = begin(place, packed, before)
-    for step in load_orders(place).steps:
+    return record(place, _applied(load_orders(place), begin(place, packed, before)))
+
+
+def run_tasks(place: str, name: str, tasks: Iterable[Task]) -> Tally:
+    """The same, of tasks that come one after the other; `name` is that of their mark."""
+    orders = load_orders(place)
+    with fence.working(orders.folder), Mark(orders.marks, name) as mark:
+        return record(place, _applied(orders, _watched(orders, tasks, mark)))
+
+
+def _applied(orders: Orders, tasks: Iterable[Task]) -> Iterator[Any]:
+    """What the steps make of tasks, while somebody pulls."""
+    outcomes: Iterator[Any] = iter(tasks)
+    for step in orders.steps:
         outcomes = map(step, outcomes)
-    return record(place, outcomes)
+    return outcomes
 
 
 def begin(place: str, packed: bytes, before: str = "") -> Iterator[Task]:
@@ -84,7 +96,7 @@ def _left(orders: Orders, batch: Batch, mark: Mark, before: str) -> Sequence[Tas
     return batch.tasks[number + 1 :]
 
 
-def _watched(orders: Orders, tasks: Sequence[Task], mark: Mark) -> Iterator[Task]:
+def _watched(orders: Orders, tasks: Iterable[Task], mark: Mark) -> Iterator[Task]:
     """Stops when the run has been stopped, which takes the marks' folder away."""
     journal = own_journal(orders)
     looked_at = time.monotonic()

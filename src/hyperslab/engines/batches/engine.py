@@ -71,6 +71,14 @@ class BatchEngine(Managed):
         """
         raise NotImplementedError
 
+    def cut(self, tasks: Sequence[Task], name: str, steps: int) -> list[bytes]:
+        """The tasks of a round of this name as batches. Raises RunStopped when nobody is there."""
+        if not self._slots:
+            raise RunStopped("all workers left before the first task; --resume continues the run")
+        is_single = self.single_steps and steps > 1
+        most = len(self._slots) * self.batches_per_slot
+        return batch.cut(tasks, most, name, is_single)
+
     def look(self) -> None:
         """Raise RunStopped when no worker is left to continue the round."""
 
@@ -120,7 +128,7 @@ class BatchEngine(Managed):
         self._rounds += 1
         folder = self.options.folder
         name = round_name(self._rounds)
-        batches = self._cut(tasks, name, len(steps))
+        batches = self.cut(tasks, name, len(steps))
         place = self._write_orders(name, steps, merge, len(batches))
         self._work = self.submit(place, batches, len(steps), merge is not None)
         try:
@@ -138,13 +146,6 @@ class BatchEngine(Managed):
         while not going_on.is_over(POLL_S):
             self.look()
             yield None
-
-    def _cut(self, tasks: Sequence[Task], name: str, steps: int) -> list[bytes]:
-        if not self._slots:
-            raise RunStopped("all workers left before the first task; --resume continues the run")
-        is_single = self.single_steps and steps > 1
-        most = len(self._slots) * self.batches_per_slot
-        return batch.cut(tasks, most, name, is_single)
 
     def _write_orders(
         self, name: str, steps: Sequence[StepFunction], merge: Merge | None, batches: int
