@@ -82,8 +82,8 @@ def _compare(
 ) -> None:
     rows = []
     for repeat in range(repeats + 1):
-        expected = _timed(lambda: by_hand(volume, folder / "hand", THICKNESS), folder / "hand")
-        result = _timed(lambda: _run(name, volume, folder / "ours"), folder / "ours")
+        expected = timed(lambda: by_hand(volume, folder / "hand", THICKNESS), folder / "hand")
+        result = timed(lambda: _run(name, volume, folder / "ours"), folder / "ours")
         if repeat:  # the first pair warms the page cache and is not counted
             startup = result[1].summary.startup_s
             rows.append(
@@ -119,7 +119,7 @@ def _run(name: str, volume: Path, out: Path) -> hyperslab.Result:
     return result
 
 
-def _timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
+def timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
     """Seconds and result of a job that starts without its output, with no write-back of the one
     before under way.
     """

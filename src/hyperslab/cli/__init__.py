@@ -11,6 +11,7 @@ from types import FrameType
 import typer
 
 from hyperslab.cli import starting
+from hyperslab.cli.companions import dismiss
 from hyperslab.cli.plain import PlainGroup
 from hyperslab.cli.telling import (
     drop_unwritten,
@@ -89,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _tell_error(error, sentence, DEBUG in given)
         code = TROUBLE if verb == ["diff"] and code == FAILED else code
     drop_unwritten()
+    dismiss(code)
     sys.exit(code)
 
 

@@ -11,6 +11,7 @@ from hyperslab import formats
 from hyperslab.apps.conversion import Conversion, Wanted, planned
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.cli import document
+from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     ENGINE,
     GOING_ON,
@@ -181,6 +182,7 @@ def convert(
     replaces nothing without --overwrite. Exit status: 0 all done, 1 failed, 2 wrong arguments, 130
     interrupted.
     """
+    join(engine, connect)
     require_dry_run(json, dry_run)
     asked = parse_rule(block_shape, blocks, None, None)
     encoding = Encoding(

@@ -134,7 +134,7 @@ def _installed(engine: str) -> State:
     for name in facts.libraries:
         if _version(name) is None:
             return State(engine, "not installed", f"pip install '{facts.requirement}'")
-    if not facts.libraries:  # others take long to be imported
+    if facts.is_soon_asked or not facts.libraries:  # others take long to be imported
         return _asked(engine)
     return State(engine, "installed")
 

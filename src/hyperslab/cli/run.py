@@ -16,6 +16,7 @@ from hyperslab.apps import locality
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.blocks.gathering import expand, gather
+from hyperslab.cli.companions import join
 from hyperslab.cli.flags import (
     BLOCKS,
     ENGINE,
@@ -286,10 +287,10 @@ def run(
     hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
+    _begin(engine, connect)
     require_dry_run(json, dry_run)
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
-    sys.path.insert(0, os.getcwd())  # module:function is looked for where the user stands
     stores = parse_storage_options(storage_option)
     named = parse_inputs(other, mask, labels)
     inputs: dict[str, Any] = _gather_inputs(named, sources, axis or 0, stores)
@@ -352,6 +353,12 @@ def _flags_as_typed(mask: str | None, labels: str | None) -> Iterator[None]:
                 told = told.replace(f"--with {name}", f"--{name}")
         error.args = (told,)
         raise
+
+
+def _begin(engine: str, connect: str) -> None:
+    """Go on as the driver alone, which finds module:function where the user stands."""
+    join(engine, connect)
+    sys.path.insert(0, os.getcwd())
 
 
 def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:

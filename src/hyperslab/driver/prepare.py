@@ -72,7 +72,7 @@ class Options:
     "The command, whose options the remedies name."
     connect: str = ""
     """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,
-    ssh:HOST,HOST; or slurm.
+    ssh:HOST,HOST, world; or slurm.
     """
     report: bool = True
     "Whether the page is written at the end; `hyperslab report` writes it at any time."

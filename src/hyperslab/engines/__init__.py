@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +16,8 @@ from hyperslab.plan.shipment import Shipment
 from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
+Dismissal = Callable[[int], None]
+"What ends the processes that were started together with this one, with its exit status."
 Running = Generator[Outcome | None, None, None]
 "What an engine yields while it runs tasks; closing it early ends them."
 
@@ -40,6 +42,14 @@ class Managed:
     def programs() -> Mapping[str, str]:
         """Programs that the engine starts, and their versions, for the provenance of its runs."""
         return {}
+
+    @staticmethod
+    def join(connect: str) -> Dismissal | None:
+        """Where an address means processes that the user has started together, all of which run
+        the same command: be a worker in all of them but one, and end there. That one is the driver,
+        and is given how to let the others end, with its exit status.
+        """
+        return None
 
     def start(self) -> None:
         raise NotImplementedError
@@ -145,6 +155,17 @@ def programs(name: str) -> Mapping[str, str]:
     with _loading(name):
         found: Mapping[str, str] = _class_of(name).programs()
     return found
+
+
+def join(name: str, connect: str) -> Dismissal | None:
+    """Work for the driver if this process was started beside it, and end with it; returns in the
+    driver alone, where there are others with how to let them end.
+    """
+    if not connect:
+        return None
+    with _loading(name):
+        dismissal: Dismissal | None = _class_of(name).join(connect)
+    return dismissal
 
 
 def default_workers(name: str, host: Host) -> tuple[int, int]:

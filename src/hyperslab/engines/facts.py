@@ -47,6 +47,8 @@ class Facts:
     "Distributions whose versions belong to the provenance of its runs."
     optional: tuple[str, ...] = ()
     "Distributions that doctor looks for."
+    is_soon_asked: bool = False
+    "Whether it is loaded fast enough for doctor to ask it what it lacks, beside libraries."
     clusters: str = ""
     "Software whose clusters it connects to; empty: it connects to none."
     connects_to: str = ""
@@ -118,6 +120,16 @@ GNU_PARALLEL = Facts(
     connects_to="ssh:HOST[,HOST...] for GNU Parallel",
     own_record="GNU Parallel's joblog",
 )
+MPI = Facts(
+    "hyperslab.engines.mpi.engine:Mpi",
+    no_time_limit="MPI ends all ranks with the one that is stopped",
+    requirement="hyperslab[mpi]",
+    libraries=("mpi4py",),
+    optional=("mpi4py",),
+    is_soon_asked=True,
+    clusters="MPI",
+    connects_to="world, where mpiexec has started this command",
+)
 
 ENGINES: dict[str, Facts] = {
     "serial": SERIAL,
@@ -128,6 +140,7 @@ ENGINES: dict[str, Facts] = {
     "dask-futures": replace(DASK_BAG, place="hyperslab.engines.dask.futures:DaskFutures"),
     "spark": SPARK,
     "gnu-parallel": GNU_PARALLEL,
+    "mpi": MPI,
 }
 "The engines of this package, in the order in which they are listed."
 

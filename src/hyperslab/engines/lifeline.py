@@ -16,6 +16,9 @@ import os
 import select
 import signal
 from contextlib import suppress
+from dataclasses import dataclass
+
+from hyperslab.machine.clock import identity
 
 _F_SETSIG = 10
 _ends: list[int] = []
@@ -39,6 +42,24 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
+@dataclass(frozen=True, slots=True)
+class Lifeline:
+    """The workers' end, for processes that do not inherit it: whoever started them closed it."""
+
+    path: str
+    "Where it is, as long as the driver lives."
+    pipe: str
+    "What it is, as proc(5) says, so that it is taken for no other."
+    machine: str
+    "Kernel that the driver runs on."
+
+
+def own() -> Lifeline:
+    """This process's lifeline."""
+    path = f"/proc/{os.getpid()}/fd/{workers_end()}"
+    return Lifeline(path, os.readlink(path), identity())
+
+
 def end_with_the_driver(inherited: int) -> None:
     """Have the kernel kill this process group when the driver is gone. Call it in the group's first
     process.
@@ -46,14 +67,40 @@ def end_with_the_driver(inherited: int) -> None:
     with suppress(
         OSError
     ):  # a sandbox may refuse: then a worker ends as soon as it hears that the driver is gone
-        _watch(inherited)
-
-
-def _watch(inherited: int) -> None:
-    own = os.open(f"/proc/self/fd/{inherited}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        _watch(f"/proc/self/fd/{inherited}")
     os.close(inherited)  # whose settings all workers share
-    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(own, _F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(own, fcntl.F_SETFL, os.O_RDONLY | os.O_NONBLOCK | os.O_ASYNC)
+
+
+def end_with(driver: Lifeline) -> None:
+    """The same, in a process that has inherited nothing; on another host it does nothing."""
+    if driver.machine != identity():
+        return
+    with suppress(OSError):  # in a container of its own, say: then whoever started it sees to that
+        if os.readlink(driver.path) == driver.pipe:
+            _watch(driver.path)
+
+
+def signal_at_our_end(end: int, group: int, number: int) -> None:
+    """Have the kernel send a signal to a process group when this process is gone, as long as one of
+    the group holds this end, which is to be `another_end`.
+    """
+    with suppress(OSError):  # as above
+        _arm(end, group, number)
+
+
+def another_end() -> int:
+    """A workers' end whose settings nobody shares, to be inherited."""
+    return os.open(f"/proc/self/fd/{workers_end()}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _watch(path: str) -> None:
+    own = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    _arm(own, os.getpgrp(), signal.SIGKILL)
     if select.select([own], [], [], 0)[0]:  # it was gone before anybody watched
         os.killpg(0, signal.SIGKILL)
+
+
+def _arm(end: int, group: int, number: int) -> None:
+    fcntl.fcntl(end, fcntl.F_SETOWN, -group)
+    fcntl.fcntl(end, _F_SETSIG, number)
+    fcntl.fcntl(end, fcntl.F_SETFL, os.O_RDONLY | os.O_NONBLOCK | os.O_ASYNC)

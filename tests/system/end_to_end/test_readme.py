@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from hyperslab.engines.facts import ENGINES
-from tests.system.clusters import dask, spark
+from tests.system.clusters import dask, mpi, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, assembled, outputs, succeed, values_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 IMAGE = ROOT / "examples" / "data" / "colin27_ch2_T1w.nii.gz"
-MISSING = {"dask": dask.missing, "spark": spark.missing}
+MISSING = {"dask": dask.missing, "mpi": mpi.missing, "spark": spark.missing}
 
 
 def fenced(language: str) -> list[str]:
@@ -81,7 +81,7 @@ def clipped(desk: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in outputs(out)}
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes", "dask-futures", "spark"])
+@pytest.mark.parametrize("engine", ["threads", "processes", "dask-futures", "spark", "mpi"])
 def test_the_function_makes_the_same_files_on_every_engine(
     clipped: dict[str, bytes], engine: str
 ) -> None:

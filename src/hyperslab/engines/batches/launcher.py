@@ -124,6 +124,13 @@ def packed_together(batches: Sequence[bytes]) -> bytes:
     return b"".join([*places, *batches])
 
 
+def count_in(path: Path) -> int:
+    """How many there are in a file."""
+    with open(path, "rb") as file:
+        begin, _ = _PLACE.unpack(file.read(_PLACE.size))
+    return int(begin) // _PLACE.size
+
+
 def unpacked(path: Path, number: int) -> bytes:
     """One of them."""
     with open(path, "rb") as file:

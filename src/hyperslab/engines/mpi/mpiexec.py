@@ -1,0 +1,141 @@
+"""Mpiexec: the command that starts ranks, and whether it fits the MPI that mpi4py finds.
+
+All that can be known is refused before anything starts, in a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hyperslab.errors import UsageError
+
+VARIABLE = "HYPERSLAB_MPIEXEC"
+"Environment variable that holds the command and its options, as a shell would have them."
+MPICH, OPEN_MPI, SLURM = "MPICH", "Open MPI", "Slurm"
+"Kinds of MPI whose commands and libraries fit each other; Intel MPI and MVAPICH are MPICH here."
+LAUNCHERS = {
+    r"hydra|mpich|intel|mvapich": MPICH,
+    r"open ?mpi|openrte|prrte": OPEN_MPI,
+    r"slurm": SLURM,
+}
+"What commands say of their version."
+LIBRARIES = {r"open mpi": OPEN_MPI, r"mpich|intel|mvapich": MPICH}
+ASK = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI;"
+    " print(MPI.Get_library_version())"
+)
+LIMIT_S = 30.0
+INSTALL = "pip install mpich, install an MPI of your system, or load your cluster's"
+AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+ALLOW = "--allow-run-as-root"
+WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+"Environment variables by which an mpiexec tells its ranks how many they are."
+
+
+def command() -> list[str]:
+    """The command that starts ranks. Raises UsageError where there is none."""
+    asked = os.environ.get(VARIABLE)
+    if asked:
+        return shlex.split(asked)
+    own = Path(sys.executable).parent / "mpiexec"
+    if own.exists():
+        return [str(own)]
+    found = shutil.which("mpiexec")
+    if found is None and "SLURM_JOB_ID" in os.environ:
+        found = shutil.which("srun")
+    if found is None:
+        raise UsageError(f"--engine mpi needs mpiexec, and there is none here: {INSTALL}")
+    return [found]
+
+
+def world_size() -> int:
+    """How many ranks the mpiexec has started that started this process; 0 where none did."""
+    return max(int(os.environ.get(name) or "0") for name in WORLD_SIZES)
+
+
+def require_usable() -> None:
+    """Raise UsageError where ranks could not be started, or would not find each other."""
+    if world_size() > 1:
+        raise UsageError(
+            "--engine mpi: this process is a rank of MPI already, started by an mpiexec: add"
+            " --connect world, or start the command without mpiexec"
+        )
+    words = command()
+    library = library_of(os.environ.get("MPI4PY_LIBMPI", ""))
+    launcher = _launcher(words[0])
+    if launcher == OPEN_MPI:
+        _require_permission(words, os.environ)
+    if launcher in (MPICH, OPEN_MPI) and kind_of(library, LIBRARIES) not in (launcher, ""):
+        raise UsageError(
+            f"--engine mpi: {words[0]} is of {launcher}, but mpi4py finds {_first_line(library)}:"
+            f" name the library of {launcher} in MPI4PY_LIBMPI, or the mpiexec of the other in"
+            f" {VARIABLE}"
+        )
+
+
+def kind_of(text: str, kinds: Mapping[str, str]) -> str:
+    """Find which kind of MPI a text tells of; '' where it names none."""
+    for words, kind in kinds.items():
+        if re.search(words, text, re.IGNORECASE):
+            return kind
+    return ""
+
+
+@functools.cache
+def library_of(_named: str) -> str:
+    """What the library that mpi4py finds says of itself; asked of another process, since this one
+    may want MPI for itself. Raises UsageError where it finds none.
+    """
+    asked = [sys.executable, "-c", ASK]
+    done = subprocess.run(
+        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [""])[-1]
+        raise UsageError(
+            f"--engine mpi: mpi4py cannot load the library of an MPI ({why}): {INSTALL}; one"
+            " elsewhere is named in MPI4PY_LIBMPI"
+        )
+    return done.stdout
+
+
+@functools.cache
+def _launcher(program: str) -> str:
+    """Ask which kind of MPI a command is of. Raises UsageError where it cannot be started."""
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(
+            f"--engine mpi: {program} cannot be started ({error}): name a command in {VARIABLE}"
+        ) from error
+    return kind_of(done.stdout + done.stderr, LAUNCHERS)
+
+
+def _require_permission(words: list[str], environment: Mapping[str, str]) -> None:
+    """Raise UsageError where Open MPI would refuse this user."""
+    is_allowed = ALLOW in words or all(environment.get(name) == "1" for name in AS_ROOT)
+    if os.geteuid() or is_allowed:
+        return
+    raise UsageError(
+        f"--engine mpi: Open MPI starts nothing for root: run as another user, or, where that is"
+        f" what you want, set {AS_ROOT[0]}=1 and {AS_ROOT[1]}=1"
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].partition(",")[0]

@@ -1,0 +1,346 @@
+"""The mpi engine keeps the contract of engines, on a world of its own, and what it rests on."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab.cli.doctor import doctor
+from hyperslab.driver.prepare import Options
+from hyperslab.engines import EngineOptions, require
+from hyperslab.engines.facts import MPI
+from hyperslab.engines.mpi import messages, mpiexec, portions
+from hyperslab.engines.mpi.ending import first_dead, refusal
+from hyperslab.engines.mpi.engine import slots_of
+from hyperslab.engines.mpi.ranks import Ranks
+from hyperslab.errors import RunStopped, UsageError
+from hyperslab.testing import EngineTests
+from tests.system.clusters import mpi
+from tests.system.clusters.required import required
+
+OPTIONS = EngineOptions(Path(), 2)
+RANKS = [{"pid": 71, "host": "a"}, {"pid": 72, "host": "a"}, {"pid": 71, "host": "b"}]
+SAID = {
+    "MPICH": (
+        "=   PID 72 RUNNING AT a\n=   EXIT CODE: 11\n=====\nSegmentation fault (signal 11)\n",
+        (1, "was killed by SIGSEGV"),
+    ),
+    "MPICH, two hosts": (
+        "=   PID 71 RUNNING AT b\n=   EXIT CODE: 9\n=====\nEXIT STRING: Killed (signal 9)\n",
+        None,
+    ),
+    "Open MPI, signal": (
+        "mpiexec noticed that process rank 2 with PID 0 on node b exited on signal 9 (Killed).\n",
+        (2, "was killed by SIGKILL (kill -9, or the kernel's out-of-memory killer)"),
+    ),
+    "Open MPI, code": (
+        "The first process to do so was:\n\n  Process name: [[21507,1],1]\n  Exit code:    7\n",
+        (1, "exited with code 7"),
+    ),
+    "Slurm": ("srun: error: node3: task 2: Killed\n", (2, "died (Killed)")),
+    "nothing": ("", None),
+}
+"What launchers say of a rank that has died, and which it was."
+
+
+class TestMpi(EngineTests):
+    engine = "mpi"
+
+    @pytest.fixture(autouse=True)
+    def _enough(self) -> None:
+        required(mpi.missing())
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(3, 1), (2, 2)])
+def test_functions_travel_by_value_and_their_values_add_up(
+    tmp_path: Path, workers: int, threads: int
+) -> None:
+    """Three ranks make a tree of two levels, one of which has an odd node."""
+    required(mpi.missing())
+    values = np.arange(4000, dtype=np.int64).reshape(40, 100)
+    factor = 3
+    fold = hyperslab.Fold(lambda block: int(block.sum()) * factor, lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(values).reduce(fold)
+    rule = hyperslab.Rule("blocks", (40, 1))
+    options = Options(engine="mpi", workers=workers, threads=threads, rule=rule)
+    result = hyperslab.run(pipeline, options, out=tmp_path / "out")
+    assert result.value == 3 * values.sum()
+    assert result.summary.moved_nbytes > 0
+    assert len(result.trace.slots) == workers * threads
+    assert result.summary.startup_s > 0
+
+
+def test_values_larger_than_messages_stay_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required(mpi.missing())
+    monkeypatch.setattr("hyperslab.engines.mpi.engine.Mpi.limit_nbytes", 1000)
+    fold = hyperslab.Fold(lambda block: np.full(5000, int(block.sum())), lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(np.ones((8, 4), np.int64)).reduce(fold)
+    rule = hyperslab.Rule("blocks", (8, 1))
+    result = hyperslab.run(pipeline, engine="mpi", workers=2, rule=rule, out=tmp_path / "out")
+    assert np.array_equal(result.value, np.full(5000, 32))
+    assert len(list((result.folder / "partials").iterdir())) == 1, "what was merged is removed"
+
+
+ELSEWHERE = """#!/bin/sh
+[ "$1" = --version ] && exec {mpiexec} --version
+shift 2
+exec {mpiexec} -n 1 "$@" : -n 1 unshare --map-root-user --uts \\
+    sh -c 'hostname elsewhere; exec "$@"' sh "$@"
+"""
+"An mpiexec that starts one rank here and one in a place with a host name of its own."
+
+
+def test_ranks_of_other_hosts_have_slots_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages and counter go over the network, and rank 0 serves the counter from a thread."""
+    required(mpi.missing())
+    launcher = tmp_path / "launcher"
+    launcher.write_text(ELSEWHERE.format(mpiexec=mpi.started(2)[0]))
+    launcher.chmod(0o755)
+    monkeypatch.setenv(mpiexec.VARIABLE, str(launcher))
+    monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")
+    fold = hyperslab.Fold(lambda block: int(block.sum()), lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(np.ones((40, 100), np.int64)).reduce(fold)
+    options = Options(engine="mpi", workers=2, rule=hyperslab.Rule("blocks", (40, 1)))
+    result = hyperslab.run(pipeline, options, out=tmp_path / "out")
+    assert result.value == 4000
+    assert [slot.rpartition("/w")[0] for slot in result.trace.slots] == [
+        socket.gethostname(),
+        "elsewhere",
+    ]
+    assert result.trace.meta["clocks"].keys() == {socket.gethostname(), "elsewhere"}
+
+
+@pytest.mark.parametrize(("tasks", "slots"), [(0, 2), (1, 8), (32, 2), (1000, 3), (10_000, 64)])
+def test_portions_hold_every_task_and_shrink(tasks: int, slots: int) -> None:
+    sizes = list(portions.sizes(tasks, slots))
+    assert sum(sizes) == tasks
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(1 <= size <= portions.MOST_TASKS for size in sizes)
+    assert sizes[-slots:] == [1] * min(slots, tasks)
+
+
+def test_portions_are_read_by_number_and_by_nobody_else(tmp_path: Path) -> None:
+    tasks: Any = [f"task {number}" for number in range(100)]
+    path = tmp_path / "portions"
+    portions.write(path, portions.cut(tasks, 2))
+    written = portions.Portions(path)
+    read = [task for number in range(len(written)) for task in written.tasks(number)]
+    assert read == tasks
+    assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+class Comm:
+    """A communicator of threads."""
+
+    def __init__(self, rank: int, boxes: Sequence[Any]) -> None:
+        self.rank, self.size = rank, len(boxes)
+        self._boxes = boxes
+
+    def isend(self, value: Any, to: int, tag: int) -> Any:
+        self._boxes[to][self.rank, tag].put(value)
+        return SimpleNamespace(test=lambda: (True, None))
+
+    def improbe(self, source: int, tag: int) -> Any:
+        box = self._boxes[self.rank][source, tag]
+        return None if box.empty() else SimpleNamespace(recv=box.get)
+
+
+def together(size: int, act: Callable[[Any], Any]) -> list[Any]:
+    """What every rank of a world of threads returns."""
+    tags = (messages.ORDER, messages.PART)
+    boxes: Any = [
+        {(source, tag): queue.SimpleQueue() for source in range(size) for tag in tags}
+        for _ in range(size)
+    ]
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(act, [Comm(rank, boxes) for rank in range(size)]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
+def test_a_tree_brings_every_part_to_rank_0_once(size: int) -> None:
+    def act(comm: Any) -> Any:
+        order = messages.spread(comm, "order" if comm.rank == 0 else None)
+        assert order == "order"
+        return messages.gathered(comm, [comm.rank], lambda a, b: a + b)
+
+    first, *others = together(size, act)
+    assert sorted(first) == list(range(size))
+    assert others == [None] * (size - 1)
+
+
+def test_whoever_waits_sleeps_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("hyperslab.engines.mpi.messages.time.sleep", slept.append)
+    waiting = messages.pauses()
+    for _ in range(20):
+        next(waiting)
+    assert slept == sorted(slept)
+    assert slept[0] == messages.LEAST_PAUSE_S
+    assert slept[-1] == messages.MOST_PAUSE_S
+
+
+@pytest.mark.parametrize("case", list(SAID))
+def test_the_rank_that_died_is_found_in_what_was_said(case: str) -> None:
+    said, expected = SAID[case]
+    found = first_dead(said, RANKS)
+    assert (found and (found.rank, found.how)) == expected
+
+
+def test_slots_are_numbered_on_each_host() -> None:
+    slots = slots_of([{"host": "a"}, {"host": "b"}, {"host": "a"}], 2)
+    assert list(map(str, slots)) == [
+        "a/w0/t0",
+        "a/w0/t1",
+        "b/w0/t0",
+        "b/w0/t1",
+        "a/w1/t0",
+        "a/w1/t1",
+    ]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH of one empty folder, without an mpiexec beside Python, and nothing known so far."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    for name in (mpiexec.VARIABLE, "MPI4PY_LIBMPI", "SLURM_JOB_ID", *mpiexec.AS_ROOT):
+        monkeypatch.delenv(name, raising=False)
+    for name in mpiexec.WORLD_SIZES:
+        monkeypatch.delenv(name, raising=False)
+    mpiexec.library_of.cache_clear()
+    return tmp_path
+
+
+def program(path: Path, says: str, status: int = 0) -> Path:
+    path.write_text(f"#!/bin/sh\necho '{says}'\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_without_an_mpiexec_it_is_said_how_to_get_one(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(
+        UsageError, match="needs mpiexec, and there is none here: pip install mpich"
+    ):
+        require("mpi", OPTIONS)
+    monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"mpi": MPI})
+    assert doctor(start=True) == 0
+    assert "needs mpiexec, and there is none here: pip install mpich" in capsys.readouterr().out
+    assert doctor(start=False) == 0
+    assert "needs mpiexec, and there is none here: pip install mpich" in capsys.readouterr().out
+
+
+def test_srun_starts_ranks_where_an_allocation_has_no_mpiexec(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun = program(bare / "srun", "slurm 23.02.7")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert mpiexec.command() == [str(srun)]
+    found = program(bare / "mpiexec", "HYDRA")
+    assert mpiexec.command() == [str(found)]
+    monkeypatch.setenv(mpiexec.VARIABLE, "srun --mpi='pmi2'")
+    assert mpiexec.command() == ["srun", "--mpi=pmi2"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "library", "said"),
+    [
+        ("mpiexec (OpenRTE) 4.1.4", "MPICH Version: 4.3", "is of Open MPI, but mpi4py finds MPICH"),
+        ("HYDRA build details:", "Open MPI v4.1.4, x", "is of MPICH, but mpi4py finds Open MPI v4"),
+        ("Intel(R) MPI Library for Linux", "MPICH Version: 4.3", ""),
+        ("HYDRA build details:", "MPICH Version: 5.0.2", ""),
+        ("something else", "MPICH Version: 5.0.2", ""),
+    ],
+)
+def test_a_launcher_of_another_mpi_is_refused(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, library: str, said: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv(mpiexec.VARIABLE, str(program(bare / "mpiexec", launcher)))
+    program(bare / "python", library)
+    if not said:
+        require("mpi", OPTIONS)
+        return
+    with pytest.raises(UsageError, match=f"{said}.*MPI4PY_LIBMPI.*{mpiexec.VARIABLE}"):
+        require("mpi", OPTIONS)
+
+
+def test_a_library_that_cannot_be_loaded_is_a_sentence(bare: Path) -> None:
+    program(bare / "mpiexec", "HYDRA")
+    (bare / "python").write_text(
+        "#!/bin/sh\necho 'RuntimeError: cannot load MPI library' >&2\nexit 1\n"
+    )
+    (bare / "python").chmod(0o755)
+    with pytest.raises(UsageError, match=r"cannot load .* \(RuntimeError: cannot.*MPI4PY_LIBMPI$"):
+        require("mpi", OPTIONS)
+
+
+def test_open_mpi_for_root_is_asked_for_by_the_user(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    launcher = program(bare / "mpiexec", "mpiexec (OpenRTE) 4.1.4")
+    program(bare / "python", "Open MPI v4.1.4")
+    with pytest.raises(UsageError, match=r"starts nothing for root: .*_ROOT=1 and .*_CONFIRM=1$"):
+        require("mpi", OPTIONS)
+    monkeypatch.setenv(mpiexec.VARIABLE, f"{launcher} {mpiexec.ALLOW}")
+    require("mpi", OPTIONS)
+    monkeypatch.delenv(mpiexec.VARIABLE)
+    for name in mpiexec.AS_ROOT:
+        monkeypatch.setenv(name, "1")
+    require("mpi", OPTIONS)
+
+
+def test_too_many_slots_for_open_mpi_are_a_sentence() -> None:
+    said = "There are not enough slots available in the system to satisfy the 8\nslots"
+    assert "--workers 8: give fewer, or" in refusal(said, 8, "V")
+    assert "V='mpiexec --oversubscribe'" in refusal(said, 8, "V")
+    assert refusal("anything else", 8, "V") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("'There are not enough slots available'", "Open MPI has fewer slots than --workers 2"),
+        ("bang", "ended with status 3 before its ranks were ready; see .*worker.log"),
+    ],
+)
+def test_a_launcher_that_starts_nothing_is_a_sentence(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    program(bare / "mpiexec", words.strip("'"), status=3)
+    ranks = Ranks(EngineOptions(bare, 2))
+    with pytest.raises(RunStopped, match=said):
+        ranks.survey()
+
+
+def test_worlds_of_one_rank_each_are_a_sentence(bare: Path) -> None:
+    """As when a library of another MPI does not hear of the launcher's others."""
+    answer = r'printf "\036hyperslab {\"size\": 1}\n"; exec /bin/sleep 30'
+    (bare / "mpiexec").write_text(f"#!/bin/sh\n{answer}\n")
+    (bare / "mpiexec").chmod(0o755)
+    ranks = Ranks(EngineOptions(bare, 2))
+    with pytest.raises(RunStopped, match=f"do not find each other: .* {mpiexec.VARIABLE}"):
+        ranks.survey()
+    ranks.kill()
+
+
+def test_other_addresses_are_refused() -> None:
+    with pytest.raises(UsageError, match="--connect mars: --engine mpi takes world alone"):
+        require("mpi", EngineOptions(Path(), 2, connect="mars"))

@@ -1,0 +1,250 @@
+"""Ranks, drivers and launchers of MPI that die or hang: a result, or a reason within seconds, no
+process left behind, and a run that can be gone on with.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from hyperslab.testing.functions import executions
+from tests.system.clusters import mpi
+from tests.system.clusters.processes import line
+from tests.system.clusters.required import required
+from tests.system.faults.command import (
+    FUNCTIONS,
+    SLABS,
+    Running,
+    await_gone,
+    await_recorded,
+    await_that,
+    command,
+    hyperslab,
+    load,
+    make_volume,
+    no_part_left,
+    recorded,
+    running,
+)
+
+SECONDS = 30.0
+"Longest time within which a run ends whose ranks cannot go on, on a machine with other tests."
+BY_DEED = {
+    "die": "was killed by SIGKILL (kill -9, or the kernel's out-of-memory killer)",
+    "fork": "has died",
+}
+"What is said of a rank whose function does a deed; `fork` leaves a child that holds all its pipes."
+FREEZE = """
+import ctypes, pathlib
+
+def freeze(block, slab, folder):
+    if slab.start[2] == 7:
+        pathlib.Path(folder, "frozen").touch()
+        ctypes.PyDLL(None).sleep(1000)  # with the interpreter's lock
+    return block
+"""
+PROGRAM = """
+import sys
+import numpy as np
+import hyperslab
+
+fold = hyperslab.Fold(lambda block: int(block.sum()), lambda a, b: a + b)
+pipeline = hyperslab.Pipeline(np.arange(16).reshape(16, 1)).reduce(fold)
+for _ in range(2):
+    result = hyperslab.run(pipeline, engine="mpi", connect="world", blocks=16)
+    print(result.value, len(result.trace.slots))
+sys.exit(3)
+"""
+"What every rank runs."
+WORLD = ("--connect", "world")
+OWN = ("--workers", 2)
+
+
+@pytest.fixture(autouse=True)
+def _enough() -> None:
+    required(mpi.missing())
+
+
+def job(tmp_path: Path, function: str, *more: object) -> list[object]:
+    """A run of a function over slabs."""
+    place = (tmp_path / "in.nii", "-o", tmp_path / "out", "--partition", "slabs")
+    return ["run", function, *place, "--engine", "mpi", *more]
+
+
+def counted(tmp_path: Path, function: str, *more: object) -> list[object]:
+    """A run that leaves a file per execution in tmp_path/runs."""
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.1")
+    return job(tmp_path, f"{FUNCTIONS}:{function}", *params, *more)
+
+
+def freezing(tmp_path: Path, *more: object) -> list[object]:
+    """A run one of whose ranks hangs in C in slab 7."""
+    path = tmp_path / "own.py"
+    path.write_text(FREEZE)
+    return job(tmp_path, f"{path}:freeze", "-p", f"folder={tmp_path}", *more)
+
+
+def await_frozen(tmp_path: Path, run: Running) -> None:
+    """Return when one rank hangs and the others have done the rest."""
+    await_that("a frozen rank", (tmp_path / "frozen").exists)
+    await_recorded(run, tmp_path / "out", SLABS // 2)
+
+
+def ranks(run: Running) -> list[psutil.Process]:
+    """The processes of ours that do tasks."""
+    found = [process for process in run.workers() if "mpi.rank" in line(process)]
+    return [process for process in found if "python" in process.name()]
+
+
+@pytest.mark.parametrize("deed", list(BY_DEED))
+def test_a_rank_that_dies_ends_the_run_with_its_reason(tmp_path: Path, deed: str) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    once = ("-p", f"deed={deed}", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
+    arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *OWN, "--keep", "volume")
+    began = time.monotonic()
+    done = hyperslab(*arguments)
+    assert time.monotonic() - began < SECONDS
+    assert done.returncode == 1, done.stderr
+    assert f"failed: {tmp_path}/in.nii[0:16, 0:16, 5:6]: the worker process" in done.stderr
+    assert BY_DEED[deed] in done.stderr
+    assert "MPI cannot go on without it" in done.stderr
+    assert "Traceback" not in done.stderr
+    if deed != "die":
+        return
+    again = hyperslab(*arguments, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert np.array_equal(load(out / "in.nii"), values)
+    assert no_part_left(out)
+
+
+def test_a_killed_rank_ends_one_that_hangs_in_c(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with running(*freezing(tmp_path, *OWN)) as run:
+        await_frozen(tmp_path, run)
+        left = run.workers()
+        first, second = ranks(run)
+        idle = max(first, second, key=lambda rank: sum(rank.cpu_times()[:2]))
+        idle.kill()
+        code, said = run.wait()
+        await_gone(left)
+    assert code == 1, said
+    assert f"process {idle.pid} on" in said
+    assert "was killed by SIGKILL" in said
+    assert "--resume continues the run" in said
+
+
+def test_a_killed_mpiexec_stops_the_run(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with running(*freezing(tmp_path, *OWN)) as run:
+        await_frozen(tmp_path, run)
+        left = run.workers()
+        left[0].kill()
+        code, said = run.wait()
+        await_gone(left)
+    assert code == 1, said
+    assert "a rank of MPI has died" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_rank_outlives_its_driver(tmp_path: Path, number: signal.Signals) -> None:
+    """Not even one that hangs in C, and holds the interpreter's lock."""
+    make_volume(tmp_path / "in.nii")
+    with running(*freezing(tmp_path, *OWN)) as run:
+        await_frozen(tmp_path, run)
+        left = run.workers()
+        assert len(ranks(run)) == 2
+        run.send(number)
+        code, said = run.wait()
+        await_gone(left)
+    assert code in (130, -signal.SIGKILL), said
+    assert "Traceback" not in said
+
+
+def test_a_reduction_is_resumed_after_a_kill(tmp_path: Path) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    arguments = counted(tmp_path, "COUNTED_TOTAL", "--workers", 3)
+    with running(*arguments) as run:
+        await_recorded(run, out, 5)
+        ranks(run)[1].kill()
+        code, said = run.wait()
+    assert code == 1, said
+    before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
+    done = hyperslab(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
+    assert sum(executions(tmp_path / "runs").values()) - before <= SLABS - held
+
+
+def test_a_world_of_the_user_works_and_says_one_thing(tmp_path: Path) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    arguments = counted(tmp_path, "counted", *WORLD, "--keep", "volume")
+    done = hyperslab(*arguments, inside=mpi.started(4))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("on 3 slots") == 1
+    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+    assert len(executions(tmp_path / "runs")) == SLABS
+    again = hyperslab(*arguments, inside=mpi.started(4))
+    assert again.returncode == 2, again.stderr
+    assert again.stderr.count("holds an earlier run") == 1
+
+
+def test_a_program_on_every_rank_is_driven_by_one(tmp_path: Path) -> None:
+    """As often as it likes; the others stay in the first call, and end with it."""
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    done = subprocess.run(
+        [*mpi.started(3), sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == "120 2\n120 2\n"
+
+
+def test_a_world_in_which_a_rank_dies_is_ended_and_resumed(tmp_path: Path) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    once = ("-p", "deed=die", "-p", "at=0,0,5", "-p", f"once={tmp_path}/marker")
+    arguments = job(tmp_path, f"{FUNCTIONS}:misbehave", *once, *WORLD, "--keep", "volume")
+    done = hyperslab(*arguments, inside=mpi.started(3))
+    assert done.returncode, done.stdout
+    again = hyperslab(*arguments, "--resume", inside=mpi.started(3))
+    assert again.returncode == 0, again.stderr
+    assert np.array_equal(load(out / "in.nii"), values)
+
+
+def test_a_world_is_interrupted_with_a_rank_that_hangs_in_c(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    with running(*freezing(tmp_path, *WORLD), inside=mpi.started(3)) as run:
+        await_frozen(tmp_path, run)
+        left = run.workers()
+        run.send(signal.SIGINT)
+        code, said = run.wait()
+        await_gone(left)
+    assert code, said
+    assert "interrupted: run the same command with --resume" in said
+    assert "state      stopped" in hyperslab("status", tmp_path / "out").stdout
+
+
+def test_a_command_of_mpiexec_that_is_no_world_is_refused(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    line = command(*counted(tmp_path, "counted"))
+    done = subprocess.run(
+        [*mpi.started(2), *line], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 2
+    assert "this process is a rank of MPI already" in done.stderr
+    alone = hyperslab(*counted(tmp_path, "counted", *WORLD))
+    assert alone.returncode == 2
+    assert "--connect world: this process is alone" in alone.stderr
+    assert not (tmp_path / "out").exists()
