@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from hyperslab import workloads
 from hyperslab.arrays import Array
+from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import downsample, smooth
 from tests.blockwise import NUMBERS, SHAPES, arrays, blocks_of
@@ -144,3 +147,24 @@ def test_downsampling_keeps_the_fourth_axis() -> None:
     np.testing.assert_allclose(
         found, data.reshape(2, 2, 3, 2, 1, 2, 3).mean(axis=(1, 3, 5)), rtol=1e-14
     )
+
+
+def test_time_is_left_alone_wherever_it_is(tmp_path: Path) -> None:
+    """A series of volumes whose axes are named, as those of MINC are: time first."""
+    data = np.random.default_rng(1).random((6, 5, 4, 8))
+    with h5py.File(tmp_path / "series.h5", "w") as file:
+        file["data"] = data
+        for axis, name in enumerate(("time", "zspace", "yspace", "xspace")):
+            file["data"].dims[axis].label = name
+    series = Pipeline(str(tmp_path / "series.h5"))
+    (step,) = workloads.build("smooth", series, {"sigma": 1.0}).steps
+    assert step.halo == (0, 4, 4, 4)
+    found = step.ref.load()(data, **step.ref.params)
+    expected = scipy.ndimage.gaussian_filter(data, (0, 1, 1, 1))
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    (step,) = workloads.build("smooth", series, {"sigma": (2.0, 0.0, 0.0, 1.0)}).steps
+    assert step.halo == (8, 0, 0, 4), "unless every axis is given a number"
+    (step,) = workloads.build("downsample", series, {"factor": 2}).steps
+    assert step.scale == (1, 2, 2, 2)
+    with pytest.raises(UsageError, match="or 3 of them"):
+        workloads.build("smooth", series, {"sigma": (1.0, 2.0)})

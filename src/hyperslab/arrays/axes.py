@@ -8,6 +8,10 @@ from typing import Self
 
 from hyperslab.arrays.slab import Hyperslab
 
+TIME = ("t", "time")
+"Names of the axis along which the volumes of a series follow each other."
+SPATIAL_AXES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Axes:
@@ -81,3 +85,31 @@ class Axes:
                 kept.append(first.kept[axis])
                 lengths.append(first.lengths[axis])
         return Axes(tuple(kept), tuple(lengths))
+
+
+def axes_of_space(dims: Sequence[str], ndim: int) -> tuple[int, ...]:
+    """The first three axes that are not named as time; of an array without names, the first
+    three.
+    """
+    others = [axis for axis in range(ndim) if not is_time(dims, axis)]
+    return tuple(others[:SPATIAL_AXES])
+
+
+def is_time(dims: Sequence[str], axis: int) -> bool:
+    """Whether volumes follow each other along this axis, as its name says."""
+    return bool(dims) and dims[axis] in TIME
+
+
+def along_space(asked: tuple[float, ...], dims: Sequence[str], ndim: int) -> tuple[float, ...]:
+    """Numbers for axes from the first one on, of one for all axes of space, one for each of them,
+    or one for every axis of the array; 0 for the others. () where they are another number of them.
+    """
+    space = axes_of_space(dims, ndim)
+    if len(asked) == ndim > len(space):
+        return asked
+    if len(asked) == 1:
+        asked = asked * len(space)
+    if len(asked) != len(space):
+        return ()
+    given = dict(zip(space, asked, strict=True))
+    return tuple(given.get(axis, 0) for axis in range(max(space) + 1))

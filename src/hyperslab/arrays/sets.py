@@ -114,6 +114,11 @@ class SourceSet:
         return self.sources[0].ndim
 
     @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the axes; () where they have none."""
+        return self.sources[0].dims
+
+    @property
     def size(self) -> int:
         return sum(math.prod(whole.shape) for whole in self.wholes)
 

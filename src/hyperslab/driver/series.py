@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hyperslab.arrays.axes import is_time
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.source import ArraySource
 from hyperslab.plan.pipeline import Pipeline
-
-TIME = ("t", "time")
-"Names of the axis along which the volumes of a series follow each other."
 
 
 def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
@@ -23,8 +21,8 @@ def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
     source = pipeline.source.sources[0]
     axes = [
         axis
-        for axis, name in enumerate(source.dims)
-        if name in TIME and not pipeline.halo[axis] and _is_series(source)
+        for axis in range(source.ndim)
+        if is_time(source.dims, axis) and not pipeline.halo[axis] and _is_series(source)
     ]
     return replace(rule, axes_whole=tuple(dict.fromkeys((*rule.axes_whole, *axes))))
 

@@ -1,4 +1,4 @@
-"""downsample: the mean of every group of neighbouring voxels along the first three axes.
+"""downsample: the mean of every group of neighbouring voxels along the axes of space.
 
 A group at the far edge may have fewer voxels: its mean is over those present. Sums of integers are
 exact, those of floats are in float64 and in an order that does not depend on the block, so that
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import along_space, axes_of_space
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
@@ -27,31 +28,33 @@ SUMMARY = (
     "Mean of every 2 x 2 x 2 voxels, or of another factor; returns float32, or float64 for float64."
 )
 PARAMS: Mapping[str, str] = {
-    "factor": "voxels that become one, the same along the first three axes or one for each of them"
+    "factor": "voxels that become one, the same along the axes of space or one for each of them"
 }
-SPATIAL_AXES = 3
 MOST_VOXELS = 2**20
 "Most voxels in a group: the sum of so many 32-bit integers is still exact in float64."
 _PIECE_NBYTES = 2**20
 
 
 def build(pipeline: Pipeline, factor: int | tuple[int, ...] = 2) -> Pipeline:
-    """Add the step; a fourth axis is kept. Raises UsageError."""
+    """Add the step. The axes of space are the first three that are not named as time; one `factor`
+    for every axis of the array merges along the others too. Raises UsageError.
+    """
     dtype = output_dtype(pipeline)
     ndim = pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"downsample needs real numbers of up to 64 bits, not {dtype}")
-    merged = min(SPATIAL_AXES, ndim)
-    if isinstance(factor, tuple):
-        factors = factor
-    else:
-        factors = (factor,) * merged
-    if len(factors) != merged or min(factors) < 1 or math.prod(factors) > MOST_VOXELS:
+    asked = factor
+    if not isinstance(asked, tuple):
+        asked = (asked,)
+    factors = along_space(asked, pipeline.source.dims, ndim)
+    if not factors or min(asked) < 1 or math.prod(asked) > MOST_VOXELS:
+        space = len(axes_of_space(pipeline.source.dims, ndim))
         raise UsageError(
-            f"--param factor={factor}: give one integer of at least 1, or {merged} of them; "
+            f"--param factor={factor}: give one integer of at least 1, or {space} of them; "
             f"together they may merge {MOST_VOXELS} voxels"
         )
-    scale = (*factors, *(1,) * (ndim - merged))
+    merged = (max(1, int(one)) for one in factors)
+    scale = (*merged, *(1,) * (ndim - len(factors)))
     name = _mean_dtype(dtype).name
     return pipeline.map(block_mean, {"factors": scale}, dtype=name, scale=scale, temporaries=0.5)
 

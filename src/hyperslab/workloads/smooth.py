@@ -1,4 +1,4 @@
-"""smooth: a Gaussian filter over the first three axes, the same bit by bit for every partition.
+"""smooth: a Gaussian filter over the axes of space, the same bit by bit for every partition.
 
 It is scipy.ndimage.gaussian_filter with the boundary that the pipeline sets (`reflect` by default),
 computed in the dtype it returns: each voxel is a sum over symmetric pairs of neighbours, from the
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
+from hyperslab.arrays.axes import along_space, axes_of_space
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
@@ -22,39 +23,39 @@ from hyperslab.workloads import kernels
 
 VERSION = 1
 "Version of its results: raised when they change, see `hyperslab.plan.builtin`."
-SUMMARY = "Gaussian filter over the first three axes; returns float32, or float64 for float64."
+SUMMARY = "Gaussian filter over the axes of space; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {
-    "sigma": "standard deviation in voxels, one for all axes or one for each of the first three",
+    "sigma": "standard deviation in voxels, one for all axes of space or one for each of them",
     "truncate": "radius of the filter in standard deviations",
 }
-SPATIAL_AXES = 3
 _PIECE_NBYTES = 2**20
 
 
 def build(
     pipeline: Pipeline, sigma: float | tuple[float, ...] = 1.0, truncate: float = 4.0
 ) -> Pipeline:
-    """Add the filter with the halo that it needs; a fourth axis is not filtered. Raises
+    """Add the filter with the halo that it needs. The axes of space are the first three that are
+    not named as time; one `sigma` for every axis of the array filters the others too. Raises
     UsageError.
     """
     dtype = output_dtype(pipeline)
     ndim = pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"smooth needs real numbers of up to 64 bits, not {dtype}")
-    filtered = min(SPATIAL_AXES, ndim)
-    if isinstance(sigma, tuple):
-        sigmas = sigma
-    else:
-        sigmas = (sigma,) * filtered
-    if len(sigmas) != filtered or not all(0 <= s < float("inf") for s in sigmas):
+    asked = sigma
+    if not isinstance(asked, tuple):
+        asked = (asked,)
+    sigmas = along_space(asked, pipeline.source.dims, ndim)
+    if not sigmas or not all(0 <= s < float("inf") for s in sigmas):
+        space = len(axes_of_space(pipeline.source.dims, ndim))
         raise UsageError(
-            f"--param sigma={sigma}: give one number of at least 0, or {filtered} of them"
+            f"--param sigma={sigma}: give one number of at least 0, or {space} of them"
         )
     if not 0 < truncate < float("inf"):
         raise UsageError(f"--param truncate={truncate:g}: give a number above 0")
     radii = tuple(_radius(s, truncate) for s in sigmas)
     params = {"sigmas": sigmas, "truncate": truncate}
-    halo = (*radii, *(0,) * (ndim - filtered))
+    halo = (*radii, *(0,) * (ndim - len(radii)))
     return pipeline.map(
         gaussian, params, dtype=_result_dtype(dtype).name, halo=halo, temporaries=0.5
     )
