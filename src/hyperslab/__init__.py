@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     # Our own open, as numpy has its own load and zarr its own open.
     from hyperslab.blocks.view import ArrayView, open  # noqa: A004
     from hyperslab.connectors.dask import to_dask
-    from hyperslab.driver.manage import cancel, clean, status, verify
+    from hyperslab.driver.continuing import submit
+    from hyperslab.driver.manage import cancel, clean, status, verify, wait
     from hyperslab.driver.prepare import Options, prepare
     from hyperslab.driver.result import Result
     from hyperslab.driver.run import run
@@ -35,13 +36,14 @@ _PLACES = {
     "apps.difference": ("diff",),
     "apps.locality": ("check_locality",),
     "connectors.dask": ("to_dask",),
+    "driver.continuing": ("submit",),
     "driver.result": ("Result",),
     "driver.run": ("run",),
     "arrays.encoding": ("Encoding",),
     "errors": ("HyperslabError", "TasksFailed"),
     "blocks.gathering": ("gather",),
     "arrays.partition": ("Rule",),
-    "driver.manage": ("cancel", "clean", "status", "verify"),
+    "driver.manage": ("cancel", "clean", "status", "verify", "wait"),
     "driver.prepare": ("Options", "prepare"),
     "plan.pipeline": ("Fold", "Pipeline"),
     "arrays.slab": ("Hyperslab",),
@@ -71,10 +73,12 @@ __all__ = [
     "prepare",
     "run",
     "status",
+    "submit",
     "synth",
     "to_dask",
     "upload",
     "verify",
+    "wait",
 ]
 
 

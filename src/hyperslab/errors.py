@@ -34,7 +34,8 @@ _SWITCHES = {
 }
 _NOUNS = {"param": "parameter", "with": "input", "storage-option": "storage_options"}
 _CHOICES = frozenset(
-    ("real", "stored", "blocks", "volume", "processes", "serial", "threads", "spark", "mosaic")
+    {"real", "stored", "blocks", "volume", "mosaic"}
+    | {"processes", "serial", "threads", "spark", "slurm"}
 )
 "Values that are plain words; others have a digit."
 

@@ -240,7 +240,7 @@ def test_a_parallel_that_cannot_be_used_is_a_sentence(
 def test_an_address_of_another_kind_is_a_sentence(
     tmp_path: Path, pipeline: Pipeline, place: str
 ) -> None:
-    with pytest.raises(UsageError, match=r"^connect .*: give ssh:HOST\[,HOST...\]"):
+    with pytest.raises(UsageError, match=r"^connect.*: give ssh:HOST\[,HOST...\]"):
         run(tmp_path, pipeline, connect=place)
 
 

@@ -277,7 +277,7 @@ MUTANTS = [
     # driver
     Mutant(
         "a task that failed is not tried again",
-        "src/hyperslab/driver/run.py",
+        "src/hyperslab/driver/rounds.py",
         "range(self.options.retries + 1)",
         "range(1)",
         "tests/engines/test_serial.py::TestSerial::test_a_failure_that_passes_is_tried_again",

@@ -104,6 +104,21 @@ Retries = Annotated[
     int, Opt(help="Number of further attempts at a failed task.", rich_help_panel=ENGINE)
 ]
 Threads = Annotated[int | None, Opt(help="Tasks at a time per worker.", rich_help_panel=ENGINE)]
+Throttle = Annotated[
+    int | None,
+    Opt(
+        help="Slurm jobs that may run at a time, the %N of the array; 16 by default.",
+        rich_help_panel=ENGINE,
+    ),
+]
+SlurmOption = Annotated[
+    list[str],
+    Opt(
+        "--slurm-option",
+        help="Option of sbatch for the jobs, such as time=1:00:00; may be repeated.",
+        rich_help_panel=ENGINE,
+    ),
+]
 FailFast = Annotated[
     bool | None,
     Opt(

@@ -11,6 +11,7 @@ import typer
 from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
+from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.result import Result
 from hyperslab.report.failures import GROUPS_SHOWN, failure_headline, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
@@ -58,6 +59,16 @@ def _outputs(result: Result, out: Path | str) -> str:
     if result.outputs:
         return str(out)
     return f"none: {out} is not complete, what is done of it is kept for --resume"
+
+
+def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
+    """What was left to jobs of a batch system, and how to follow it; exit status 0."""
+    place = shlex.quote(str(out))
+    if not quiet:
+        typer.echo(f"submitted  {show_count(left.tasks, 'task')}, as jobs of {left.system}")
+        typer.echo(f"records    {left.folder.parent}")
+        typer.echo(f"next       hyperslab wait {place}, or status or cancel, from any host")
+    return 0
 
 
 def _told(result: Result, verbose: bool) -> list[str]:

@@ -33,8 +33,10 @@ from hyperslab.cli.flags import (
     RealOrStored,
     Report,
     Retries,
+    SlurmOption,
     StorageOption,
     Threads,
+    Throttle,
     Verbose,
     Workers,
     choice,
@@ -45,7 +47,7 @@ from hyperslab.cli.flags import (
     resume_flag,
 )
 from hyperslab.cli.function import Shape, add_function
-from hyperslab.cli.outcome import show_locality, show_result
+from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import (
     parse_axes,
     parse_inputs,
@@ -56,6 +58,7 @@ from hyperslab.cli.parse import (
 )
 from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging
+from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.result import Result
@@ -154,6 +157,16 @@ def run(
     workers: Workers = None,
     threads: Threads = None,
     connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    throttle: Throttle = None,
+    slurm_option: SlurmOption = [],  # noqa: B006
+    detach: Annotated[
+        bool,
+        Opt(
+            "--detach",
+            help="Submit the run to Slurm and return; a last job completes it.",
+            rich_help_panel=ENGINE,
+        ),
+    ] = False,
     block_shape: Annotated[
         str | None, Opt(help="Shape of the blocks, such as 64,64,64.", rich_help_panel=BLOCKS)
     ] = None,
@@ -319,6 +332,8 @@ def run(
         workers=workers,
         threads=threads,
         connect=connect,
+        throttle=throttle,
+        slurm_option=slurm_option,
         memory=memory,
         block_shape=block_shape,
         blocks=blocks,
@@ -338,7 +353,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    return _carry_out(pipeline, options, out, quiet, verbose)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach)
 
 
 @contextmanager
@@ -370,8 +385,23 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
     return tell(prepare(pipeline, options, folder, dry=True), folder, _refusal(out))
 
 
-def _carry_out(pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool) -> int:
-    """Run a pipeline, and tell what came of it. Returns the exit status."""
+def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
+    """Leave a run to jobs of a batch system, and say how to follow it. Returns the exit status."""
+    folder = Path(local_folder(out))
+    if refusal := _refusal(out):
+        raise UsageError(refusal)
+    left = continuing.submit(pipeline, options, out=folder, progress=progress_for(quiet))
+    if isinstance(left, Result):
+        return show_result(left, folder, quiet)
+    return show_submitted(left, folder, quiet)
+
+
+def _carry_out(
+    pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool, detach: bool
+) -> int:
+    """Run a pipeline, and tell what came of it, or leave it to jobs. Returns the exit status."""
+    if detach:
+        return _leave(pipeline, options, out, quiet)
     folder = Path(local_folder(out))
     result = _run(pipeline, options, folder, _refusal(out), quiet)
     return show_result(result, folder, quiet, verbose=verbose)

@@ -30,11 +30,12 @@ def status(
     if json:
         document.say(now)
     else:
-        _tell(now, out)
+        tell(now, out)
     return 0 if now.state in ("running", "done") else 1
 
 
-def _tell(now: manage.Status, out: Path) -> None:
+def tell(now: manage.Status, out: Path) -> None:
+    """Print how far a run is, or how it ended."""
     typer.echo(f"state      {now.state}" + (f" ({now.owner})" if now.owner else ""))
     word = "failed"
     if now.state == "running":
@@ -43,6 +44,8 @@ def _tell(now: manage.Status, out: Path) -> None:
     if now.failing:
         failures = f", {len(now.failing):,} {word}"
     typer.echo(f"tasks      {now.done:,} of {now.tasks:,} done{failures}")
+    if now.jobs:
+        typer.echo(f"jobs       {now.jobs}")
     if now.damaged:
         lines = show_count(now.damaged, "line")
         typer.echo(

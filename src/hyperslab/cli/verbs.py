@@ -36,6 +36,10 @@ SUMMARIES = {
         "Say what the run in OUT is doing, or how it ended. Exit status 0 when it is running or"
         " done, 1 otherwise."
     ),
+    "wait": (
+        "Wait for the end of the run in OUT, wherever it goes on. Exit status 0 when all is done, 1"
+        " otherwise."
+    ),
     "report": (
         "Say what limited the run in RUN_DIR and write its page: one HTML file that needs no"
         " network."

@@ -13,6 +13,9 @@ gzip/                    indexes of gzip files that tasks read, until the run is
 run-0001/                one folder per submission, never changed by a later one
     plan.json            what was asked for, and the fingerprint
     status.json          pid, host, state, counts
+    jobs.json            jobs of a batch system, as long as they may be there
+    detached.pickle      of a run that was left to jobs: what the last of them needs
+    driver.log           what that one printed
     workers              held (flock) by workers at tasks; workers.ended: none may write any more
     journal/*.jsonl      outcomes, one file per slot and worker process
     partials/*.pickle    running results of a reduction, and those of an engine's own tree
@@ -41,11 +44,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from hyperslab import engines
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped, UsageError
 from hyperslab.storage import fence, renaming
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.storage.replacement import FOLDER
 
+STATUS = "status.json"
+"Record of a submission that its driver writes every second while tasks run."
 LEAVE_LIMIT_S = 60.0
 "How long a resumed run waits for workers of the one before."
 LOCK_ATTEMPTS = 3
@@ -204,6 +210,7 @@ class RunDirectory:
         """
         for folder in self.submissions():
             fence.end(folder)
+            engines.end_jobs(folder)
         for folder in self.submissions():
             if not fence.is_left(folder, 0):
                 tell(
@@ -241,7 +248,7 @@ def save_status(folder: Path, state: RunState, counts: Mapping[str, Any]) -> Non
         "time": time.time(),
         **counts,
     }
-    save_record(folder / "status.json", about)
+    save_record(folder / STATUS, about)
 
 
 def load_status(folder: Path) -> dict[str, Any]:
@@ -250,7 +257,7 @@ def load_status(folder: Path) -> dict[str, Any]:
         "the state of the run is not known; the same command with --resume does"
         " only what is missing, and 'hyperslab verify' checks the outputs"
     )
-    path = folder / "status.json"
+    path = folder / STATUS
     if not path.is_file():
         return {}
     return load_record(path, remedy)

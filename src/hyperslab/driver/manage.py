@@ -11,14 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperslab.driver import cleaning, verification
-from hyperslab.driver.directory import RunDirectory, RunState, load_status
+from hyperslab import engines
+from hyperslab.driver import cleaning, detached, verification
+from hyperslab.driver.directory import RunDirectory, RunState, load_status, save_status
 from hyperslab.driver.verification import Compared
 from hyperslab.errors import UsageError
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import Tail
+from hyperslab.report.progress import Progress, Quiet
+from hyperslab.storage import fence
 
 CANCEL_PATIENCE_S = 30.0
+WAIT_POLL_S = 0.2
+WAIT_LOOK_S = 5.0
+"How often who waits looks whether there is still a driver, or a job."
 POLL_S = 0.1
 
 
@@ -39,6 +45,8 @@ class Status:
     "Number of lines of the journal that say nothing any more."
     ended_early: str = ""
     "Why it ended before all tasks had been tried; '' if it did not."
+    jobs: str = ""
+    "What the jobs of a batch system do that it was submitted to; '' where it has none."
 
 
 def status(out: str | os.PathLike[str]) -> Status:
@@ -58,15 +66,50 @@ def status(out: str | os.PathLike[str]) -> Status:
         if outcome.failure and outcome.task not in done
     }
     state: RunState = last["state"]
-    if state == "running" and not alive:
-        state = "died"
+    if state == "running" and not alive and not _is_left(directory):
+        # unless it has ended since
+        state = load_status(folder).get("state", "running")
+        if state == "running":
+            state = "died"
     owner = ""
     if alive and "pid" in last:
         owner = f"pid {last['pid']} on {last['host']}"
     reasons = tuple(failing.values())
     counted = max(last["done"], len(done))
-    more = (last.get("time"), owner, tail.damaged, last.get("ended_early", ""))
+    told = ""
+    if state == "running" and (jobs := engines.jobs_left(folder)):
+        told = jobs.told
+    more = (last.get("time"), owner, tail.damaged, last.get("ended_early", ""), told)
     return Status(state, last["tasks"], counted, reasons, *more)
+
+
+def _is_left(directory: RunDirectory) -> bool:
+    """Whether a run that no driver owns was left to jobs that may go on with it."""
+    return detached.going_on(directory) is not None
+
+
+def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Status:
+    """Wait until the run in a directory ends, wherever it goes on; how it ended. Raises UsageError
+    for none, DamagedRecord.
+    """
+    progress = progress or Quiet()
+    directory = RunDirectory.of(out)
+    tail = Tail(directory.latest())
+    now = status(out)
+    progress.begin(now.tasks - now.done, 0, now.done)
+    done = {outcome.task for outcome in tail.poll() if outcome.status == "done"}
+    look_at = 0.0
+    while now.state == "running":
+        time.sleep(WAIT_POLL_S)
+        for outcome in tail.poll():
+            if outcome.status == "done" and outcome.task not in done:
+                done.add(outcome.task)
+                progress.advance(sum(p.nbytes for p in outcome.phases if p.kind == "read"))
+        if time.monotonic() > look_at:
+            now = status(out)
+            look_at = time.monotonic() + WAIT_LOOK_S
+    progress.end()
+    return now
 
 
 def cancel(out: str | os.PathLike[str]) -> bool:
@@ -74,19 +117,36 @@ def cancel(out: str | os.PathLike[str]) -> bool:
     on.
     """
     directory = RunDirectory.of(out)
-    directory.latest()
-    if not directory.is_owned():
+    folder = directory.latest()
+    if not directory.is_owned() and not _is_left(directory):
         raise UsageError(
             f"{out}: no run is in progress there; 'hyperslab status {out}' says how the last one"
             " ended"
         )
-    directory.ask_to_cancel()
     deadline = time.monotonic() + CANCEL_PATIENCE_S
     while directory.is_owned():
+        directory.ask_to_cancel()
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)
+    if _is_left(directory):  # perhaps by a driver that has not heard of it
+        return _cancel_jobs(directory, folder)
     return True
+
+
+def _cancel_jobs(directory: RunDirectory, folder: Path) -> bool:
+    """End a run that was left to jobs. Where the batch system cannot be asked, they find the fence
+    closed and end by themselves.
+    """
+    lock = directory.own()
+    try:
+        fence.end(folder)
+        engines.end_jobs(folder)
+        last = load_status(folder)
+        save_status(folder, "cancelled", {key: last[key] for key in ("tasks", "done", "failed")})
+        return fence.is_left(folder, CANCEL_PATIENCE_S)
+    finally:
+        os.close(lock)
 
 
 def verify(out: str | os.PathLike[str]) -> list[tuple[str, str | None]]:
@@ -105,6 +165,7 @@ def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:
     """Remove leftovers and records, and on request the outputs; returns the files that are gone."""
     directory = RunDirectory.of(out)
     directory.latest()
+    detached.require_none(directory)
     lock = directory.own()
     try:
         directory.await_workers()

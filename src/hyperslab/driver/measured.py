@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hyperslab.driver import lanes
@@ -22,6 +22,10 @@ class Moments:
     start_ns: int
     ready_ns: int
     end_ns: int
+
+    def ready_at(self, moment_ns: int) -> Moments:
+        """The same of a run that could not begin its tasks before another moment."""
+        return replace(self, ready_ns=max(self.ready_ns, min(moment_ns, self.end_ns)))
 
 
 def build_trace(

@@ -7,14 +7,14 @@ import inspect
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from hyperslab import engines
 from hyperslab.arrays.partition import Rule
-from hyperslab.driver import resume
+from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.dependence import cut_axes
@@ -25,14 +25,12 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.facts import DEFAULT, facts_of, recorded
+from hyperslab.engines.facts import DEFAULT, facts_of, recorded, require_jobs
 from hyperslab.errors import OutputBusy, UsageError, suggest, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.written import parse_rule, parse_size, written
-from hyperslab.storage.replacement import FOLDER
-from hyperslab.storage.unfinished import leftovers
+from hyperslab.plan.written import parse_rule, parse_size, texts, written
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
 
@@ -74,6 +72,10 @@ class Options:
     """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,
     ssh:HOST,HOST, world; or slurm.
     """
+    throttle: int | None = None
+    "Jobs of a batch system that may run at a time, the same as `workers`."
+    slurm_option: str | Sequence[str] = ()
+    "What jobs of Slurm are submitted with: an option such as 'partition=short', or several."
     report: bool = True
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
     live: bool = False
@@ -123,6 +125,9 @@ class Options:
         if self.accept_changed_function and not self.resume:
             raise UsageError("--accept-changed-function needs --resume")
         _require_numbers(self)
+        require_jobs(
+            self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
+        )
 
 
 def options_of(verb: str, settings: Mapping[str, Any]) -> Options:
@@ -187,14 +192,12 @@ def prepare(
     """
     host = Host.here()
     workers, threads = _slots(options, host)
-    engines.require(
-        options.engine,
-        EngineOptions(Path(), workers, threads, options.task_timeout_s, connect=options.connect),
-    )
+    slots = _engine_options(options, workers, threads)
+    engines.require(options.engine, slots)
     uncut = with_whole_series(pipeline, options.rule).axes_whole
     lesson = learn(pipeline, options.rule.axes_whole, uncut)
     pipeline = lesson.pipeline
-    budget = Budget(_memory_bytes(options, host, workers), workers * threads)
+    budget = Budget(_memory_bytes(options, host, slots), workers * threads)
     folder = out
     if isinstance(pipeline.end, Write):
         folder = Path(pipeline.end.dest).absolute()
@@ -225,7 +228,7 @@ def prepare(
         if not dry:
             discard_replaced(directory)
         inherited = resume.inherit(directory, plan, options.accept_changed_function)
-        done, damaged = _done_earlier(directory, plan, inherited)
+        done, damaged = done_earlier(directory, plan, inherited)
     if directory is not None and not obstacle:
         obstacle = _obstacle(
             functools.partial(_require_free_names, pipeline, plan, directory, options), dry
@@ -286,20 +289,35 @@ def _cut(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _memory_bytes(options: Options, host: Host, workers: int) -> int:
+def _engine_options(options: Options, workers: int, threads: int) -> EngineOptions:
+    """What an engine is asked whether it can do, before there is a directory."""
+    return EngineOptions(
+        Path(),
+        workers,
+        threads,
+        options.task_timeout_s,
+        memory_bytes=options.memory_bytes or 0,
+        connect=options.connect,
+        job_options=texts(options.slurm_option),
+    )
+
+
+def _memory_bytes(options: Options, host: Host, told: EngineOptions) -> int:
     """Memory for all tasks: as requested, or a share of what the workers leave available."""
     if options.memory_bytes:
         return options.memory_bytes
+    if of_jobs := engines.memory_of_jobs(options.engine, told):
+        return of_jobs
     share = host.memory_bytes * MEMORY_SHARE
     if facts_of(options.engine).in_caller or options.connect:
         return int(share)
-    beside = share - workers * WORKER_BASE_BYTES
+    beside = share - told.workers * WORKER_BASE_BYTES
     return max(int(beside), int(share * LEAST_TASKS_SHARE))
 
 
 def _machine(options: Options, host: Host, workers: int) -> Machine | None:
     """The machine that tasks run on; None where they run elsewhere."""
-    if options.connect:
+    if options.connect or facts_of(options.engine).batch_system:
         return None
     if facts_of(options.engine).in_caller:
         workers = 0
@@ -337,7 +355,7 @@ def _require_free_names(
     if isinstance(pipeline.end, Write) and pipeline.end.overwrite:
         for folder in (Path(sink.path) for sink, _ in output.volumes if os.path.isdir(sink.path)):
             require_replaceable(
-                str(folder), [file.relative_to(folder).as_posix() for file in _files(folder)]
+                str(folder), [file.relative_to(folder).as_posix() for file in vacancy.files(folder)]
             )
         return
     own = committed(directory)
@@ -368,9 +386,12 @@ def _what_to_do(was_made: bool, verb: str) -> str:
 
 def _require_numbers(options: Options) -> None:
     """Raise UsageError for numbers that no run can do with."""
-    for flag, number in (("--workers", options.workers), ("--threads", options.threads)):
+    slots = ("workers", "throttle", "threads")
+    for flag, number in ((f"--{name}", getattr(options, name)) for name in slots):
         if number is not None and number < 1:
             raise UsageError(f"{flag} {number}: give 1 or more")
+    if options.throttle is not None and options.workers is not None:
+        raise UsageError("--throttle and --workers mean the same of jobs: give one of them")
     if options.memory_bytes is not None and options.memory_bytes < 1:
         raise UsageError("--memory: give a positive size such as 8GB")
     if options.retries < 0:
@@ -389,39 +410,10 @@ def _slots(options: Options, host: Host) -> tuple[int, int]:
             )
         return found
     workers, threads = engines.default_workers(options.engine, host)
-    if options.workers is not None:
-        workers = options.workers
+    if wanted := options.workers or options.throttle:
+        workers = wanted
         threads = 1
     return workers, options.threads or threads
-
-
-def _require_replaceable(directory: RunDirectory) -> None:
-    """Raise OutputBusy for a directory that holds more than what conversions have made."""
-    known = {FOLDER, *made(directory), *(path.name for path in leftovers(directory.out))}
-    other = [
-        path.name
-        for path in _entries(directory.out)
-        if path.name.partition(".parts-")[0] not in known
-    ]
-    if not directory.file and other:
-        raise OutputBusy(
-            f"{directory.out} holds files that no conversion made, such as {min(other)}:"
-            " --overwrite"
-            " replaces only what an earlier conversion made; give a new or empty directory"
-        )
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """The files in a directory and below. Links to directories are not followed, nor are they when
-    it is removed.
-    """
-    return (Path(top, name) for top, _, names in os.walk(folder) for name in names)
-
-
-def _entries(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return list(folder.iterdir())
 
 
 def _require_usable(
@@ -435,11 +427,12 @@ def _require_usable(
             f"{directory.place} is in use by another run: wait for it, or stop it with 'hyperslab"
             " cancel'"
         )
+    detached.require_none(directory)
     if replaces:
-        _require_replaceable(directory)
+        vacancy.require_replaceable(directory)
         return
     if not has_earlier:
-        _require_empty(directory, options.verb)
+        vacancy.require_empty(directory, options.verb)
         return
     if options.resume:
         return
@@ -460,23 +453,7 @@ def _require_usable(
     )
 
 
-def _require_empty(directory: RunDirectory, verb: str) -> None:
-    """Raise OutputBusy for a file, and for a directory that holds what no run wrote."""
-    flag = ""
-    if verb == "run":
-        flag = "-o "
-    out = directory.out
-    if out.exists() and not out.is_dir():
-        raise OutputBusy(f"{flag}{out} is a file: give a directory")
-    if directory.file or not out.is_dir():
-        return
-    if any(path.name != FOLDER for path in out.iterdir()):
-        raise OutputBusy(
-            f"{flag}{out} holds files that no run wrote: give a new or empty directory"
-        )
-
-
-def _done_earlier(
+def done_earlier(
     directory: RunDirectory, plan: Plan, inherited: Sequence[Inherited]
 ) -> tuple[set[int], set[int]]:
     """Tasks whose results are still there, and those whose results were, but are damaged.

@@ -12,46 +12,36 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
 from hyperslab.driver import live, preindex, resume
 from hyperslab.driver.admission import admit
-from hyperslab.driver.directory import RunState, save_manifest, save_status
-from hyperslab.driver.haste import EndsEarly, Haste
+from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
+from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.prepare import Options, Prepared, asked, options_of, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
+from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
-from hyperslab.engines import Engine, EngineOptions
+from hyperslab.engines import Detached, EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.errors import OutputBusy, RunStopped, UsageError, in_callers_words, told_in_python
 from hyperslab.machine import pressure
-from hyperslab.plan.compile import Stage
-from hyperslab.plan.failure import Failure
-from hyperslab.plan.journal import SlotJournal, Tail, load_partials, moved_bytes
+from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.shipment import pack
-from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
-from hyperslab.plan.task import Outcome, Task, retried, with_prior
-from hyperslab.report.failures import Failed, failed, likeness
-from hyperslab.report.progress import Count, Progress, Quiet
+from hyperslab.plan.shipment import Shipment, pack
+from hyperslab.plan.task import Outcome
+from hyperslab.plan.written import texts
+from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
 from hyperslab.trace import OwnTime, Trace
 from hyperslab.units import show_count
-
-POLL_INTERVAL_S = 0.1
-STATUS_INTERVAL_S = 1.0
-UNRECORDED_ROUNDS = 10
-"""How often tasks are done again, at no charge, whose worker died after them but before it had
-recorded them.
-"""
 
 
 @told_in_python
@@ -88,39 +78,29 @@ def run(
     prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    result = _Run(pipeline, prepared, options, progress or Quiet()).execute()
+    result = Driver(pipeline, prepared, options, progress or Quiet()).execute()
     if check:
         return checked(result)
     return result
 
 
-class _Run:
+class Driver(Rounds):
     """One submission under way."""
 
     def __init__(
         self, pipeline: Pipeline, prepared: Prepared, options: Options, progress: Progress
     ) -> None:
-        assert prepared.directory is not None
-        self.plan = prepared.plan
-        self.prepared = prepared
-        self.options = options
-        self.progress = progress
-        self.count = Count()
-        self.directory = prepared.directory
+        super().__init__(prepared, options, progress)
         self.start_ns = time.monotonic_ns()
         self.load = pressure.sample()
         self.ready_ns = self.start_ns
-        self.outcomes: list[Outcome] = []
-        self.failures: dict[int, tuple[Failure, int]] = {}
-        self.told: set[tuple[str, ...]] = set()
-        self.haste = Haste(options.fail_fast, lambda: 1)
-        self.done = set(prepared.done)
         self.value: Any = None
         self.saved: list[Path] = []
         self.state: RunState = "running"
-        self._polled_at = self._saved_at = 0.0
-        self.refs = pipeline.refs
+        self.pipeline = pipeline
         self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
+        self.last_job: tuple[str, ...] = ()
+        self.is_left = False
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
 
@@ -128,15 +108,7 @@ class _Run:
         """Own the output directory, run every stage, keep the records whatever happens."""
         lock = self.directory.own()
         try:
-            self.directory.await_workers(self.progress.tell)
-            if self.prepared.replaces:
-                Products(self.directory, self.plan).forget_earlier()
-            if len(list(self.directory.plans())) != self.prepared.submissions:
-                raise OutputBusy(
-                    f"another run has used {self.directory.place} in the meantime: try again with"
-                    " --resume"
-                )
-            self.folder = self.directory.new_submission(resume.record(self.plan))
+            self.folder = self.begin()
             self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
             self.products = Products(self.directory, self.plan)
             self.tail = Tail(self.folder)
@@ -190,8 +162,24 @@ class _Run:
     def _labels(self) -> list[str]:
         return [self.products.label(task.id) for task in self.plan.tasks]
 
+    def begin(self) -> Path:
+        """The folder of the submission, once nobody else writes for an earlier one. Raises
+        OutputBusy.
+        """
+        self.directory.await_workers(self.progress.tell)
+        if self.prepared.replaces:
+            Products(self.directory, self.plan).forget_earlier()
+        if len(list(self.directory.plans())) != self.prepared.submissions:
+            raise OutputBusy(
+                f"another run has used {self.directory.place} in the meantime: try again with"
+                " --resume"
+            )
+        return self.directory.new_submission(resume.record(self.plan))
+
     def _stopped(self, reason: BaseException) -> None:
         """Keep what records the disk will take; the reason to stop matters more than they do."""
+        if self.is_left:
+            return
         self.state = "stopped"
         if self.directory.is_cancelled():
             self.state = "cancelled"
@@ -211,9 +199,16 @@ class _Run:
             memory_bytes=self.options.memory_bytes or 0,
             connect=self.options.connect,
             most_tasks=max(len(stage.tasks) for stage in self.plan.stages),
-            shipment=pack(self.refs),
+            shipment=self.shipment(),
+            last_job=self.last_job,
+            job_options=texts(self.options.slurm_option),
+            heartbeat=self.folder.absolute() / STATUS,
             slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
         )
+
+    def shipment(self) -> Shipment:
+        """The user's code, for workers."""
+        return pack(self.pipeline.refs)
 
     def _run_stages(self) -> None:
         self.products.begin(self.done, resume.results(self.inherited))
@@ -231,7 +226,7 @@ class _Run:
         self.progress.begin(left, nbytes, len(self.done))
         save_status(self.folder, "running", self._counts())
         try:
-            if left:
+            if left or self.goes_on:
                 self._start_engine()
             self.ready_ns = time.monotonic_ns()
             prior = None
@@ -239,25 +234,29 @@ class _Run:
                 prior = self._run_stage(stage, prior)
                 if self.failures:
                     return
+            self._take_all({}, last=True)  # where another driver has seen the last round
             self.value = prior
         except EndsEarly:
             self.engine.cancel()
             self._take_all({}, last=True)
             return
+        except Detached:
+            self.is_left = True
+            raise
         except BaseException:
             self.engine.cancel()
             raise
         finally:
             ended_ns = time.monotonic_ns()
             self.engine.stop()
-            fence.end(self.folder)
             self.shutdown_ns = time.monotonic_ns() - ended_ns
             self.own_times = self.engine.own_times()
-            self.products.sweep()
             self.progress.end()
-        self.directory.await_workers(
-            self.progress.tell
-        )  # an attempt that its engine has given up may still write
+            if not self.is_left:
+                fence.end(self.folder)
+                self.products.sweep()
+        # an attempt that its engine has given up may still write
+        self.directory.await_workers(self.progress.tell)
         results: Mapping[int, Outcome] = {}
         if self.plan.stages[-1].job.output:
             results = resume.results(self.inherited)
@@ -282,170 +281,15 @@ class _Run:
         except OSError as error:
             raise RunStopped(f"--engine {self.options.engine} could not start: {error}") from error
 
-    def _run_stage(self, stage: Stage, prior: Any) -> Any:
-        """All tasks of a stage, with retries; returns the fold's finished result."""
-        job = replace(with_prior(stage.job, prior), debug=self.options.debug)
-        fold = job.load_fold()
-        merge = merge_of(job)
-        steps = steps_of(job, self.options.granularity == "stepwise")
-        pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
-        has_begun = len(pending) < len(stage.tasks)
-        self.haste = Haste(self.options.fail_fast, lambda: len(self.engine.slots()), has_begun)
-        for attempt in range(self.options.retries + 1):
-            if not pending:
-                break
-            self._run_round(
-                self.engine, pending, steps, merge, last=attempt == self.options.retries
-            )
-            pending = [
-                retried(task)
-                for task in pending
-                if task.id not in self.done and not self._is_final(task)
-            ]
-        missing = [task for task in stage.tasks if task.id not in self.done]
-        if fold is None or missing:
-            return None
-        for _ in range(
-            UNRECORDED_ROUNDS
-        ):  # a batch that had been given up may have saved what overlaps others
-            if not (left := resume.lacking(self.inherited, stage.tasks)):
-                break
-            self._run_round(self.engine, left, steps, merge, last=True)
-        return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
-
-    def _is_final(self, task: Task) -> bool:
-        return task.id in self.failures and self.failures[task.id][0].permanent
-
-    def _run_round(
-        self,
-        engine: Engine,
-        tasks: Sequence[Task],
-        steps: Sequence[Any],
-        merge: StageMerge | None,
-        last: bool,
-    ) -> None:
-        """One attempt at every task; afterwards each is done or has a failure."""
-        by_id = {task.id: task for task in tasks}
-        own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
-        left = tasks
-        try:
-            for _ in range(UNRECORDED_ROUNDS):
-                with closing(engine.run(left, steps, merge)) as outcomes:
-                    for outcome in outcomes:
-                        if outcome is not None:
-                            own.record(outcome)
-                            own.flush()
-                        self._look(by_id, last, now=self.haste.is_watching)
-                self._look(by_id, last, now=True)
-                if not (left := self._unaccounted(tasks, merge)):
-                    break
-            for task in left:
-                reason = Failure(
-                    "WorkerDied",
-                    "the worker process died before it recorded the task's result",
-                    "",
-                )
-                own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
-        finally:
-            own.close()
-        self._look(by_id, last, now=True)
-
-    def _unaccounted(self, tasks: Sequence[Task], merge: StageMerge | None) -> list[Task]:
-        """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
-        if merge is not None:
-            held = {
-                i
-                for p in load_partials([(self.folder, None)], [t.id for t in tasks])
-                for i in p.tasks
-            }
-            self.done = (
-                self.done - {t.id for t in tasks}
-            ) | held  # what is in no partial that counts is not done
-            for task_id in held & self.failures.keys():
-                del self.failures[task_id]
-        said = {(o.task, o.attempt) for o in self.outcomes if merge is None or o.status != "done"}
-        return [
-            task
-            for task in tasks
-            if task.id not in self.done and (task.id, task.attempt) not in said
-        ]
-
-    def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
-        """Read the journal, show progress, notice a request to stop. Raises RunStopped, EndsEarly
-        when the rest is not worth trying.
-        """
-        moment = time.monotonic()
-        if not now and moment - self._polled_at < POLL_INTERVAL_S:
-            return
-        self._polled_at = moment
-        self._take_all(by_id, last)
-        self._check_cancelled()
-        if moment - self._saved_at > STATUS_INTERVAL_S:
-            self._saved_at = moment
-            save_status(self.folder, "running", self._counts())
-        if self.haste.reason:
-            raise EndsEarly(self.haste.reason)
-
-    def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
-        for outcome in self.tail.poll():
-            self._take(outcome, by_id, last)
-
-    def _check_cancelled(self) -> None:
-        if self.directory.is_cancelled():
-            raise RunStopped("the run was cancelled; the same command with --resume continues it")
-
-    def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
-        self.outcomes.append(outcome)
-        task = by_id.get(outcome.task)
-        if outcome.status == "done":
-            if outcome.task not in self.done:  # an engine may run a batch twice
-                nbytes = 0
-                if task:
-                    nbytes = task.bytes_read
-                self.count.advance(nbytes)
-                self.progress.advance(nbytes)
-            self.done.add(outcome.task)
-            self.failures.pop(outcome.task, None)
-        elif outcome.failure is not None and outcome.task not in self.done:
-            self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
-            self._tell_failure(outcome.task, outcome.failure, last)
-        self.haste.take(
-            outcome, last or (outcome.failure is not None and outcome.failure.permanent)
-        )
-
-    def _tell_failure(self, task: int, why: Failure, last: bool) -> None:
-        """Tell of a failure at once, unless an equal one has been told."""
-        reason = likeness(why)
-        if reason in self.told:
-            return
-        self.told.add(reason)
-        one = failed(self.products.label(task), why, 1)
-        self.progress.failed(
-            one.task, one.message, will_retry=not (last or why.permanent), place=one.place
-        )
-
     def _save_value(self) -> None:
         """Write the result of a reduction. Raises RunStopped when the fold's own `save` fails."""
         fold = self.plan.stages[-1].job.load_fold()
         if fold is not None and not self.failures:
             self.saved = save_value(fold, self.value, self.folder / "result", self.directory.out)
 
-    def _counts(self) -> dict[str, Any]:
-        total = sum(1 for _ in self.plan.tasks)
-        return {"tasks": total, "done": len(self.done), "failed": len(self.failures)}
-
-    def _failures(self) -> list[Failed]:
-        return [
-            failed(self.products.label(i), why, attempts)
-            for i, (why, attempts) in sorted(self.failures.copy().items())
-        ]
-
-    def _ended_early(self) -> str:
-        """Why tasks were left out; '' where all were tried, or the run was stopped."""
-        counts = self._counts()
-        if counts["done"] + counts["failed"] == counts["tasks"]:
-            return ""
-        return self.haste.reason
+    def moments(self) -> Moments:
+        """When the run began, could run tasks, and ended."""
+        return Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
 
     def _keep_records(self) -> Result:
         """Write result, manifest, trace, summary and report. Raises OSError when there is no room
@@ -459,7 +303,7 @@ class _Run:
         ] + self.saved
         self.products.secure()
         save_manifest(self.directory, self.products.manifest(results, self.saved), self._counts())
-        moments = Moments(self.start_ns, self.ready_ns, time.monotonic_ns() - self.shutdown_ns)
+        moments = self.moments()
         meta = {
             "labels": self._labels(),
             "moved_nbytes": moved_bytes(self.folder),
@@ -467,6 +311,9 @@ class _Run:
             "run": asked(self.prepared, self.options),
             "load": pressure.between(self.load, pressure.sample()),
         }
+        if queued := self.engine.queued():
+            meta["queue"] = asdict(queued)
+            moments = moments.ready_at(queued.first_ns)
         trace = build_trace(
             self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta
         )

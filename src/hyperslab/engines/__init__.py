@@ -20,6 +20,40 @@ Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."
 Running = Generator[Outcome | None, None, None]
 "What an engine yields while it runs tasks; closing it early ends them."
+JOBS = "jobs.json"
+"File of a submission that names its jobs in a batch system, as long as they may be there."
+JOBS_AT_A_TIME = 16
+"Jobs of a batch system that run at a time where the user names no number."
+
+
+class Detached(Exception):
+    """Raised by an engine that has left the rest of the run to jobs of a batch system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What a run has waited for in the queue of a batch system."""
+
+    system: str
+    first_ns: int
+    "Moment at which the first job began, on the driver's clock."
+    waited_s: float
+    "Time from when it was submitted to that."
+    missing_s: float
+    "Slots' time afterwards in which jobs waited although fewer ran than might at a time."
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsLeft:
+    """Jobs of a submission that a batch system may still have."""
+
+    is_detached: bool
+    "Whether the run is theirs to end, and not that of a driver."
+    are_there: bool | None
+    "Whether some of them wait or run; None where the batch system cannot be asked."
+    told: str
+    "What they do, in words."
 
 
 class Managed:
@@ -51,6 +85,26 @@ class Managed:
         """
         return None
 
+    @staticmethod
+    def memory_of_jobs(options: EngineOptions) -> int | None:
+        """Bytes that the jobs of a batch system leave for all tasks that run at a time; None where
+        there are no jobs.
+        """
+        return None
+
+    @staticmethod
+    def jobs_left(folder: Path) -> JobsLeft | None:
+        """Jobs of a submission that a batch system may still have; None for none."""
+        return None
+
+    @staticmethod
+    def end_jobs(folder: Path) -> None:
+        """Give back jobs that a submission has left, where the batch system can be asked."""
+
+    def queued(self) -> Queued | None:
+        """What the run has waited for in the queue of a batch system; None where there is none."""
+        return None
+
     def start(self) -> None:
         raise NotImplementedError
 
@@ -80,6 +134,7 @@ class Engine(Protocol):
         """What the engine itself has recorded of what it ran, for a comparison with the trace."""
         ...
 
+    def queued(self) -> Queued | None: ...
     def run(
         self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
     ) -> Running:
@@ -115,6 +170,12 @@ class EngineOptions:
     "The user's code, for workers that do not see it."
     process_per_slot: bool = False
     "The engine's own fact of this name, as `create` fills it in."
+    job_options: tuple[str, ...] = ()
+    "Options of the batch system that jobs are submitted with, as NAME=VALUE."
+    heartbeat: Path | None = None
+    "A file that the driver writes again and again while it lives."
+    last_job: tuple[str, ...] = ()
+    "Command that goes on with the run once its jobs have ended; (): the driver waits for them."
 
 
 def require(name: str, options: EngineOptions) -> None:
@@ -169,13 +230,46 @@ def join(name: str, connect: str) -> Dismissal | None:
 
 
 def default_workers(name: str, host: Host) -> tuple[int, int]:
-    """(workers, threads) when the user names neither: every processor one slot."""
+    """(workers, threads) when the user names neither: every processor one slot, and JOBS_AT_A_TIME
+    of a batch system.
+    """
     spread = facts_of(name).spread
+    if facts_of(name).batch_system:
+        return JOBS_AT_A_TIME, 1
     if spread == "none":
         return 1, 1
     if spread == "threads":
         return 1, host.cpus
     return host.cpus, 1
+
+
+def memory_of_jobs(name: str, options: EngineOptions) -> int | None:
+    """Bytes that the jobs of a batch system leave for all tasks that run at a time; None for an
+    engine without jobs. Raises UsageError.
+    """
+    if not facts_of(name).batch_system:
+        return None
+    found: int | None = _class_of(name).memory_of_jobs(options)
+    return found
+
+
+def jobs_left(folder: Path) -> JobsLeft | None:
+    """Jobs of a submission that a batch system may still have; None for none."""
+    found = (one.jobs_left(folder) for one in _of_batch_systems(folder))
+    return next((left for left in found if left is not None), None)
+
+
+def end_jobs(folder: Path) -> None:
+    """Give back jobs that a submission has left, where their batch system can be asked."""
+    for one in _of_batch_systems(folder):
+        one.end_jobs(folder)
+
+
+def _of_batch_systems(folder: Path) -> list[Any]:
+    """Engines that may have submitted jobs of a submission."""
+    if not (folder / JOBS).is_file():
+        return []
+    return [_class_of(name) for name, facts in ENGINES.items() if facts.batch_system]
 
 
 def _class_of(name: str) -> Any:

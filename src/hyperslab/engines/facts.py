@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -55,6 +56,8 @@ class Facts:
     "Address of a cluster that runs already, in words."
     queue: str = ""
     "Batch system that starts workers for it, as --connect takes it, in words."
+    batch_system: str = ""
+    "Batch system whose jobs run its tasks, on other machines; empty: none does."
     own_record: str = ""
     "Name of its own record of what it ran; empty: it keeps none."
 
@@ -111,6 +114,12 @@ SPARK = Facts(
     connects_to="a Spark master",
     own_record="Spark's event log",
 )
+SLURM = Facts(
+    "hyperslab.engines.slurm.engine:Slurm",
+    no_time_limit="a job of Slurm has one for all its tasks (--slurm-option time=...)",
+    batch_system="Slurm",
+    own_record="Slurm's times of its jobs",
+)
 
 GNU_PARALLEL = Facts(
     "hyperslab.engines.gnu_parallel.engine:GnuParallel",
@@ -141,6 +150,7 @@ ENGINES: dict[str, Facts] = {
     "spark": SPARK,
     "gnu-parallel": GNU_PARALLEL,
     "mpi": MPI,
+    "slurm": SLURM,
 }
 "The engines of this package, in the order in which they are listed."
 
@@ -218,6 +228,16 @@ def connect_help() -> str:
 def connecting() -> str:
     """The software whose clusters an engine connects to, as a list in words."""
     return " and ".join(dict.fromkeys(facts.clusters for facts in _loadable() if facts.clusters))
+
+
+def require_jobs(engine: str, given: Mapping[str, object]) -> None:
+    """Raise UsageError for flags about jobs of a batch system that were given a value, where an
+    engine has no jobs.
+    """
+    flags = [flag for flag, value in given.items() if value]
+    if flags and not facts_of(engine).batch_system:
+        able = (f"--engine {name}" for name, facts in ENGINES.items() if facts.batch_system)
+        raise UsageError(f"{flags[0]}: is for {' or '.join(able)}, not for --engine {engine}")
 
 
 def _loadable() -> list[Facts]:

@@ -86,3 +86,10 @@ def written(flag: str, value: str | int | Sequence[int] | None) -> str | None:
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
         raise UsageError(f"{flag}: {value!r} are not whole numbers")
     return ",".join(map(str, numbers))
+
+
+def texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One text, or several, as several."""
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given)

@@ -136,7 +136,7 @@ def _settings(folder: Path, munge: Path) -> str:
         ports=_free_ports(2),
         munge=munge,
         folder=folder,
-        cpus=os.cpu_count(),
+        cpus=max(4, os.cpu_count() or 1),
         memory_mb=memory_mb,
     )
 

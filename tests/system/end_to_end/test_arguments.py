@@ -121,6 +121,9 @@ WRONG_FLAGS = [
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),
     ("--fail-fast", ["--fail-fast=yes"], "does not take a value"),
+    ("--throttle", ["--throttle", "2"], "is for --engine slurm, not for --engine processes"),
+    ("--slurm-option", ["--slurm-option", "time=1"], "is for --engine slurm"),
+    ("--detach", ["--detach"], "is for --engine slurm"),
     ("--wrokers", ["--wrokers", "2"], "--workers"),
 ]
 "Flag, what to add to a sound `run increment`, and part of what is said."
@@ -373,7 +376,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     done = call_program()
     assert done.code == 0
     assert done.err == ""
-    verbs = "info run convert diff status report cancel verify clean synth functions doctor"
+    verbs = "info run convert diff status wait report cancel verify clean synth functions doctor"
     assert list(VERBS) == verbs.split()
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out

@@ -271,16 +271,16 @@ def edit(source: Path) -> Array:
 
 def stop_after(tasks: int, *arguments: object) -> None:
     """A run in this process that is stopped when it has recorded so many tasks."""
-    from hyperslab.driver.run import _Run
+    from hyperslab.driver.run import Driver
 
     with pytest.MonkeyPatch.context() as patch:
-        plain, taken = _Run._take, list[object]()
+        plain, taken = Driver._take, list[object]()
 
-        def take(run: _Run, *more: Any) -> None:
+        def take(run: Driver, *more: Any) -> None:
             plain(run, *more)
             taken.append(more[0])
             if len(taken) >= tasks:
                 raise KeyboardInterrupt
 
-        patch.setattr(_Run, "_take", take)
+        patch.setattr(Driver, "_take", take)
         assert call(*arguments).code == 130

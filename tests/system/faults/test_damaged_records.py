@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from hyperslab.arrays import Array
-from hyperslab.driver import run as driver
+from hyperslab.driver import rounds
 from hyperslab.driver.committed import committed
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.products import Products
-from hyperslab.driver.run import _Run
+from hyperslab.driver.run import Driver
 from hyperslab.errors import DamagedRecord, OutputBusy
 from hyperslab.storage.recordfile import checksum_of, load_record, require_intact, save_record
 from tests.system.end_to_end.command import Finished, call
@@ -108,14 +108,14 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 def end_early(arguments: Sequence[object]) -> int:
     """A run that ends in its middle, without a word."""
 
-    def killed(run: _Run) -> None:
+    def killed(run: Driver) -> None:
         if len(run.done) >= 2:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "POLL_INTERVAL_S", 0)
-        patch.setattr(_Run, "_check_cancelled", killed)
-        patch.setattr(_Run, "_keep_records", interrupted)
+        patch.setattr(rounds, "POLL_INTERVAL_S", 0)
+        patch.setattr(Driver, "_check_cancelled", killed)
+        patch.setattr(Driver, "_keep_records", interrupted)
         return call(*arguments).code
 
 

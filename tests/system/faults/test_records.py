@@ -199,11 +199,11 @@ def test_two_runs_that_were_prepared_together_do_not_both_run(tmp_path: Path) ->
     ]
     second = prepare(pipelines[1], Options(engine="serial"))
     assert hs.run(pipelines[0], engine="serial").ok
-    from hyperslab.driver.run import _Run
+    from hyperslab.driver.run import Driver
     from hyperslab.report.progress import Quiet
 
     with pytest.raises(OutputBusy, match="in the meantime"):
-        _Run(pipelines[1], second, Options(engine="serial"), Quiet()).execute()
+        Driver(pipelines[1], second, Options(engine="serial"), Quiet()).execute()
 
 
 def test_the_newest_success_is_what_counts(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ who is left (`look`) and which workers live (`who_lives`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol
 
@@ -17,7 +18,7 @@ from hyperslab.engines.batches import batch, inflight
 from hyperslab.engines.batches.orders import clear, round_name, write_orders
 from hyperslab.engines.batches.tally import Tally, keep
 from hyperslab.errors import RunStopped
-from hyperslab.machine.clock import ClockServer, reference, serve_towards
+from hyperslab.machine.clock import ClockServer, Reference, reference, serve_towards
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
 
@@ -60,6 +61,7 @@ class BatchEngine(Managed):
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self._rounds = 0
+        self._round = ""
         self._work: Work | None = None
         self._clock: ClockServer | None = None
         self._slots: list[Slot] = []
@@ -92,6 +94,10 @@ class BatchEngine(Managed):
         """
         return ""
 
+    def now_ns(self) -> int:
+        """The time on the clock of the run's driver."""
+        return time.monotonic_ns()
+
     def leave(self) -> None:
         """Let go of whoever ran the batches, and end what was started for them."""
 
@@ -105,6 +111,11 @@ class BatchEngine(Managed):
     def own_times(self) -> Sequence[OwnTime]:
         """What the engine's own record says of the batches."""
         return self._own_times
+
+    def clock(self) -> Reference:
+        """The clock that workers compare theirs with."""
+        address = self._clock.address if self._clock else None
+        return reference(address)
 
     def serve_clock(self, host: str | None) -> None:
         """Let the workers that this host reaches compare their clocks with ours."""
@@ -126,19 +137,23 @@ class BatchEngine(Managed):
         self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
     ) -> Running:
         self._rounds += 1
-        folder = self.options.folder
-        name = round_name(self._rounds)
-        batches = self.cut(tasks, name, len(steps))
-        place = self._write_orders(name, steps, merge, len(batches))
+        self._round = round_name(self._rounds)
+        batches = self.cut(tasks, self._round, len(steps))
+        place = self._write_orders(self._round, steps, merge, len(batches))
         self._work = self.submit(place, batches, len(steps), merge is not None)
+        yield from self.see_out(self._work)
+
+    def see_out(self, work: Work) -> Running:
+        """Wait for the end of the round, keep what it came to, and report what died in it."""
+        folder = self.options.folder
         try:
-            yield from self.wait(self._work)
-            for tally in self._work.tallies():
-                keep(folder, name, tally)
+            yield from self.wait(work)
+            for tally in work.tallies():
+                keep(folder, self._round, tally)
         finally:
             self._give_up()
-        marks = folder / inflight.FOLDER / name
-        yield from inflight.leftovers(marks, self.who_lives(), self.how_it_ended)
+        marks = folder / inflight.FOLDER / self._round
+        yield from inflight.leftovers(marks, self.who_lives(), self.how_it_ended, self.now_ns)
         clear(folder)
 
     def wait(self, going_on: Ending) -> Running:
@@ -151,14 +166,13 @@ class BatchEngine(Managed):
         self, name: str, steps: Sequence[StepFunction], merge: Merge | None, batches: int
     ) -> str:
         options = self.options
-        address = self._clock.address if self._clock else None
         return write_orders(
             options.folder,
             name,
             steps,
             merge,
             options.shipment,
-            reference(address),
+            self.clock(),
             self.value_limit(batches),
             options.process_per_slot,
         )

@@ -99,9 +99,11 @@ def leftovers(
     folder: Path,
     is_alive: Callable[[Slot], bool],
     how_it_ended: Callable[[str], str] = lambda batch: "",
+    now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> Iterator[Outcome]:
     """What is left when an engine has ended a round: a mark of a dead worker becomes a lost
-    attempt. `how_it_ended` says of the name of a batch how its worker did, if anybody knows.
+    attempt. `how_it_ended` says of the name of a batch how its worker did, if anybody knows;
+    `now_ns` tells the driver's time.
 
     Batches that a living worker still runs end at their next task, since the folder of the marks is
     taken away.
@@ -112,7 +114,7 @@ def leftovers(
         except FileNotFoundError:  # its batch has just ended
             continue
         if marked and not _is_served(marked, is_alive):
-            yield lost(marked, time.monotonic_ns(), how_it_ended(path.name))
+            yield lost(marked, now_ns(), how_it_ended(path.name))
     remove(folder)
 
 

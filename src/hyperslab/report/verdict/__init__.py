@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from hyperslab.report.measures import split
 from hyperslab.report.summary import Summary
-from hyperslab.report.verdict import memory, processors, storage, tasks
+from hyperslab.report.verdict import memory, processors, queueing, storage, tasks
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
 from hyperslab.trace import Trace
@@ -21,7 +21,7 @@ __all__ = ["Finding", "Verdict", "judge"]
 
 CIRCUMSTANCES = ("cpu-starved",)
 "Findings that do not compete with the others: they say how much to trust them."
-MAKESPAN_RULES = ("start-up",)
+MAKESPAN_RULES = ("start-up", "queueing")
 "Findings whose share is of the makespan."
 SOUND = ("compute-bound",)
 "Findings that call for no change, and so are shown only if they come first."
@@ -41,6 +41,7 @@ EXPLAINS = {
     "too-few-partitions": _WAITING,
     "unfed-slots": _WAITING,
     "start-up": _WAITING,
+    "queueing": _WAITING,
     "closing": _WAITING,
     "stragglers": _ANY,
     "memory-pressure": _ANY,
@@ -63,7 +64,11 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
         return Verdict("No task ran, so there is nothing to judge.", ())
     if summary.makespan_s < SHORT_S:
         return Verdict(_too_short(summary), ())
-    found = list(_findings(evidence, summary))
+    found = [
+        finding
+        for finding in _findings(evidence, summary)
+        if not queueing.is_explained(finding, evidence)
+    ]
     if summary.makespan_without_startup_s < SHORT_S:
         found = [finding for finding in found if finding.rule in MAKESPAN_RULES]
     limits = sorted(
@@ -92,7 +97,8 @@ def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
     yield from memory.pressure(evidence, summary)
     yield from tasks.losing(evidence, summary)
     yield from tasks.unfed(evidence)
-    yield from tasks.starting(evidence, summary)
+    yield from queueing.queueing(evidence, summary)
+    yield from tasks.starting(evidence, summary, queueing.waited_s(evidence))
     yield from tasks.closing(evidence)
     yield from processors.waiting_function(evidence)
     yield from processors.bound(evidence)

@@ -227,12 +227,13 @@ def unfed(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def starting(evidence: Evidence, summary: Summary) -> list[Finding]:
-    """The time until the first task ran, as a share of the makespan."""
+def starting(evidence: Evidence, summary: Summary, queued_s: float) -> list[Finding]:
+    """The time until the first task ran, as a share of the makespan, without that in a queue."""
     slots = len(evidence.slots)
-    seconds = summary.startup_s + (
-        evidence.leading / slots / 1e9 if slots and evidence.attempts else 0.0
-    )
+    ready_s = max(0.0, summary.startup_s - queued_s)
+    seconds = ready_s
+    if slots and evidence.attempts:
+        seconds += evidence.leading / slots / 1e9
     share = min(1.0, seconds / summary.makespan_s) if summary.makespan_s else 0.0
     if share < LONG_START or seconds * evidence.left_over < NOTICED_S:
         return []
@@ -241,7 +242,7 @@ def starting(evidence: Evidence, summary: Summary) -> list[Finding]:
             "start-up",
             f"Starting took {show_seconds(seconds)}, {show_share(share)} of the makespan, before"
             " the first task ran.",
-            f"{show_seconds(summary.startup_s)} until the engine was ready.",
+            f"{show_seconds(ready_s)} until the engine was ready.",
             _quicker_start(evidence),
             share,
         )

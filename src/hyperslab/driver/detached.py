@@ -1,0 +1,71 @@
+"""Detached runs: what a driver leaves to the job that goes on with its submission, and whether that
+job is still to come.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from hyperslab import engines
+from hyperslab.driver.directory import RunDirectory, load_status
+from hyperslab.engines import JobsLeft
+from hyperslab.engines.batches.orders import write_secret
+from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped
+from hyperslab.plan.shipment import Shipment, unpack
+
+FILE = "detached.pickle"
+"File of a submission with all that another process needs to go on with it."
+
+
+def save(folder: Path, shipment: Shipment, left: Any) -> None:
+    """Keep what is left to the next driver of a submission, with the user's code as it is now."""
+    write_secret(folder / FILE, pickle.dumps((shipment, cloudpickle.dumps(left))))
+
+
+def load(folder: Path) -> tuple[Shipment, Any]:
+    """What was left, loaded with the code that came with it. Raises RunStopped where it is gone."""
+    try:
+        shipment, left = pickle.loads((folder / FILE).read_bytes())
+    except (OSError, EOFError, pickle.UnpicklingError) as error:
+        raise RunStopped(
+            f"{folder / FILE} cannot be read ({error}): the same command with --resume continues"
+        ) from error
+    unpack(shipment)
+    return shipment, pickle.loads(left)
+
+
+def going_on(directory: RunDirectory) -> JobsLeft | None:
+    """The jobs to which the newest submission was left, as long as they may go on with it; None
+    where there are none.
+    """
+    folders = directory.submissions()
+    if not folders:
+        return None
+    left = engines.jobs_left(folders[-1])
+    if left is None or not left.is_detached or left.are_there is False:
+        return None
+    if has_ended(folders[-1]):
+        return None
+    return left
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether a submission has said how it ended."""
+    try:
+        return bool(load_status(folder).get("state", "running") != "running")
+    except DamagedRecord:
+        return False
+
+
+def require_none(directory: RunDirectory) -> None:
+    """Raise OutputBusy for a directory whose run was left to jobs that may go on with it."""
+    left = going_on(directory)
+    if left is not None:
+        raise OutputBusy(
+            f"{directory.out} is in use by a run that was left to jobs ({left.told}): 'hyperslab"
+            f" wait {directory.place}' waits for it, 'hyperslab cancel {directory.place}' stops it"
+        )

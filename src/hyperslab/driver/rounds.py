@@ -1,0 +1,221 @@
+"""Rounds: attempts at the tasks of a submission, and what has come of them so far.
+
+A stage is tried in rounds: every task once, then those that failed, as often as `--retries` says.
+What slots have recorded is read from the journal while a round goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hyperslab.driver import resume
+from hyperslab.driver.directory import save_status
+from hyperslab.driver.haste import EndsEarly, Haste
+from hyperslab.driver.prepare import Options, Prepared
+from hyperslab.driver.products import Products
+from hyperslab.driver.resume import Inherited
+from hyperslab.engines import Engine
+from hyperslab.errors import RunStopped
+from hyperslab.plan.compile import Stage
+from hyperslab.plan.failure import Failure
+from hyperslab.plan.journal import SlotJournal, Tail, load_partials
+from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
+from hyperslab.plan.task import Outcome, Task, retried, with_prior
+from hyperslab.report.failures import Failed, failed, likeness
+from hyperslab.report.progress import Count, Progress
+
+POLL_INTERVAL_S = 0.1
+STATUS_INTERVAL_S = 1.0
+UNRECORDED_ROUNDS = 10
+"""How often tasks are done again, at no charge, whose worker died after them but before it had
+recorded them.
+"""
+
+
+class Rounds:
+    """The tasks of one submission; whoever runs them sets the fields without a value."""
+
+    folder: Path
+    inherited: Sequence[Inherited]
+    products: Products
+    tail: Tail
+    engine: Engine
+
+    def __init__(self, prepared: Prepared, options: Options, progress: Progress) -> None:
+        assert prepared.directory is not None
+        self.plan = prepared.plan
+        self.prepared = prepared
+        self.options = options
+        self.progress = progress
+        self.count = Count()
+        self.directory = prepared.directory
+        self.outcomes: list[Outcome] = []
+        self.failures: dict[int, tuple[Failure, int]] = {}
+        self.told: set[tuple[str, ...]] = set()
+        self.haste = Haste(options.fail_fast, lambda: 1)
+        self.done = set(prepared.done)
+        self.goes_on = False
+        self._polled_at = self._saved_at = 0.0
+
+    def _run_stage(self, stage: Stage, prior: Any) -> Any:
+        """All tasks of a stage, with retries; returns the fold's finished result."""
+        job = replace(with_prior(stage.job, prior), debug=self.options.debug)
+        fold = job.load_fold()
+        merge = merge_of(job)
+        steps = steps_of(job, self.options.granularity == "stepwise")
+        pending: Sequence[Task] = [task for task in stage.tasks if task.id not in self.done]
+        has_begun = len(pending) < len(stage.tasks)
+        self.haste = Haste(self.options.fail_fast, lambda: len(self.engine.slots()), has_begun)
+        for attempt in range(self.options.retries + 1):
+            if not pending:
+                break
+            self._run_round(
+                self.engine, pending, steps, merge, last=attempt == self.options.retries
+            )
+            pending = [
+                retried(task)
+                for task in pending
+                if task.id not in self.done and not self._is_final(task)
+            ]
+        missing = [task for task in stage.tasks if task.id not in self.done]
+        if fold is None or missing:
+            return None
+        for _ in range(UNRECORDED_ROUNDS):
+            # a batch that had been given up may have saved what overlaps others
+            if not (left := resume.lacking(self.inherited, stage.tasks)):
+                break
+            self._run_round(self.engine, left, steps, merge, last=True)
+        return conclude(fold, resume.whole_partials(self.inherited, stage.tasks))
+
+    def _is_final(self, task: Task) -> bool:
+        return task.id in self.failures and self.failures[task.id][0].permanent
+
+    def _run_round(
+        self,
+        engine: Engine,
+        tasks: Sequence[Task],
+        steps: Sequence[Any],
+        merge: StageMerge | None,
+        last: bool,
+    ) -> None:
+        """One attempt at every task; afterwards each is done or has a failure."""
+        by_id = {task.id: task for task in tasks}
+        own = SlotJournal(self.folder, "driver", f"a{tasks[0].attempt}.{tasks[0].id}")
+        try:
+            left = tasks
+            if self.goes_on:
+                self._look(by_id, last, now=True)
+                left = self._unaccounted(tasks, merge)
+            for _ in range(UNRECORDED_ROUNDS):
+                if not left:
+                    break
+                with closing(engine.run(left, steps, merge)) as outcomes:
+                    for outcome in outcomes:
+                        if outcome is not None:
+                            own.record(outcome)
+                            own.flush()
+                        self._look(by_id, last, now=self.haste.is_watching)
+                self._look(by_id, last, now=True)
+                left = self._unaccounted(tasks, merge)
+            for task in left:
+                reason = Failure(
+                    "WorkerDied",
+                    "the worker process died before it recorded the task's result",
+                    "",
+                )
+                own.record(Outcome(task.id, task.attempt, "lost", reason, slot="driver"))
+        finally:
+            own.close()
+        self._look(by_id, last, now=True)
+
+    def _unaccounted(self, tasks: Sequence[Task], merge: StageMerge | None) -> list[Task]:
+        """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
+        if merge is not None:
+            ids = [task.id for task in tasks]
+            held = {i for p in load_partials([(self.folder, None)], ids) for i in p.tasks}
+            # what is in no partial that counts is not done
+            self.done = (self.done - set(ids)) | held
+            for task_id in held & self.failures.keys():
+                del self.failures[task_id]
+        said = {(o.task, o.attempt) for o in self.outcomes if merge is None or o.status != "done"}
+        return [
+            task
+            for task in tasks
+            if task.id not in self.done and (task.id, task.attempt) not in said
+        ]
+
+    def _look(self, by_id: dict[int, Task], last: bool, now: bool = False) -> None:
+        """Read the journal, show progress, notice a request to stop. Raises RunStopped, EndsEarly
+        when the rest is not worth trying.
+        """
+        moment = time.monotonic()
+        if not now and moment - self._polled_at < POLL_INTERVAL_S:
+            return
+        self._polled_at = moment
+        self._take_all(by_id, last)
+        self._check_cancelled()
+        if moment - self._saved_at > STATUS_INTERVAL_S:
+            self._saved_at = moment
+            save_status(self.folder, "running", self._counts())
+        if self.haste.reason:
+            raise EndsEarly(self.haste.reason)
+
+    def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
+        for outcome in self.tail.poll():
+            self._take(outcome, by_id, last)
+
+    def _check_cancelled(self) -> None:
+        if self.directory.is_cancelled():
+            raise RunStopped("the run was cancelled; the same command with --resume continues it")
+
+    def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
+        self.outcomes.append(outcome)
+        task = by_id.get(outcome.task)
+        if outcome.status == "done":
+            if outcome.task not in self.done:  # an engine may run a batch twice
+                nbytes = 0
+                if task:
+                    nbytes = task.bytes_read
+                self.count.advance(nbytes)
+                self.progress.advance(nbytes)
+            self.done.add(outcome.task)
+            self.failures.pop(outcome.task, None)
+        elif outcome.failure is not None and outcome.task not in self.done:
+            self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
+            self._tell_failure(outcome.task, outcome.failure, last)
+        self.haste.take(
+            outcome, last or (outcome.failure is not None and outcome.failure.permanent)
+        )
+
+    def _tell_failure(self, task: int, why: Failure, last: bool) -> None:
+        """Tell of a failure at once, unless an equal one has been told."""
+        reason = likeness(why)
+        if reason in self.told:
+            return
+        self.told.add(reason)
+        one = failed(self.products.label(task), why, 1)
+        self.progress.failed(
+            one.task, one.message, will_retry=not (last or why.permanent), place=one.place
+        )
+
+    def _counts(self) -> dict[str, Any]:
+        total = sum(1 for _ in self.plan.tasks)
+        return {"tasks": total, "done": len(self.done), "failed": len(self.failures)}
+
+    def _failures(self) -> list[Failed]:
+        return [
+            failed(self.products.label(i), why, attempts)
+            for i, (why, attempts) in sorted(self.failures.copy().items())
+        ]
+
+    def _ended_early(self) -> str:
+        """Why tasks were left out; '' where all were tried, or the run was stopped."""
+        counts = self._counts()
+        if counts["done"] + counts["failed"] == counts["tasks"]:
+            return ""
+        return self.haste.reason

@@ -1,0 +1,1 @@
+"""Batches as elements of Slurm's job arrays."""

@@ -1,0 +1,166 @@
+"""Array: the elements of a round while they wait and run, as Slurm tells of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hyperslab.engines.slurm import commands
+from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
+from hyperslab.errors import RunStopped
+from hyperslab.units import show_count
+
+LEAST_PAUSE_S = 0.3
+MOST_PAUSE_S = 15.0
+PAUSE_SHARE = 0.1
+"Slurm is asked again after this share of the time that the round has taken so far."
+SILENCE_LIMIT_S = 600.0
+"How long a controller may be out of reach, as when it is started anew."
+FORGOTTEN = "FORGOTTEN"
+"State of a job that Slurm knows no longer."
+NEVER = frozenset(
+    {
+        "AccountNotAllowed",
+        "BadConstraints",
+        "DependencyNeverSatisfied",
+        "InvalidAccount",
+        "InvalidQOS",
+        "JobHeldAdmin",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+    }
+)
+"Reasons to wait that end with an administrator's help alone."
+WHY = {
+    "BOOT_FAIL": "was lost, as its node did not start",
+    "CANCELLED": "was cancelled",
+    "DEADLINE": "reached its deadline",
+    "NODE_FAIL": "was lost with its node",
+    "OUT_OF_MEMORY": "ran out of memory; --slurm-option mem=... gives more",
+    "PREEMPTED": "was pre-empted",
+    "TIMEOUT": "ran out of time; --slurm-option time=... gives more",
+}
+"What became of a job, by its state."
+
+
+@dataclass(slots=True)
+class Array:
+    """The elements of a round under way."""
+
+    folder: Path
+    submitted: SubmittedJobs
+    jobs: dict[int, Job] = field(default_factory=dict)
+    "What Slurm has said last of the element of every batch."
+    _began: float = field(default_factory=time.monotonic)
+    _answered: float = field(default_factory=time.monotonic)
+    _ask_at: float = 0.0
+
+    def is_over(self, limit_s: float) -> bool:
+        """Ask Slurm, or wait up to so many seconds; True when every element has ended."""
+        now = time.monotonic()
+        if now < self._ask_at:
+            time.sleep(min(limit_s, self._ask_at - now))
+            return False
+        with suppress(Unanswered):
+            self.ask()
+            self._answered = time.monotonic()
+        pause = PAUSE_SHARE * (time.monotonic() - self._began)
+        self._ask_at = time.monotonic() + min(max(pause, LEAST_PAUSE_S), MOST_PAUSE_S)
+        return self.has_ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every element has, by what Slurm has said last."""
+        return len(self.jobs) == self.submitted.count and all(
+            job.has_ended for job in self.jobs.values()
+        )
+
+    def ask(self) -> None:
+        """Learn the states of all elements. Raises Unanswered."""
+        numbers = self.submitted.numbers
+        told = self._take(commands.jobs(numbers))
+        silent = [n for n in range(self.submitted.count) if n not in told and not self._knows(n)]
+        if silent:
+            self._take(commands.accounted(numbers))
+        for n in silent:
+            if not self._knows(n):
+                self.jobs[n] = replace(self.jobs.get(n, Job("", "")), state=FORGOTTEN)
+
+    def ask_of_ended(self) -> None:
+        """Learn the states of elements that have ended, where Slurm can be asked."""
+        with suppress(Unanswered):
+            self.ask()
+        for n in range(self.submitted.count):
+            if not self._knows(n):
+                self.jobs[n] = replace(self.jobs.get(n, Job("", "")), state=FORGOTTEN)
+
+    def _take(self, jobs: Iterable[Job]) -> set[int]:
+        """Note what is said of elements; returns which ones."""
+        told = set()
+        for job in jobs:
+            number = self._number_of(job)
+            if number is not None:
+                self.jobs[number] = job
+                told.add(number)
+        return told
+
+    def _number_of(self, job: Job) -> int | None:
+        """Number of an element's batch; None for a job that is none of the elements."""
+        array, _, index = job.id.partition("_")
+        for number, first, size in self.submitted.arrays:
+            if number == array and index.isdigit() and int(index) < size:
+                return first + int(index)
+        return None
+
+    def _knows(self, number: int) -> bool:
+        """Whether the end of an element is known."""
+        return number in self.jobs and self.jobs[number].has_ended
+
+    def require_hope(self) -> None:
+        """Raise RunStopped when Slurm has been silent for too long, or when no job will ever
+        begin.
+        """
+        if time.monotonic() - self._answered > SILENCE_LIMIT_S:
+            raise RunStopped(
+                f"Slurm's controller has not answered for {SILENCE_LIMIT_S / 60:.0f} minutes;"
+                " --resume continues"
+            )
+        left = [job for job in self.jobs.values() if not job.has_ended]
+        if left and all(job.state == "PENDING" and job.reason in NEVER for job in left):
+            waiting = show_count(len(left), "job")
+            raise RunStopped(
+                f"Slurm will not begin {waiting} of the run ({left[0].reason}): see 'scontrol show"
+                f" job {left[0].id}'; --resume continues"
+            )
+
+    def require_begun(self, log: Path) -> None:
+        """Raise RunStopped when all elements have failed; called where none has begun a task."""
+        states = sorted({job.state for job in self.jobs.values()})
+        if not states or "COMPLETED" in states:
+            return
+        hosts = sorted({job.host for job in self.jobs.values() if job.host})
+        raise RunStopped(
+            f"all of Slurm's jobs ended before their first task ({', '.join(states)} on"
+            f" {', '.join(hosts) or 'no node'}): {log} says why, unless they do not see that"
+            " folder: then choose an output directory (-o) that the nodes share"
+        )
+
+    def how_it_ended(self, number: int) -> str:
+        """How the element of a batch died, as part of a sentence; '' where Slurm does not tell."""
+        job = self.jobs.get(number)
+        if job is None or job.state not in WHY:
+            return ""
+        return f"died (Slurm job {job.id} {WHY[job.state]})"
+
+    def cancel(self) -> None:
+        """Give back the jobs, unless all have ended. Those of a detached run stay on file, as one
+        of them goes on with it.
+        """
+        if not self.has_ended:
+            end(self.folder, self.submitted)
+        elif not self.submitted.is_detached:
+            forget(self.folder)

@@ -1,0 +1,215 @@
+"""Slurm's commands: what they are asked, and what they answer, in words of the project.
+
+Variables of the job that the driver may run in are left out, as they would speak for the jobs that
+it submits, and those that would hide jobs from `squeue`. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hyperslab.errors import HyperslabError, RunStopped, UsageError
+
+ANSWER_LIMIT_S = 120.0
+"How long Slurm's commands may try to reach a controller that is busy."
+KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
+"Variables that say where Slurm is."
+HIDING = ("SBATCH_ARRAY_INX", "SBATCH_WAIT", "SBATCH_TEST_ONLY", "SBATCH_JOB_NAME")
+"Variables that would make another job of what is submitted."
+FIELDS = "%i|%T|%r|%N|%V|%S|%e"
+"What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+        "FORGOTTEN",
+    }
+)
+"States that a job does not leave; the last is our word for one that Slurm knows no longer."
+SECONDS = "%s"
+"Format of times: seconds since the epoch, whatever the zone."
+GONE = "Invalid job id"
+"Part of what is said of jobs that Slurm has forgotten."
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, or an element of an array, as the queue has it."""
+
+    id: str
+    "Number of the job, or of its array and its own in that, such as 12_3."
+    state: str
+    reason: str = ""
+    "Why it waits, or why it failed, in Slurm's word."
+    host: str = ""
+    submitted_s: float | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
+class Unanswered(HyperslabError):
+    """A command of Slurm's that failed, or is not there; the text says why."""
+
+
+def require_commands() -> None:
+    """Raise UsageError where Slurm's commands are not installed."""
+    try:
+        _call(["sbatch", "--version"])
+    except Unanswered as error:
+        raise UsageError(
+            f"--engine slurm: {error}; run it where jobs are submitted, such as on a login node"
+        ) from error
+
+
+def submit(script: str, arguments: Sequence[str]) -> str:
+    """Submit a job; returns its number. Raises RunStopped for one that is rejected."""
+    try:
+        said = _call(["sbatch", "--parsable", *arguments], script)
+    except Unanswered as error:
+        raise RunStopped(f"Slurm does not take the jobs: {error}; --resume continues") from error
+    return said.strip().partition(";")[0]
+
+
+def try_out(script: str, arguments: Sequence[str]) -> None:
+    """Raise UsageError for jobs that Slurm would reject; none is submitted."""
+    try:
+        _call(["sbatch", "--test-only", *arguments], script)
+    except Unanswered as error:
+        raise UsageError(f"--engine slurm: Slurm would not take the jobs: {error}") from error
+
+
+def jobs(numbers: Sequence[str]) -> list[Job]:
+    """Every job of these numbers, and every element of arrays, that Slurm has not forgotten. Raises
+    Unanswered.
+    """
+    return _queue(f"--jobs={','.join(numbers)}")
+
+
+def named(names: Sequence[str], user: int) -> list[Job]:
+    """The same of a user's jobs of these names. Raises Unanswered."""
+    return _queue(f"--name={','.join(names)}", f"--user={user}")
+
+
+def _queue(*which: str) -> list[Job]:
+    line = ["squeue", "--noheader", "--array", "--states=all", f"--format={FIELDS}"]
+    try:
+        said = _call([*line, *which], SLURM_TIME_FORMAT=SECONDS)
+    except Unanswered as error:
+        if GONE in str(error):
+            return []
+        raise
+    return [_read(text) for text in said.splitlines()]
+
+
+def accounted(numbers: Sequence[str]) -> list[Job]:
+    """The same by Slurm's accounting, which remembers longer; none where there is none."""
+    line = ["sacct", "--noheader", "--allocations", "--array", "--parsable2"]
+    fields = "--format=JobID,State,Reason,NodeList,Submit,Start,End"
+    try:
+        said = _call([*line, fields, f"--jobs={','.join(numbers)}"], SLURM_TIME_FORMAT=SECONDS)
+    except Unanswered:
+        return []
+    return [_read(text) for text in said.splitlines()]
+
+
+def cancel(name: str) -> None:
+    """End all jobs of this name, also those that wait. Raises Unanswered."""
+    _call(["scancel", f"--name={name}"])
+
+
+def largest_array() -> int:
+    """Number of elements that an array may have. Raises Unanswered."""
+    return int(_setting("MaxArraySize") or 1001)
+
+
+def controller() -> str | None:
+    """Host of Slurm's controller; None where it is not told."""
+    try:
+        told = _setting("SlurmctldHost[0]")
+    except Unanswered:
+        return None
+    host, _, address = told.partition("(")
+    return address.rstrip(")") or host or None
+
+
+def _setting(name: str) -> str:
+    """A setting of the cluster; '' where there is none of the name. Raises Unanswered."""
+    told = _call(["scontrol", "show", "config"])
+    found = re.search(rf"^{re.escape(name)}\s*=\s*(\S+)", told, re.MULTILINE)
+    if found is None:
+        return ""
+    return found[1]
+
+
+def _read(line: str) -> Job:
+    number, state, reason, host, *times = line.split("|")
+    if host.startswith("("):  # of a job that has no nodes
+        host = ""
+    word = state.partition(" ")[0]  # the accounting adds who cancelled it
+    return Job(number, word, reason, host, *map(_seconds, times))
+
+
+def _seconds(text: str) -> float | None:
+    if not text.isdigit():
+        return None
+    return float(text)
+
+
+def _environment() -> dict[str, str]:
+    """Our own variables without those of a job that we may run in."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT or not name.startswith(("SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_"))
+    }
+    for name in HIDING:
+        kept.pop(name, None)
+    return kept
+
+
+def _call(line: Sequence[str], text: str = "", **more: str) -> str:
+    """What a command prints; `more` joins its environment. Raises Unanswered with what it says when
+    it fails.
+    """
+    try:
+        done = subprocess.run(
+            line,
+            input=text,
+            env={**_environment(), **more},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_LIMIT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Unanswered(f"there is no {line[0]} here, which is a command of Slurm's") from None
+    except subprocess.TimeoutExpired:
+        raise Unanswered(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
+    if done.returncode:
+        raise Unanswered(_complaint(line[0], done.stderr or done.stdout))
+    return done.stdout
+
+
+def _complaint(command: str, said: str) -> str:
+    """What a command complains of, as one clause."""
+    lines = [line.strip() for line in said.splitlines()]
+    parts = [re.sub(r"^\w+: (error|fatal): ", "", line) for line in lines if line]
+    parts = [part for part in parts if not part.startswith("Try ")]
+    return "; ".join(parts) or f"{command} fails without a word"

@@ -1,0 +1,131 @@
+"""Requests: what a job is submitted with: the user's options of sbatch, ours, and the script."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import UsageError
+from hyperslab.machine.host import WORKER_BASE_BYTES
+from hyperslab.units import show_bytes
+
+OURS = {
+    "array": "the run is cut by --workers and --throttle",
+    "clusters": "the variable SLURM_CLUSTERS names the cluster for all commands of Slurm",
+    "chdir": "jobs run where the command does",
+    "dependency": "the jobs of a run depend on each other",
+    "error": "what jobs print is kept in worker.log",
+    "export": "jobs need the variables that the command has",
+    "job-name": "jobs are found by their names",
+    "output": "what jobs print is kept in worker.log",
+    "parsable": "hyperslab reads what sbatch prints",
+    "test-only": "it would submit nothing",
+    "wait": "hyperslab waits by itself",
+    "wrap": "jobs run the tasks",
+}
+"Options of sbatch that hyperslab gives itself, and why."
+SHORT = {"a": "array", "D": "chdir", "d": "dependency", "e": "error", "J": "job-name"}
+SHORT |= {"M": "clusters", "o": "output", "W": "wait"}
+MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+MEMORY_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+"Units of sbatch's sizes, of which the first is meant where none is named."
+JOB_NBYTES = 2 * 2**30
+"Memory for the task of a job where nobody says how much."
+LAST_NBYTES = 2 * 2**30
+"Memory of the job that ends a run, whose trace and page grow with its tasks."
+SILENT_MIN = 10
+"Minutes after which jobs take a driver that says nothing for dead."
+
+
+def asked(options: EngineOptions, least_nbytes: int = 0) -> list[str]:
+    """The user's options as arguments of sbatch, with the memory that --memory gives each slot, or
+    more where a job needs that at least. Raises UsageError.
+    """
+    arguments = []
+    names = set()
+    for text in options.job_options:
+        name, equals, value = text.lstrip("-").partition("=")
+        _require_free(text, SHORT.get(name, name))
+        names.add(name)
+        if len(name) == 1:
+            arguments.append(f"-{name}{value}")
+        else:
+            arguments.append(f"--{name}{equals}{value}")
+    if names.isdisjoint(MEMORY):
+        each = JOB_NBYTES
+        if options.memory_bytes:
+            each = options.memory_bytes // options.workers
+        wanted = max(each, least_nbytes) + WORKER_BASE_BYTES
+        arguments.append(f"--mem={wanted >> 10}K")
+    return arguments
+
+
+def cpus(options: EngineOptions) -> int:
+    """Number of processors of a job, by the user's options."""
+    given = _given(options)
+    wanted = given.get("cpus-per-task", given.get("c", "1"))
+    if not wanted.isdigit():
+        return 1
+    return max(1, int(wanted))
+
+
+def _given(options: EngineOptions) -> dict[str, str]:
+    """The user's options by name."""
+    parts = (text.lstrip("-").partition("=") for text in options.job_options)
+    return {name: value for name, _, value in parts}
+
+
+def memory_of_jobs(options: EngineOptions) -> int:
+    """Bytes for all tasks that run at a time, by the memory that their jobs are given. Raises
+    UsageError.
+    """
+    given = _given(options)
+    each = JOB_NBYTES
+    if "mem" in given and given["mem"] != "0":  # which means all that a node has
+        each = _nbytes(given["mem"]) - WORKER_BASE_BYTES
+        if each < 1:
+            raise UsageError(
+                f"--slurm-option mem={given['mem']}: Python takes {show_bytes(WORKER_BASE_BYTES)}"
+                " of it; give more"
+            )
+    return each * options.workers
+
+
+def _nbytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text.upper())
+    if found is None:
+        raise UsageError(f"--slurm-option mem={text}: give a size such as 4G")
+    return int(found[1]) * MEMORY_UNITS[found[2]]
+
+
+def _require_free(text: str, name: str) -> None:
+    if not name:
+        raise UsageError(f"--slurm-option {text}: give NAME=VALUE, such as partition=short")
+    if name in OURS:
+        raise UsageError(f"--slurm-option {text}: is hyperslab's own: {OURS[name]}")
+
+
+def log_into(path: Path) -> list[str]:
+    """Have a job append what it prints to a file."""
+    name = str(path).replace("\\", "\\\\").replace("%", "%%")
+    return [f"--output={name}", "--open-mode=append"]
+
+
+def element_script(script: Path, first: int, heartbeat: Path | None) -> str:
+    """The script of an array, whose elements run the batches from `first` on. Where a driver waits
+    for them they end at once when its `heartbeat` has not been written for SILENT_MIN.
+    """
+    lines = ["#!/bin/sh"]
+    if heartbeat is not None:
+        heard = f"find {shlex.quote(str(heartbeat))} -mmin -{SILENT_MIN}"
+        lines.append(f'[ -n "$({heard})" ] || exit 0  # nobody waits for the tasks any more')
+    lines.append(f"exec sh {shlex.quote(str(script))} $(({first} + SLURM_ARRAY_TASK_ID))")
+    return "\n".join(lines) + "\n"
+
+
+def last_script(command: Sequence[str]) -> str:
+    """The script of the job that goes on with a run when its array has ended."""
+    return f"#!/bin/sh\nexec {shlex.join(command)}\n"

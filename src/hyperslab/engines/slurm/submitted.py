@@ -1,0 +1,169 @@
+"""SubmittedJobs: the jobs that a run has submitted to Slurm.
+
+A file of the submission, JOBS, names them before they are submitted, so that whoever finds the run
+without a driver can end them.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from hyperslab.engines import JOBS
+from hyperslab.engines.slurm import commands
+from hyperslab.engines.slurm.commands import Unanswered
+from hyperslab.engines.slurm.waiting import Waited
+from hyperslab.errors import RunStopped
+from hyperslab.storage.recordfile import load_record, save_record
+
+_LOST = (
+    "which jobs of Slurm belong to the run is not known; look for them with 'squeue --me', and end"
+    " them with scancel"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJobs:
+    """What was submitted, as JOBS has it."""
+
+    name: str
+    "Name of the arrays' jobs, which no other run's have."
+    round: str
+    count: int
+    "Number of elements in all."
+    throttle: int
+    "Number of elements that may run at a time."
+    journals: int = 0
+    "Number of elements of earlier rounds that have begun."
+    is_detached: bool = False
+    user: int = 0
+    clock: str = ""
+    "Identity of the clock of the run's first driver."
+    wall_less_monotonic_ns: int = 0
+    "Time of that clock."
+    waited: Waited = field(default_factory=Waited)
+    "What earlier rounds have waited for."
+    arrays: tuple[tuple[str, int, int], ...] = ()
+    "(number of the job, first batch, number of batches) of each array."
+    last: str = ""
+    "Number of the job that goes on with the run."
+
+    @property
+    def numbers(self) -> list[str]:
+        """Numbers of its arrays."""
+        return [number for number, _, _ in self.arrays]
+
+    @property
+    def name_of_last(self) -> str:
+        """Name of the job that goes on with the run."""
+        return f"{self.name}-last"
+
+
+def save(folder: Path, submitted: SubmittedJobs) -> None:
+    save_record(folder / JOBS, asdict(submitted))
+
+
+def load(folder: Path) -> SubmittedJobs | None:
+    """What a submission has submitted and not seen the end of; None where there is nothing. Raises
+    DamagedRecord.
+    """
+    try:
+        record = load_record(folder / JOBS, _LOST)
+    except FileNotFoundError:
+        return None
+    arrays = tuple((number, first, count) for number, first, count in record.pop("arrays"))
+    waited = Waited(**record.pop("waited"))
+    return SubmittedJobs(**record, arrays=arrays, waited=waited)
+
+
+def forget(folder: Path) -> None:
+    """Drop the file: the jobs have ended."""
+    (folder / JOBS).unlink(missing_ok=True)
+
+
+def new_name() -> str:
+    """A name that no other run's jobs have."""
+    return f"hyperslab-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How the elements of a round are submitted."""
+
+    arguments: Sequence[str]
+    "Arguments of sbatch beside those of the array."
+    script_of: Callable[[int], str]
+    "Script of the array whose first element has this batch."
+    last_arguments: Sequence[str] = ()
+    last_script: str = ""
+    "The same of the job that goes on with the run when its arrays have ended."
+
+
+def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> SubmittedJobs:
+    """Submit as many arrays as Slurm's largest size makes necessary; together they run no more
+    elements at a time than the throttle. Raises RunStopped.
+    """
+    save(folder, submitted)
+    try:
+        for first, size, throttle, before in pieces(
+            submitted.count, submitted.throttle, _largest()
+        ):
+            after = []
+            if before is not None:
+                after = [f"--dependency=afterany:{submitted.arrays[before][0]}"]
+            array = f"--array=0-{size - 1}%{throttle}"
+            line = [*request.arguments, f"--job-name={submitted.name}", *after, array]
+            number = commands.submit(request.script_of(first), line)
+            submitted = replace(submitted, arrays=(*submitted.arrays, (number, first, size)))
+            save(folder, submitted)
+        if submitted.is_detached:
+            submitted = replace(submitted, last=_submit_last(submitted, request))
+            save(folder, submitted)
+    except BaseException:
+        end(folder, submitted)
+        raise
+    return submitted
+
+
+def _submit_last(submitted: SubmittedJobs, request: Request) -> str:
+    after = ":".join(submitted.numbers)
+    name = f"--job-name={submitted.name_of_last}"
+    line = [*request.last_arguments, name, f"--dependency=afterany:{after}"]
+    return commands.submit(request.last_script, line)
+
+
+def _largest() -> int:
+    try:
+        return commands.largest_array()
+    except Unanswered as error:
+        raise RunStopped(f"Slurm does not answer: {error}; --resume continues") from error
+
+
+def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, int, int | None]]:
+    """(first batch, size, throttle, piece that has to end before) of every array: chains of arrays
+    side by side, which share the throttle.
+    """
+    firsts = range(0, count, largest)
+    chains = min(len(firsts), throttle)
+    for number, first in enumerate(firsts):
+        chain = number % chains
+        share = throttle // chains + (chain < throttle % chains)
+        before = None
+        if number >= chains:
+            before = number - chains
+        yield first, min(largest, count - first), share, before
+
+
+def end(folder: Path, submitted: SubmittedJobs) -> None:
+    """Give back all that may be left of a run's jobs, but for the one that this process is. Where
+    Slurm cannot be asked they find by themselves that the run has ended.
+    """
+    with suppress(Unanswered):
+        commands.cancel(submitted.name)
+        if submitted.last != os.environ.get("SLURM_JOB_ID"):
+            commands.cancel(submitted.name_of_last)
+        forget(folder)

@@ -1,0 +1,303 @@
+"""The slurm engine keeps the contract of engines, on a Slurm of one node."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.result import Result
+from hyperslab.engines import EngineOptions
+from hyperslab.engines.slurm import array, commands, requests
+from hyperslab.engines.slurm.array import Array
+from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.engine import Slurm
+from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
+from hyperslab.engines.slurm.waiting import Waited, missing_s
+from hyperslab.errors import RunStopped, UsageError
+from hyperslab.machine.host import WORKER_BASE_BYTES
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.report.progress import Quiet
+from hyperslab.testing import EngineTests, functions
+from tests.engines.chosen import DIFFERING, only
+from tests.system.clusters import slurm
+from tests.system.clusters.processes import ClusterFailed
+from tests.system.clusters.required import required
+from tests.system.faults.command import load, make_volume
+
+MEMORY = "mem=512M"
+PLACE: dict[str, Any] = {"engine": "slurm", "workers": 2, "slurm_option": (MEMORY,)}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Slurm]:
+    required(slurm.missing())
+    with slurm.slurm(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Slurm, "batches_per_slot", 1)
+
+
+@only((*DIFFERING, "test_idle_slots_are_in_the_trace"))
+class TestSlurm(EngineTests):
+    engine = "slurm"
+
+    def _place(self) -> dict[str, Any]:
+        return {**super()._place(), "slurm_option": (MEMORY,)}
+
+
+class At(Quiet):
+    """Progress that does something when so many tasks are done."""
+
+    def __init__(self, tasks: int, deed: Callable[[], object]) -> None:
+        self._left = tasks
+        self._deed = deed
+
+    def advance(self, nbytes: int) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._deed()
+
+
+def slow(block: Any) -> Any:
+    time.sleep(0.3)
+    return block + block.dtype.type(1)
+
+
+def run(tmp_path: Path, function: Any = functions.add, **options: Any) -> Result:
+    """Add one to a volume, slab by slab."""
+    pipeline = Pipeline(str(tmp_path / "in.nii")).map(function)
+    settings = {**PLACE, "partition": "slabs", "report": False, "check": False, **options}
+    return hyperslab.run(pipeline.write(tmp_path / "out", keep="volume"), **settings)
+
+
+def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
+    tmp_path: Path, cluster: slurm.Slurm
+) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    node = f"nodename={socket.gethostname().partition('.')[0]}"
+
+    def fail() -> None:
+        cluster.command("scontrol", "update", node, "state=down", "reason=test")
+        with suppress(ClusterFailed):  # it may be back by itself
+            cluster.command("scontrol", "update", node, "state=resume")
+
+    result = run(tmp_path, slow, blocks=8, partition=None, progress=At(2, fail))
+    assert result.ok, result.failures
+    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
+    lost = [s for s in result.trace.spans if s.lost]
+    assert 1 <= len(lost) <= 2
+    journal = "".join(path.read_text() for path in (result.folder / "journal").glob("driver.*"))
+    assert "was lost with its node) in the middle of the task" in journal
+    queue = result.trace.meta["queue"]
+    assert queue["jobs"] >= 4, "two of each round"
+    assert queue["system"] == "Slurm"
+    assert result.trace.meta["own_times"]["tasks"] == queue["jobs"]
+    assert cluster.command("squeue", "--noheader").strip() == ""
+
+
+def test_arrays_are_as_small_as_slurm_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several arrays together run no more jobs at a time than one would."""
+    values = make_volume(tmp_path / "in.nii")
+    monkeypatch.setattr(Slurm, "batches_per_slot", 2)
+    monkeypatch.setattr(commands, "largest_array", lambda: 1)
+    began: list[SubmittedJobs] = []
+    ask = Array.ask
+
+    def asked(self: Array) -> None:
+        began.append(self.submitted)
+        ask(self)
+
+    monkeypatch.setattr(Array, "ask", asked)
+    result = run(tmp_path)
+    assert result.ok, result.failures
+    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
+    assert [(first, size) for _, first, size in began[0].arrays] == [(n, 1) for n in range(4)]
+    assert len(result.trace.slots) == 2
+
+
+@pytest.mark.parametrize("largest", [1, 3, 1000])
+@pytest.mark.parametrize("throttle", [1, 2, 7])
+def test_chains_of_arrays_share_the_throttle(largest: int, throttle: int) -> None:
+    found = list(pieces(20, throttle, largest))
+    assert [n for first, size, _, _ in found for n in range(first, first + size)] == list(range(20))
+    assert max(size for _, size, _, _ in found) <= largest
+    at_once = [share for _, _, share, before in found if before is None]
+    assert sum(at_once) == throttle
+    for number, (_, _, share, before) in enumerate(found):
+        assert share >= 1
+        if before is not None:
+            assert before < number
+            assert found[before][2] == share, "a chain keeps its share"
+
+
+def test_jobs_that_cannot_begin_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_volume(tmp_path / "in.nii")
+    monkeypatch.setattr(Slurm, "python", lambda _: ["/no/such/python"])
+    with pytest.raises(RunStopped, match=r"all of Slurm's jobs ended .* \(FAILED on .*worker\.log"):
+        run(tmp_path)
+    log = tmp_path / "out" / ".hyperslab" / "run-0001" / "worker.log"
+    assert "/no/such/python" in log.read_text()
+
+
+def refused(tmp_path: Path, *options: str, **more: Any) -> str:
+    """What is said of a run that is refused, which leaves nothing behind."""
+    if not (tmp_path / "in.nii").exists():
+        make_volume(tmp_path / "in.nii")
+    with pytest.raises(UsageError) as error:
+        run(tmp_path, **{"slurm_option": options, **more})
+    assert not (tmp_path / "out").exists()
+    return str(error.value)
+
+
+def test_what_slurm_would_reject_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    assert "invalid partition specified: nope" in refused(tmp_path, "partition=nope")
+    assert "Requested node configuration" in refused(tmp_path, "mem=9999G")
+    assert "unrecognized option" in refused(tmp_path, "wibble")
+    assert "array=3': is hyperslab's own: the run is cut by" in refused(tmp_path, "array=3")
+    assert "o=/tmp/x: is hyperslab's own" in refused(tmp_path, "-o=/tmp/x")
+    assert "give NAME=VALUE" in refused(tmp_path, "=3")
+    assert "mem=100M': Python takes 201 MB of it; give more" in refused(tmp_path, "mem=100M")
+    assert "Invalid mem specification" in refused(tmp_path, "mem=lots")
+    assert "runs one task at a time" in refused(tmp_path, MEMORY, threads=2)
+    assert "mean the same of jobs" in refused(tmp_path, MEMORY, throttle=2)
+    assert "throttle=0: give 1 or more" in refused(tmp_path, workers=None, throttle=0)
+
+
+def test_a_slurm_that_is_not_there_is_told(
+    tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Path(cluster.environment["SLURM_CONF"]).read_text()
+    (tmp_path / "slurm.conf").write_text(
+        f"{settings}MessageTimeout=1\n".replace("ctldPort=", "ctldPort=1#")
+    )
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    assert "Unable to contact slurm controller" in refused(tmp_path, MEMORY)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is no sbatch here, which is a command of Slurm's; run" in refused(tmp_path)
+
+
+def test_options_of_jobs_are_for_engines_with_jobs() -> None:
+    with pytest.raises(
+        UsageError, match="throttle: is for engine='slurm', not for engine='processes'"
+    ):
+        Options(throttle=3)
+    with pytest.raises(UsageError, match="slurm_option: is for engine='slurm'"):
+        Options(engine="threads", slurm_option=("time=1",))
+
+
+def test_jobs_have_the_memory_that_tasks_are_planned_with(tmp_path: Path) -> None:
+    make_volume(tmp_path / "in.nii")
+    pipeline = Pipeline(str(tmp_path / "in.nii")).map(functions.add).write(tmp_path / "out")
+    by_job = prepare(pipeline, Options(engine="slurm", throttle=3, slurm_option=("mem=1G",)))
+    assert by_job.needs.budget.memory_bytes == 3 * (2**30 - WORKER_BASE_BYTES)
+    assert (by_job.workers, by_job.needs.machine) == (3, None)
+    by_task = EngineOptions(tmp_path, 2, memory_bytes=2**31, job_options=("time=5",))
+    assert requests.asked(by_task) == ["--time=5", f"--mem={(2**30 + WORKER_BASE_BYTES) >> 10}K"]
+    assert requests.asked(EngineOptions(tmp_path, 1, job_options=("mem=3G",))) == ["--mem=3G"]
+    last = requests.asked(EngineOptions(tmp_path, 2, memory_bytes=2**21), 2**31)
+    assert last == [f"--mem={(2**31 + WORKER_BASE_BYTES) >> 10}K"], "trace and page need some"
+    with pytest.raises(UsageError, match="mem=lots: give a size such as 4G"):
+        requests.memory_of_jobs(EngineOptions(tmp_path, 1, job_options=("mem=lots",)))
+
+
+SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
+
+
+def test_the_end_of_a_job_is_told_in_words(tmp_path: Path) -> None:
+    watched = Array(tmp_path, SUBMITTED)
+    watched.jobs = {0: Job("7_0", "TIMEOUT"), 1: Job("7_1", "FAILED", "NonZeroExitCode")}
+    assert watched.how_it_ended(0) == (
+        "died (Slurm job 7_0 ran out of time; --slurm-option time=... gives more)"
+    )
+    assert watched.how_it_ended(1) == "", "the script knows more"
+
+
+def test_jobs_that_slurm_has_forgotten_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its accounting may know how."""
+    answers = [[Job("7_0", "RUNNING"), Job("7_1", "PENDING"), Job("8", "RUNNING")], []]
+    monkeypatch.setattr(commands, "jobs", lambda numbers: answers.pop(0))
+    monkeypatch.setattr(commands, "accounted", lambda numbers: [Job("7_1", "OUT_OF_MEMORY")])
+    watched = Array(tmp_path, SUBMITTED)
+    assert not watched.is_over(0)
+    watched.ask()
+    assert watched.has_ended
+    assert [watched.jobs[n].state for n in (0, 1)] == ["FORGOTTEN", "OUT_OF_MEMORY"]
+
+
+def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Array(tmp_path, SUBMITTED)
+    watched.jobs = {0: Job("7_0", "COMPLETED"), 1: Job("7_1", "PENDING", "Resources")}
+    watched.require_hope()
+    watched.jobs[1] = replace(watched.jobs[1], reason="InvalidAccount")
+    with pytest.raises(RunStopped, match=r"will not begin 1 job of the run \(InvalidAccount\)"):
+        watched.require_hope()
+
+    def silent(numbers: Any) -> Any:
+        raise Unanswered("no answer")
+
+    watched.jobs = {}
+    monkeypatch.setattr(commands, "jobs", silent)
+    monkeypatch.setattr(array, "SILENCE_LIMIT_S", -1.0)
+    assert not watched.is_over(0)
+    with pytest.raises(RunStopped, match="controller has not answered for"):
+        watched.require_hope()
+
+
+def test_jobs_whose_driver_is_silent_do_nothing(tmp_path: Path) -> None:
+    heartbeat = tmp_path / "it's alive"
+    heartbeat.touch()
+    (tmp_path / "run.sh").write_text('echo "batch $1"')
+    text = requests.element_script(tmp_path / "run.sh", 40, heartbeat)
+
+    def said() -> str:
+        environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "2"}
+        line = ["sh", "-c", text]
+        return subprocess.run(
+            line, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert said() == "batch 42\n"
+    long_ago = time.time() - 60 * (requests.SILENT_MIN + 1)
+    os.utime(heartbeat, (long_ago, long_ago))
+    assert said() == ""
+    heartbeat.unlink()
+    assert said() == ""
+
+
+def test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for() -> None:
+    jobs = [
+        Job("1_0", "COMPLETED", submitted_s=0, start_s=10, end_s=20),
+        Job("1_1", "COMPLETED", submitted_s=0, start_s=15, end_s=25),
+        Job("1_2", "COMPLETED", submitted_s=0, start_s=22, end_s=30),
+        Job("1_3", "PENDING", submitted_s=0),
+    ]
+    assert missing_s(jobs, 2, 10) == 5 + 2, "one slot until 15, and from 20 to 22"
+    assert missing_s(jobs, 1, 10) == 0
+    assert missing_s([], 2, 10) == 0
+    first = Waited().and_round(jobs, 2)
+    assert (first.submitted_s, first.first_s, first.missing_s, first.jobs) == (0, 10, 7, 4)
+    again = [Job("2_0", "COMPLETED", submitted_s=40, start_s=43, end_s=50)]
+    both = first.and_round(again, 2)
+    assert (both.submitted_s, both.first_s, both.missing_s, both.jobs) == (0, 10, 7 + 3, 5)
+    assert both.and_round([Job("3_0", "PENDING", submitted_s=60)], 2) == both

@@ -1,0 +1,213 @@
+"""Runs whose jobs are Slurm's, and whose drivers are gone: left on purpose, or killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hyperslab as hyperslab_
+from hyperslab.driver.continuing import Submitted
+from hyperslab.driver.submission import load_records
+from hyperslab.testing.functions import executions
+from tests.system.clusters import slurm
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import call
+from tests.system.faults.command import (
+    FUNCTIONS,
+    await_recorded,
+    await_that,
+    command,
+    hyperslab,
+    load,
+    make_volume,
+    no_part_left,
+    recorded,
+    running,
+)
+
+TASKS = 4
+SUBMISSION = ".hyperslab/run-0001"
+PLACE = ("--engine", "slurm", "--throttle", 2, "--slurm-option", "mem=512M")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Slurm]:
+    required(slurm.missing())
+    with slurm.slurm(tmp_path_factory.mktemp("slurm")) as up:
+        yield up
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def job(tmp_path: Path, function: str, *more: object) -> tuple[object, ...]:
+    where = (f"{FUNCTIONS}:{function}", tmp_path / "in.nii", "-o", tmp_path / "out")
+    return ("run", *where, "--block-shape", "16,16,8", *PLACE, *more)
+
+
+def counted(tmp_path: Path, *more: object, seconds: float = 0.5) -> tuple[object, ...]:
+    """A map that leaves a file per execution in tmp_path/runs."""
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    params = ("-p", f"folder={tmp_path}/runs", "-p", f"seconds={seconds}", "--keep", "volume")
+    return job(tmp_path, "counted", *params, *more)
+
+
+def in_the_queue(cluster: slurm.Slurm) -> str:
+    return cluster.command("squeue", "--noheader", "--states=running,pending,completing").strip()
+
+
+def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm) -> None:
+    """Its last job submits again what has failed, and another one ends the run."""
+    values = make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    bad = ("-p", "deed=raise", "-p", "at=0,0,8", "-p", f"once={tmp_path}/marker")
+    line = command(*job(tmp_path, "misbehave", *bad, "--detach", "--keep", "volume"))
+    shell = subprocess.Popen(
+        ["sh", "-c", 'status=1; "$@" && status=0; echo "status $status"; kill -9 0', "sh", *line],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    said, _ = shell.communicate(timeout=60)
+    assert "status 0" in said
+    assert f"hyperslab wait {out}" in said
+    told = call("status", out)
+    assert told.code == 0
+    assert "state      running" in told.out
+    assert "jobs       " in told.out
+    done = hyperslab("wait", out)
+    assert done.returncode == 0, done
+    assert f"{TASKS} of {TASKS} done" in done.stdout
+    assert np.array_equal(load(out / "in.nii"), values)
+    assert no_part_left(out)
+    assert call("verify", out).code == 0
+    records = load_records(out)
+    assert records.state == "done"
+    assert {s.task for s in records.trace.spans} == set(range(TASKS))
+    assert {(s.task, s.attempt) for s in records.trace.spans if s.lost} == {(1, 0)}
+    assert len(records.trace.slots) == 2
+    meta = records.trace.meta
+    assert meta["start_ns"] <= meta["ready_ns"] < meta["end_ns"]
+    assert "--detach" in records.facts["command"]
+    assert all(
+        meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in records.trace.spans
+    )
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+
+
+def test_stages_of_a_detached_reduction_follow_each_other(tmp_path: Path) -> None:
+    """Functions by value go with the run."""
+    values = make_volume(tmp_path / "in.nii")
+    factor = 0.5
+    pipeline = hyperslab_.Pipeline(str(tmp_path / "in.nii")).map(lambda block: block * factor)
+    left = hyperslab_.submit(
+        pipeline.reduce("histogram", {"bins": 16}),
+        out=tmp_path / "out",
+        engine="slurm",
+        throttle=2,
+        slurm_option="mem=512M",
+        blocks=2,
+    )
+    assert isinstance(left, Submitted)
+    assert left.tasks == 4, "two of each stage"
+    ended = hyperslab_.wait(tmp_path / "out")
+    assert ended.state == "done", (left.folder / "driver.log").read_text()
+    counts, _ = np.histogram(values * factor, 16)
+    rows = (tmp_path / "out" / "histogram.csv").read_text().splitlines()[1:]
+    assert [int(row.rpartition(",")[2]) for row in rows] == counts.tolist()
+
+
+def test_a_detached_run_is_cancelled_from_anywhere(tmp_path: Path, cluster: slurm.Slurm) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    arguments = counted(tmp_path)
+    assert hyperslab(*arguments, "--detach").returncode == 0
+    await_that("a task", lambda: recorded(out) >= 1)
+    for busy in (call(*arguments, "--resume"), call("clean", out)):
+        assert busy.code == 2
+        assert "is in use by a run that was left to jobs" in busy.err
+    gone = call("cancel", out)
+    assert (gone.code, gone.err) == (0, "")
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+    told = call("status", out)
+    assert (told.code, "state      cancelled" in told.out) == (1, True)
+    assert call("wait", out).code == 1
+    before = sum(executions(tmp_path / "runs").values())
+    held = recorded(out)
+    done = hyperslab(*counted(tmp_path), "--resume")
+    assert done.returncode == 0, done
+    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - held
+
+
+def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: slurm.Slurm) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    assert hyperslab(*counted(tmp_path), "--detach").returncode == 0
+    await_that("a task", lambda: recorded(out) >= 1)
+    cluster.command("scancel", "--user=root")
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+    waited = call("wait", out)
+    assert waited.code == 1
+    assert "state      died" in waited.out
+    (begun,) = (path for path in out.iterdir() if path.name != ".hyperslab")
+    begun.unlink()
+    late = f"from hyperslab.driver.continuing import main; main({str(out)!r} + '/{SUBMISSION}')"
+    last = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, check=False)
+    assert last.returncode == 1
+    assert "of the run wrote is gone, or was changed" in last.stderr
+    on_this_host = [argument for argument in counted(tmp_path) if argument not in PLACE]
+    done = hyperslab(*on_this_host, "--resume")
+    assert done.returncode == 0, done
+    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+
+
+def test_jobs_of_a_killed_driver_are_given_back(tmp_path: Path, cluster: slurm.Slurm) -> None:
+    """Whoever goes on with the run ends them, and keeps what they have done."""
+    values = make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    arguments = counted(tmp_path)
+    with running(*arguments) as driver:
+        await_recorded(driver, out, 1)
+        driver.send(signal.SIGKILL)
+        assert driver.wait()[0] == -signal.SIGKILL
+    assert in_the_queue(cluster) != ""
+    held = recorded(out)
+    before = sum(executions(tmp_path / "runs").values())
+    done = hyperslab(*counted(tmp_path, "--resume"))
+    assert done.returncode == 0, done
+    assert in_the_queue(cluster) == ""
+    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+    # those that were under way when the jobs were given back are done again
+    assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - held + 2
+    assert call("verify", out).code == 0
+
+
+def test_who_has_no_slurm_waits_and_cancels_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: slurm.Slurm
+) -> None:
+    make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    assert hyperslab(*counted(tmp_path), "--detach").returncode == 0
+    await_that("a task", lambda: recorded(out) >= 1)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("PATH", str(tmp_path))
+        told = call("status", out)
+        assert "jobs       Slurm cannot be asked here: there is no squeue here" in told.out
+        assert told.code == 0
+        assert call("cancel", out).code == 0
+    done = recorded(out)
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+    time.sleep(0.5)
+    assert recorded(out) == done, "jobs that begin now find the run ended"
+    assert call("status", out).code == 1
