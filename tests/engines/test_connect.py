@@ -291,7 +291,7 @@ def test_workers_of_a_cluster_are_not_ours_to_choose(tmp_path: Path) -> None:
     make_volume(tmp_path / "in.nii")
     with dask_cluster(tmp_path / "cluster", workers=3) as cluster:
         pipeline = Pipeline(str(tmp_path / "in.nii")).write(tmp_path / "out")
-        with pytest.raises(UsageError, match="workers and threads are those of the cluster"):
+        with pytest.raises(UsageError, match="sets workers and threads: leave them out"):
             prepare(pipeline, Options(engine="dask-bag", connect=cluster.address, workers=2))
         assert prepare(pipeline, Options(engine="dask-bag", connect=cluster.address)).workers == 3
 

@@ -124,12 +124,12 @@ def _meta(sources: Sequence[Path], workers: int) -> dict[str, Any]:
 
 def _plan(sources: Sequence[Path], iterations: int, delay: float) -> Mapping[str, Any]:
     """What the page of a run reads of its plan."""
-    source = {"first": str(sources[0]), "files": len(sources), "shape": [], "kind": "nifti"}
+    source = {"first": str(sources[0]), "files": len(sources), "shape": [], "kind": "whole"}
     params = {"iterations": iterations, "delay": delay}
     summary = {
         "sources": {"images": source},
         "steps": [{"function": "increment", "params": params}],
-        "end": {"format": "nifti", "keep": "whole files"},
+        "end": {"format": "as before", "keep": "whole files"},
         "values": "stored",
         "boundary": "",
     }

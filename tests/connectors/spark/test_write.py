@@ -266,7 +266,7 @@ def test_a_dtype_that_holds_every_value_makes_mixed_rows_one_array(
         (
             [[(Hyperslab((3, 2), (1, 2)), np.array([[1, 1j]]))]],
             {"dtype": "f8"},
-            r"the value 1j at \(3, 3\) has no eq",
+            r"the value 1j at \(3, 3\) cannot be represented",
         ),
         ([[], []], {}, "the data have no rows: say shape= and dtype= of an array without elements"),
         ([[]], {"shape": (3,), "dtype": "f4"}, "the data have no rows"),

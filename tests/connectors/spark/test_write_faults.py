@@ -141,7 +141,7 @@ def test_a_file_that_holds_more_than_is_written_is_not_replaced(tmp_path: Path) 
         file["x"], file["group/y"] = np.zeros(3), np.ones(4)
         file["text"], file["one"] = ["a", "b"], 5.0
     with pytest.raises(
-        UsageError, match=r"a\.h5: also holds group/y, one, text, and a file is written whole"
+        UsageError, match=r"a\.h5: also holds group/y, one, text, and a file is written as a whole"
     ):
         destination(tmp_path / "a.h5", "x", overwrite=True)
     with netCDF4.Dataset(tmp_path / "b.nc", "w") as file:

@@ -306,7 +306,7 @@ REFUSED = [
     (("out.mnc",), "files of this kind cannot be written"),
     (("out.nii", "--values", "raw"), "--values raw: choose one of real, stored"),
     (("out.nii", "--dtype", "nonsense"), "--dtype nonsense: not a NumPy dtype"),
-    (("out.nii", "--dtype", "S5"), "--dtype S5: that is no number"),
+    (("out.nii", "--dtype", "S5"), "--dtype S5: that is not a number"),
     (("out.nii", "--blocks", "2"), "a split array becomes several files"),
     (("out.nii", "--format", "h5"), "is a name of another format"),
     (("out", "--format", "png"), "--format png: choose one of nii, nii.gz, h5"),

@@ -173,7 +173,7 @@ def assert_said(done: Finished, record: Path) -> None:
         "what `status` knows all the same"
     )
     (sentence,) = done.err.splitlines()
-    assert sentence.startswith(f"hyperslab: {record} is damaged (it is "), sentence
+    assert sentence.startswith(f"hyperslab: {record} is damaged (it"), sentence
     assert re.search(ADVICE, sentence), sentence
 
 
@@ -308,8 +308,8 @@ def test_no_damage_gets_past_the_checksum(tmp_path: Path, name: str) -> None:
     flipped = (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(len(data)))
     for damaged in (*damages(data), *flipped):
         path.write_bytes(damaged)
-        how = "is empty" if not damaged else "is not as it was written"
-        with pytest.raises(DamagedRecord, match=rf"{name} is damaged \(it {how}\): do this"):
+        how = "it is empty" if not damaged else "its content was changed after it was written"
+        with pytest.raises(DamagedRecord, match=rf"{name} is damaged \({how}\): do this"):
             (
                 load_record(path, "do this")
                 if path.suffix == ".json"

@@ -153,7 +153,7 @@ def test_an_output_directory_that_vanishes(tmp_path: Path, function: str) -> Non
         await_gone(workers)
     assert code == 1
     assert str(out) in said
-    assert "vanished" in said or "No such file or directory" in said
+    assert "has disappeared" in said or "No such file or directory" in said
     assert "Traceback" not in said
     assert not out.exists()
 
