@@ -25,7 +25,7 @@ def apart(a: Array, b: Array, shape: Sequence[int]) -> float:
     """Largest distance of a corner voxel by one affine from the same by another, in millimetres."""
     if np.array_equal(a, b, equal_nan=True):
         return 0.0
-    between = (a - b)[:3] @ _corners(shape)
+    between = (a - b)[:3] @ corners(shape)
     distances = np.linalg.norm(between, axis=0)
     return float(distances.max())
 
@@ -34,7 +34,7 @@ def tolerance(affine: Array, shape: Sequence[int]) -> float:
     """Millimetres that are no distance: a thousandth of a voxel, at most of 1 mm, or what float32
     rounds if more.
     """
-    places = affine[:3] @ _corners(shape)
+    places = affine[:3] @ corners(shape)
     rounded = ROUNDINGS * float(np.abs(places).max())
     smallest = float(voxel_sizes(affine).min())
     return max(_NEAR * min(1.0, smallest), rounded)
@@ -87,9 +87,9 @@ def voxel_sizes(affine: Array) -> Array:
     return np.asarray(np.linalg.norm(directions, axis=0))
 
 
-def _corners(shape: Sequence[int]) -> Array:
+def corners(shape: Sequence[int]) -> Array:
     """(4, 8): indices of the corner voxels along the first three axes."""
     spatial = (*shape[:3], 1, 1, 1)[:3]
     ends = [(0, max(n - 1, 0)) for n in spatial]
-    corners = [(*corner, 1) for corner in itertools.product(*ends)]
-    return np.array(corners, np.float64).T
+    found = [(*corner, 1) for corner in itertools.product(*ends)]
+    return np.array(found, np.float64).T

@@ -185,6 +185,8 @@ def _resampled(
         raise pair.unlike()
     if pair.is_in_place(axes):
         return _as_they_lie(pair)
+    if not pair.meet():
+        raise pair.apart()
     if how == "linear" and pipeline.values == "stored":
         raise UsageError(
             "--resample linear interpolates real values: leave out --values stored, or use nearest"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.affines import apart, is_invertible, tolerance, voxel_sizes
+from hyperslab.arrays.affines import apart, corners, is_invertible, tolerance, voxel_sizes
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
@@ -149,7 +149,30 @@ class Pair:
 
     def _elsewhere(self, headline: str) -> UsageError:
         """The error for an input in another place, with a line for each difference."""
+        if not self.meet():
+            return self.apart()
         error = UsageError(f"{headline}: {_REMEDY}")
+        for line in self._differences():
+            error.add_note(f"    {line}")
+        return error
+
+    def meet(self) -> bool:
+        """Whether the boxes of the two, along the axes of the world, have a place in common."""
+        image, grid = self.affines()
+        if image is None or grid is None:
+            return True
+        low, high = box(image, self.other.shape)
+        other_low, other_high = box(grid, self._spatial_shape())
+        between = np.maximum(low, other_low) - np.minimum(high, other_high)
+        half_voxels = (voxel_sizes(image).sum() + voxel_sizes(grid).sum()) / 2
+        return bool((between <= half_voxels).all())
+
+    def apart(self) -> UsageError:
+        """The error for an input that has no place in common with the source."""
+        error = UsageError(
+            f"the input '{self.name}' and the source do not overlap: correct the affine of one of"
+            " them, or give another input"
+        )
         for line in self._differences():
             error.add_note(f"    {line}")
         return error
@@ -205,10 +228,15 @@ def _is_near(image: Array, grid: Array, shape: tuple[int, ...]) -> bool:
 
 
 def reach(affine: Array, shape: tuple[int, ...]) -> str:
-    """Where the first and the last voxel lie."""
-    last = np.array([*(n - 1 for n in (*shape, 1, 1, 1)[:SPACE]), 1])
-    ends = (affine[:3, 3], (affine @ last)[:3])
+    """The box that holds the centres of all voxels, in words."""
+    ends = box(affine, shape)
     return " to ".join(f"({_numbers(end, ', ')})" for end in ends) + " mm"
+
+
+def box(affine: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """(3,) and (3,) float64: least and largest x, y and z of the centres of all voxels, mm."""
+    places = affine[:3] @ corners(shape)
+    return places.min(axis=1), places.max(axis=1)
 
 
 def _sizes(affine: Array) -> str:

@@ -228,7 +228,7 @@ def test_masks_are_resampled_by_nearest_even_beside_linear(mine: Path, tmp_path:
     [
         (
             [(0, 3, 1.5)],
-            r"reaches from \(33.5, -40, -16\) to \(-30.5, 40, 32\) mm\n    the source reaches from",
+            r"reaches from \(-30.5, -40, -16\) to \(33.5, 40, 32\) mm\n    the source reaches from",
         ),
         ([(0, 0, -2.5)], "\n    voxels of 2.5 x 2 x 2 and 2 x 2 x 2 mm\n"),
         ([(0, 0, 2)], "\n    axes that run RAS and LAS\n"),
@@ -325,3 +325,16 @@ def test_what_a_block_does_not_need_is_not_read(tmp_path: Path) -> None:
     most = max(task.bytes_read for task in plan.tasks)
     assert most < 80**3 * 4 / 8
     assert max(task.bytes_peak for task in plan.tasks) < 2**25
+
+
+@pytest.mark.parametrize("resample", [(), ("--resample", "nearest")])
+def test_a_mask_of_another_place_altogether_is_refused(
+    tmp_path: Path, resample: tuple[str, ...]
+) -> None:
+    affine = affine_of(ANATOMICAL).copy()
+    affine[0, 3] += 500
+    path = save(tmp_path / "mask.nii", np.ones((33, 41, 25), np.uint8), affine)
+    done = call("run", "stats", ANATOMICAL, "-o", tmp_path / "out", "--mask", path, *resample)
+    assert done.code == 2
+    assert "the input 'mask' and the source do not overlap" in done.err
+    assert "reaches from (468, -40, -16) to (532, 40, 32) mm" in done.err

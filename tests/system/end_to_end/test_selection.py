@@ -208,7 +208,7 @@ def test_a_region_of_what_is_written(tmp_path: Path) -> None:
         ("10:99", "reaches beyond axis 0 of anatomical, which has 33 elements"),
         ("20:10", "holds nothing"),
         ("mm:1:2,3:4,5:6,7:8", "millimetres are for x, y and z"),
-        ("mm:500:600", "holds no voxel along x of anatomical, which reaches from (32, -40, -16)"),
+        ("mm:500:600", "holds no voxel along x of anatomical, which reaches from (-32, -40, -16)"),
         ("mm:0.5:1.5", "holds no voxel along x"),
     ],
 )
