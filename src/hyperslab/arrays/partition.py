@@ -307,9 +307,10 @@ def _parts_per_axis(
 ) -> tuple[int, ...]:
     ndim = len(layout.shape)
     if min(value, default=0) < 1 or len(value) not in (1, ndim):
+        example = "x".join(str(max(1, n)) for n in (*value, *(1,) * ndim)[:ndim])
         raise UsageError(
-            f"--blocks {'x'.join(map(str, value))}: give one number, or {ndim} joined by x, for"
-            f" shape {layout.shape}"
+            f"--blocks {'x'.join(map(str, value))}: give one number, or {ndim} joined by x, as in"
+            f" {example}, for shape {layout.shape}"
         )
     if len(value) == ndim and ndim > 1:
         if any(n > 1 for axis, n in enumerate(value) if axis in whole):

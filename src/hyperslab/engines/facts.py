@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -179,7 +179,8 @@ def facts_of(name: str) -> Facts:
         return ENGINES[name]
     others = _of_others()
     if name not in others:
-        raise UsageError(f"--engine {name}: choose one of {', '.join(engine_names())}")
+        names = engine_names()
+        raise UsageError(f"--engine {name}: choose one of {', '.join(names)}{suggest(name, names)}")
     return _loaded(others[name])
 
 
