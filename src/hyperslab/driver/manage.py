@@ -113,12 +113,12 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
 
 
 def cancel(out: str | os.PathLike[str]) -> bool:
-    """Ask the run in a directory to stop; True once it has. Raises UsageError when none is going
-    on.
+    """Ask the run in a directory to stop, and end the jobs that it has left in the queue of a batch
+    system; True once it has stopped. Raises UsageError when none is going on.
     """
     directory = RunDirectory.of(out)
     folder = directory.latest()
-    if not directory.is_owned() and not _is_left(directory):
+    if not directory.is_owned() and not _has_jobs(directory):
         raise UsageError(
             f"{out}: no run is in progress there; 'hyperslab status {out}' says how the last one"
             " ended"
@@ -129,9 +129,17 @@ def cancel(out: str | os.PathLike[str]) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)
-    if _is_left(directory):  # perhaps by a driver that has not heard of it
+    if _has_jobs(directory):  # perhaps of a driver that has not heard of it
         return _cancel_jobs(directory, folder)
     return True
+
+
+def _has_jobs(directory: RunDirectory) -> bool:
+    """Whether jobs go on that nobody waits for: those to which a run was left, or those of a driver
+    that has died.
+    """
+    folder = directory.latest()
+    return not detached.has_ended(folder) and engines.jobs_left(folder) is not None
 
 
 def _cancel_jobs(directory: RunDirectory, folder: Path) -> bool:
@@ -143,7 +151,8 @@ def _cancel_jobs(directory: RunDirectory, folder: Path) -> bool:
         fence.end(folder)
         engines.end_jobs(folder)
         last = load_status(folder)
-        save_status(folder, "cancelled", {key: last[key] for key in ("tasks", "done", "failed")})
+        counts = {key: last[key] for key in ("tasks", "done", "failed") if key in last}
+        save_status(folder, "cancelled", counts)
         return fence.is_left(folder, CANCEL_PATIENCE_S)
     finally:
         os.close(lock)

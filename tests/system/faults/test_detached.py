@@ -172,8 +172,11 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
 
 
-def test_jobs_of_a_killed_driver_are_given_back(tmp_path: Path, cluster: slurm.Slurm) -> None:
-    """Whoever goes on with the run ends them, and keeps what they have done."""
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_jobs_of_a_killed_driver_are_given_back(
+    tmp_path: Path, cluster: slurm.Slurm, is_cancelled: bool
+) -> None:
+    """Whoever cancels the run, or goes on with it, ends them; what they have done is kept."""
     values = make_volume(tmp_path / "in.nii")
     out = tmp_path / "out"
     arguments = counted(tmp_path)
@@ -182,6 +185,10 @@ def test_jobs_of_a_killed_driver_are_given_back(tmp_path: Path, cluster: slurm.S
         driver.send(signal.SIGKILL)
         assert driver.wait()[0] == -signal.SIGKILL
     assert in_the_queue(cluster) != ""
+    if is_cancelled:
+        assert call("cancel", out).code == 0
+        assert in_the_queue(cluster) == ""
+        assert "state      cancelled" in call("status", out).out
     held = recorded(out)
     before = sum(executions(tmp_path / "runs").values())
     done = hyperslab(*counted(tmp_path, "--resume"))
