@@ -151,7 +151,8 @@ def _cancel_jobs(directory: RunDirectory, folder: Path) -> bool:
         fence.end(folder)
         engines.end_jobs(folder)
         last = load_status(folder)
-        counts = {key: last[key] for key in ("tasks", "done", "failed") if key in last}
+        counted = [key for key in ("tasks", "done", "failed") if key in last]
+        counts: dict[str, Any] = {key: last[key] for key in counted}
         save_status(folder, "cancelled", counts)
         return fence.is_left(folder, CANCEL_PATIENCE_S)
     finally:
