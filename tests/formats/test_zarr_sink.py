@@ -161,6 +161,8 @@ def test_xarray_opens_what_has_a_name(name: str, version: int, tmp_path: Path) -
         "bytes": "text",
         "number": 0.5,
         "affine": AFFINE,
+        "affine_dims": "time y x",
+        "affine_shape": list(SHAPE),
     }
     assert found.attrs == kept
     source = formats.open_source(f"{tmp_path / 'a.zarr'}::{name}")

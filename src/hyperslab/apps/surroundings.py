@@ -71,12 +71,30 @@ def surrounded(sources: SourceSet, written: str) -> tuple[SourceSet, tuple[str, 
         else:
             wholes.append(whole)
             left = _left_by(facts.title, around)
+            left += _backwards(facts.title, whole)
+        left += _unplaced(sources, whole)
         if left:
             said[f"left out of {label}: {'; '.join(left)}"] = None
     notes = tuple(said)
     if len(notes) > _SHOWN:
         notes = (*notes[:_SHOWN], f"the same of {show_count(len(notes) - _SHOWN, 'more array')}")
     return replace(sources, wholes=tuple(wholes)), notes
+
+
+def _backwards(title: str, whole: Whole) -> list[str]:
+    """What a format leaves whose step of time is always positive."""
+    found = whole.header.sampling(whole.header.dims)
+    return [
+        f"that time runs backwards along {name}, which {title} cannot say"
+        for name, one in found.items()
+        if one.unit == "s" and one.step < 0
+    ]
+
+
+def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
+    """What the files of an array say of places that cannot go along."""
+    members = [sources.sources[one.source] for one in whole.members]
+    return list(dict.fromkeys(text for one in members for text in one.header.unplaced))
 
 
 def _left_by(title: str, around: Surroundings) -> list[str]:
@@ -107,7 +125,7 @@ def _has_any(source: ArraySource) -> bool:
     """Whether a file says something of the axes of an array by variables of its own."""
     facts = formats.facts_of(source.format)
     is_plain = all(name.startswith(("dim_", "phony_dim_")) for name in source.dims)
-    is_image = bool(source.header.base_sampling)
+    is_image = any(one.cosines for one in source.header.base_sampling.values())
     return bool(facts.groups) and not (is_plain or is_image or source.broken)
 
 

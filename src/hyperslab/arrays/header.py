@@ -20,7 +20,15 @@ their order.
 
 
 SPACE = ("xspace", "yspace", "zspace")
-"Names of the axes of space where an array has them in any order: MINC's."
+"MINC's names of axes of space."
+WORLD = ("x", "y", "z")
+"Names of axes that run along one axis of space alone."
+VOXELS = ("i", "j", "k")
+"Names of the first three axes of an image where they run between those of space."
+OF_SPACE = frozenset((*SPACE, *WORLD, *VOXELS))
+"Names of axes of space, which an array may have in any order."
+VOXEL_NUMBER = "voxel number"
+"Attribute long_name of the coordinates along i, j and k."
 
 
 class Omitted(str):
@@ -88,6 +96,11 @@ class Header:
     time, and those that the format describes one by one.
     """
 
+    space_unit: str = ""
+    "Unit of the affine where no sampling says it: 'mm', 'um' or 'm'; '': unknown."
+    unplaced: tuple[str, ...] = ()
+    "Places that the file speaks of but that no affine and no sampling can say, and why."
+
     companions: tuple[Companion, ...] = ()
     "Variables that go into the new file with the array."
     file_attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -117,6 +130,11 @@ class Header:
         return self.placing(self.base_affine)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the file speaks of a place that no affine can say."""
+        return bool(self.unplaced) and self.affine is None and self.space_affine is None
+
+    @property
     def space_affine(self) -> Array | None:
         """(4, 4) float64: voxel indices of this block along its axes of space, which are not its
         first three, to millimetres; None where no attribute says so.
@@ -128,7 +146,7 @@ class Header:
         moves = [
             move
             for name, *move in zip(self.dims, self.origin, self.step, strict=False)
-            if name in SPACE
+            if name in OF_SPACE
         ]
         for axis, (first, step) in enumerate(moves):
             motion[axis, axis] = step
@@ -202,7 +220,7 @@ class Header:
             axes=axes,
         )
         if SPACE_AFFINE in self.attributes:
-            return _with_space(moved, [name for name in self.dims if name in SPACE])
+            return _with_space(moved, [name for name in self.dims if name in OF_SPACE])
         if not self._has_place or _keeps_space(axes, len(shape)):
             return moved
         motion = _motion(axes, shape)
@@ -225,7 +243,7 @@ def _with_space(header: Header, before: Sequence[str]) -> Header:
     """A header of whose axes of space, `before` some were lost or came first, an attribute
     speaks.
     """
-    space = [name for name in header.dims if name in SPACE]
+    space = [name for name in header.dims if name in OF_SPACE]
     affine = header.attributes[SPACE_AFFINE]
     if space == before and tuple(space) != header.dims[: len(SPACE)]:
         return header
@@ -307,4 +325,6 @@ def _cut(one: Companion, header: Header, shape: Sequence[int]) -> Companion | No
         if not np.all(is_there):
             return None
         values = np.take(values, numbers, axis)
+    if one.name in VOXELS and one.attributes.get("long_name") == VOXEL_NUMBER:
+        values = np.arange(values.size).reshape(values.shape)  # the affine is that of this block
     return replace(one, values=values)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import SPACE, SPACE_AFFINE, Header
+from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, WORLD, Header
 from hyperslab.arrays.source import ArraySource, Scaling
 
 
@@ -17,8 +17,8 @@ def space_first(source: ArraySource) -> ArraySource:
     or where there are not three of which the file says the place.
     """
     affine = replace(source.header, dims=source.dims).space_affine
-    space = [axis for axis, name in enumerate(source.dims) if name in SPACE]
-    if affine is None or len(space) != len(SPACE):
+    space = [axis for axis, name in enumerate(source.dims) if name in OF_SPACE]
+    if affine is None or len(space) != len(WORLD):
         return source
     rest = [axis for axis in range(source.ndim) if axis not in space]
     said = {n: value for n, value in source.header.attributes.items() if n != SPACE_AFFINE}

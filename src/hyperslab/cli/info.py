@@ -181,7 +181,7 @@ def _fill(source: ArraySource) -> str:
 def _affine(source: ArraySource) -> str:
     affine = source.header.affine
     if affine is None:
-        return "none"
+        return "; ".join(("none", *source.header.unplaced))
     rows = [" ".join(f"{number:.6g}" for number in row) for row in affine[:3]]
     return "; ".join(rows)
 

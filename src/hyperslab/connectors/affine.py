@@ -11,12 +11,10 @@ import numpy as np
 import xarray
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import SPACE as MINC
+from hyperslab.arrays.header import OF_SPACE, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.coordinates import SPACE, VOXELS
-
-_DECIMALS = 6
-"Decimals of numbers of voxels, which are whole, or halves after averaging."
+from hyperslab.formats.netcdf.uncut import affine_here, uncut_of
+from hyperslab.formats.netcdf.variables import Coordinate
 
 
 @xarray.register_dataarray_accessor("hyperslab")
@@ -35,54 +33,18 @@ class Placed:
         spaced along one.
         """
         image = self._image
-        if np.size(image.attrs.get("affine", ())) != len(np.eye(4).flat):
+        uncut = uncut_of({str(name): value for name, value in image.attrs.items()})
+        if uncut is None:
             raise UsageError("the array has no affine: open an image with engine='hyperslab'")
-        whole = np.reshape(np.asarray(image.attrs["affine"], np.float64), (4, 4))
-        dims = [str(dim) for dim in image.dims if str(dim) in {*SPACE, *VOXELS, *MINC}]
-        if len(dims) != len(SPACE):
+        extents = {str(dim): image.sizes[dim] for dim in image.dims if str(dim) in OF_SPACE}
+        if len(extents) != len(WORLD):
             raise UsageError(
-                f"the array has {len(dims)} axes of space ({', '.join(dims) or 'none'}), and an"
-                " affine needs 3: select a range, as x=slice(30, 31), instead of one place"
+                f"the array has {len(extents)} axes of space ({', '.join(extents) or 'none'}), and"
+                " an affine needs 3: select a range, as x=slice(30, 31), instead of one place"
             )
-        motion = np.zeros((4, 4))
-        motion[3, 3] = 1
-        for column, dim in enumerate(dims):
-            axis, numbers = _voxels(image, dim, whole)
-            first, step = _spaced(dim, numbers)
-            motion[axis, column] = step
-            motion[axis, 3] = first
-        found: Array = whole @ motion
-        return found
-
-
-def _voxels(image: xarray.DataArray, dim: str, affine: Array) -> tuple[int, Array]:
-    """The axis of the whole image that a dimension is of, and the numbers of its voxels along
-    it.
-    """
-    if dim not in image.coords:
-        raise UsageError(f"the array has no coordinates along {dim}: open the image again")
-    places = np.asarray(image.coords[dim], np.float64)
-    if dim in VOXELS:
-        return VOXELS.index(dim), places
-    if dim in SPACE:
-        along = SPACE.index(dim)
-        axis = int(np.argmax(np.abs(affine[along, :3])))
-        return axis, (places - affine[along, 3]) / affine[along, axis]
-    said = image.coords[dim].attrs
-    lengths = np.linalg.norm(affine[:3, :3], axis=0)
-    turned = said["direction_cosines"] @ affine[:3, :3] / lengths
-    return int(np.argmax(np.abs(turned))), (places - said["start"]) / said["step"]
-
-
-def _spaced(dim: str, numbers: Array) -> tuple[float, float]:
-    """The first number and the step. Raises UsageError where they are not evenly spaced."""
-    numbers = np.round(numbers, _DECIMALS)
-    if not numbers.size:
-        raise UsageError(f"the array has no elements along {dim}")
-    steps = np.unique(np.round(np.diff(numbers), _DECIMALS))
-    if steps.size > 1:
-        raise UsageError(f"the array is not evenly spaced along {dim}, so it has no affine")
-    step = 1.0
-    if steps.size:
-        step = float(steps[0])
-    return float(numbers[0]), step
+        coordinates = {
+            dim: Coordinate(dim, np.asarray(image.coords[dim]), image.coords[dim].attrs)
+            for dim in extents
+            if dim in image.coords
+        }
+        return affine_here(uncut, extents, coordinates)

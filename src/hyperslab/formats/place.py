@@ -5,18 +5,19 @@ own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import SPACE_AFFINE, Header
+from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, Header
+from hyperslab.formats.netcdf.placement import header_by
+from hyperslab.formats.netcdf.uncut import AFFINE, SAID, marks, numbers_of
+from hyperslab.formats.netcdf.variables import Coordinate
 from hyperslab.formats.nifti.header import carried, taken_over
 
-AFFINE = "affine"
-"""(4, 4): voxels to millimetres; in netCDF, whose attributes have one axis, its 16 numbers row by
-row.
-"""
 CORNER = "corner"
 """Position of a block's first element in the array that it was cut from, along the axes that no
 affine places.
@@ -25,7 +26,7 @@ WHOLE_SHAPE = "whole_shape"
 "Shape of the array that a block was cut from, so that a missing block is noticed."
 NIFTI_HEADER = "nifti_header"
 "Header of what was a NIfTI image, for files that become NIfTI again."
-NAMES = frozenset((AFFINE, SPACE_AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER))
+NAMES = SAID | {SPACE_AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER}
 
 
 def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
@@ -39,8 +40,11 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if placed:
         said[AFFINE] = affine
+        said |= marks(header.dims, shape)
     if header.space_affine is not None:
+        space = [axis for axis, name in enumerate(header.dims) if name in OF_SPACE]
         said[SPACE_AFFINE] = header.space_affine
+        said |= marks([header.dims[axis] for axis in space], [shape[axis] for axis in space])
     if corner.any():
         said[CORNER] = corner
     if nifti:
@@ -59,46 +63,30 @@ def _corner_of(header: Header, ndim: int) -> Array:
 
 
 def header_of(
-    attributes: Mapping[str, Any], shape: Sequence[int], dims: tuple[str, ...] = ()
+    attributes: Mapping[str, Any],
+    shape: Sequence[int],
+    dims: tuple[str, ...] = (),
+    coordinates: Mapping[str, Coordinate] = MappingProxyType({}),
 ) -> Header:
-    """The header that attributes say, without those for NIfTI; without an affine, a place is
-    counted in voxels.
+    """The header that attributes, without those for NIfTI, and coordinates say, of an array with
+    these names of axes; without an affine, a place is counted in voxels.
     """
-    affine = _numbers(attributes.get(AFFINE))
-    if affine is not None and affine.shape in ((4, 4), (16,)):
-        base = affine.reshape(4, 4)
-    else:
-        base = np.eye(4)
-    corner = _numbers(attributes.get(CORNER))
+    shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
+    header = header_by(shown, dims, shape, coordinates)
+    corner = numbers_of(attributes.get(CORNER))
     place = ()
     if corner is not None and corner.ndim == 1 and np.isfinite(corner).all():
         place = tuple(corner.tolist())
-    nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, base)
-    shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
+    nifti = None
+    if header.base_affine is not None:
+        nifti = taken_over(attributes.get(NIFTI_HEADER, ""), shape, header.base_affine)
     cut_from = _whole_shape(attributes.get(WHOLE_SHAPE), len(shape))
-    return Header(
-        base_affine=base,
-        native=nifti,
-        attributes=shown,
-        corner=place,
-        dims=dims,
-        whole_shape=cut_from,
-    )
+    return replace(header, native=nifti, corner=place, dims=dims, whole_shape=cut_from)
 
 
 def _whole_shape(value: Any, ndim: int) -> tuple[int, ...]:
-    found = _numbers(value)
+    found = numbers_of(value)
     known = found is not None and found.shape == (ndim,) and np.isfinite(found).all()
     if known and found is not None:
         return tuple(map(int, found))
     return ()
-
-
-def _numbers(value: Any) -> Array | None:
-    try:
-        found = np.asarray(value)
-    except ValueError:  # lists of several lengths
-        return None
-    if found.dtype.kind in "iuf":
-        return found.astype(np.float64)
-    return None

@@ -8,6 +8,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.affines import apart, corners, is_invertible, tolerance, voxel_sizes
+from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
@@ -114,7 +115,7 @@ class Pair:
         """The source's axes of space, in the order of its affine: in a series of MINC volumes time
         may come first.
         """
-        named = [axis for axis, name in enumerate(self.source.dims) if name.endswith("space")]
+        named = [axis for axis, name in enumerate(self.source.dims) if name in OF_SPACE]
         if self.whole.header.space_affine is not None and len(named) == SPACE:
             return tuple(named)
         return tuple(range(SPACE))
@@ -128,7 +129,15 @@ class Pair:
         return self.other.shape[:SPACE] == extents and _is_near(image, grid, extents)
 
     def require_one_space(self, axes: tuple[int, ...]) -> None:
-        """Raise UsageError where affines put the two in different places."""
+        """Raise UsageError where affines put the two in different places, or a file says of one of
+        them what no affine can say.
+        """
+        for source in (self.other_source, self.source):
+            if source.header.is_lost:
+                raise UsageError(
+                    f"whether the input '{self.name}' lies where the source does cannot be said:"
+                    f" {source.label}: {source.header.unplaced[0]}"
+                )
         if not self.is_in_place(axes):
             raise self._elsewhere(f"the input '{self.name}' is not in the same space as the source")
 

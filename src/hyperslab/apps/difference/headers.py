@@ -22,7 +22,7 @@ from hyperslab.formats.nifti.header import said_beside
 
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
-_APART = {"units", "affine", "corner", "whole_shape"}
+_APART = {"units", "affine", "affine_dims", "affine_shape", "corner", "whole_shape"}
 "Attributes that are compared as fields of their own, or place a block among others."
 _OF_NETCDF = ("_Netcdf4", "_NC")
 "How attributes begin by which netCDF-4 keeps its dimensions in HDF5."

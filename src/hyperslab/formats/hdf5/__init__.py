@@ -19,6 +19,7 @@ their axes are.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError, suggest
+from hyperslab.formats.hdf5.coordinates import coordinates_of
 from hyperslab.formats.hdf5.file import by_own_name, errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
 from hyperslab.formats.hdf5.netcdf4 import (
@@ -48,7 +50,12 @@ from hyperslab.formats.hdf5.virtual import part_sink, parts_folder, require_part
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
-from hyperslab.formats.netcdf.variables import OF_ARRAYS, OF_COORDINATES, without_auxiliary
+from hyperslab.formats.netcdf.variables import (
+    OF_ARRAYS,
+    OF_COORDINATES,
+    Coordinate,
+    without_auxiliary,
+)
 from hyperslab.formats.place import header_of
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import size_of
@@ -131,7 +138,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
         dtype, inner = element(dataset)
         shape = (*(int(n) for n in dataset.shape), *inner)
         storage = locate(dataset, size_of(path))
-        meant, dims, header = _meaning(dataset, dtype)
+        meant, dims, header = _meaning(dataset, dtype, path)
         stored_shape = ()
         if dataset.chunks:
             stored_shape = (*dataset.chunks, *inner)
@@ -258,10 +265,12 @@ def _metadata(
     return said + b"".join(column.tobytes() for column in columns)
 
 
-def _meaning(dataset: Any, dtype: np.dtype[Any]) -> tuple[Packing, tuple[str, ...], Header]:
+def _meaning(
+    dataset: Any, dtype: np.dtype[Any], path: str
+) -> tuple[Packing, tuple[str, ...], Header]:
     """What the values, the axes and the place of a dataset are."""
-    header = _header(dataset)
     if dataset.name == minc.IMAGE2:
+        header = _header(dataset, {})
         volume = minc.understand(minc.of_hdf5(dataset))
         placed = replace(
             header,
@@ -270,6 +279,7 @@ def _meaning(dataset: Any, dtype: np.dtype[Any]) -> tuple[Packing, tuple[str, ..
             base_sampling=volume.sampling,
         )
         return volume.packing, volume.dims, placed
+    header = _header(dataset, coordinates_of(dataset, path))
     if minc.is_lower_resolution(str(dataset.name)):
         return (
             Packing(None, dtype.newbyteorder("="), "it is an image of lower resolution"),
@@ -318,10 +328,11 @@ def _is_enum(dataset: Any) -> bool:
     return dataset.dtype.kind == "b" or h5py.check_enum_dtype(dataset.dtype) is not None
 
 
-def _header(dataset: Any) -> Header:
+def _header(dataset: Any, coordinates: Mapping[str, Coordinate]) -> Header:
     names = (name for name in dataset.attrs if name not in _INTERNAL_ATTRIBUTES)
     attributes = {name: _shown(attribute(dataset, name)) for name in names}
-    return header_of(attributes, dataset.shape)
+    header = header_of(attributes, dataset.shape, dimension_names(dataset), coordinates)
+    return replace(header, dims=())
 
 
 def _shown(value: Any) -> Any:

@@ -29,7 +29,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Scaling
 from hyperslab.errors import FormatError, UsageError, suggest
 from hyperslab.formats.identity import identify_path
-from hyperslab.formats.netcdf import minc, packing
+from hyperslab.formats.netcdf import minc, packing, placement
 from hyperslab.formats.netcdf.header import (
     LARGEST_NBYTES,
     LARGEST_NDIM,
@@ -37,7 +37,7 @@ from hyperslab.formats.netcdf.header import (
     Variable,
     read_header,
 )
-from hyperslab.formats.netcdf.variables import without_auxiliary
+from hyperslab.formats.netcdf.variables import Coordinate, without_auxiliary
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
 from hyperslab.units import show_count
@@ -197,12 +197,27 @@ def _meaning(
         image = _minc_image(path, header)
     if image is None:
         meant = packing.unpack(variable.attributes, variable.dtype, default_fill=True)
-        about = Header(base_affine=np.eye(4), attributes=dict(variable.attributes))
+        found = _coordinates(path, header, variable)
+        about = placement.header_by(variable.attributes, variable.dims, variable.shape, found)
         return meant, variable.dtype, variable.dims, about
     volume = minc.understand(image)
     said = {**variable.attributes, **volume.attributes}
     about = Header(base_affine=volume.affine, attributes=said, base_sampling=volume.sampling)
     return volume.packing, image.stored, volume.dims, about
+
+
+def _coordinates(path: str, header: ClassicHeader, variable: Variable) -> dict[str, Coordinate]:
+    """The coordinates that say where a variable lies."""
+    found = {}
+    for name in placement.wanted(variable.dims, variable.attributes):
+        one = header.variables.get(name)
+        if one is None or name == variable.name or one.dims not in ((name,), ()):
+            continue
+        is_small = math.prod(one.shape) <= placement.LARGEST_SIZE
+        if is_small and placement.is_asked(name, one.attributes, variable.attributes):
+            values = _whole(path, header, one)
+            found[name] = placement.coordinate(name, values, one.attributes)
+    return found
 
 
 def _table(header: ClassicHeader, variable: Variable) -> tuple[ChunkTable | None, str]:

@@ -16,14 +16,13 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.affines import directions
+from hyperslab.arrays.header import VOXEL_NUMBER, VOXELS, WORLD
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.source import ArraySource
 from hyperslab.formats.netcdf.variables import Coordinate
 
-SPACE = ("x", "y", "z")
-VOXELS = ("i", "j", "k")
-_TOWARDS = ("left to right", "posterior to anterior", "inferior to superior")
-_UNITS = {"mm": "mm", "micron": "um", "meter": "m", "unknown": "mm"}
+TOWARDS = ("left to right", "posterior to anterior", "inferior to superior")
+UNITS = {"mm": "mm", "micron": "um", "meter": "m", "unknown": "mm"}
 "Units of the affine of a NIfTI image; without one, programs take it for millimetres."
 
 
@@ -55,12 +54,12 @@ def _in_space(source: ArraySource, affine: Array) -> dict[int, Coordinate]:
     for axis, along in enumerate(directions(affine, source.shape)):
         voxels = np.arange(source.shape[axis])
         if along is None:
-            said: dict[str, Any] = {"long_name": "voxel number"}
+            said: dict[str, Any] = {"long_name": VOXEL_NUMBER}
             found[axis] = Coordinate(VOXELS[axis], voxels, said)
         else:
             places = affine[along, axis] * voxels + affine[along, 3]
-            said = {"units": _unit(source), "long_name": _TOWARDS[along], "axis": "XYZ"[along]}
-            found[axis] = Coordinate(SPACE[along], places, said)
+            said = {"units": _unit(source), "long_name": TOWARDS[along], "axis": "XYZ"[along]}
+            found[axis] = Coordinate(WORLD[along], places, said)
     return found
 
 
@@ -69,7 +68,7 @@ def _unit(source: ArraySource) -> str:
     space = "unknown"
     if isinstance(units, tuple):
         space = units[0]
-    return _UNITS.get(space, "")
+    return UNITS.get(space, "")
 
 
 def _said(name: str, sampling: Sampling) -> Mapping[str, Any]:
@@ -77,8 +76,9 @@ def _said(name: str, sampling: Sampling) -> Mapping[str, Any]:
     said: dict[str, Any] = {}
     if sampling.unit:
         said["units"] = sampling.unit
+    said["step"] = sampling.step  # which a single sample does not show
     if sampling.cosines:  # MINC's names
-        said |= {"start": sampling.first, "step": sampling.step}
+        said["start"] = sampling.first
         said["direction_cosines"] = np.array(sampling.cosines)
     if sampling.unit == "s":
         said["axis"] = "T"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import SPACE_AFFINE, Header
+from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.coordinates import coordinates_of
 from hyperslab.formats.netcdf.packing import ATTRIBUTES
+from hyperslab.formats.netcdf.uncut import AFFINE, marks
 from hyperslab.formats.netcdf.variables import Group, Variable
 
 IMAGE = "image"
+_ZOOMS = "zooms"
 _EXACT_IN_FLOAT64 = 4
 "Bytes of whole numbers that float64 holds all of."
 
@@ -50,7 +54,7 @@ def image_group(
         shape=source.shape,
         stored_shape=source.shape,
         dtype=source.dtype(values),
-        attributes=_shown(source.header) | (packing or {}),
+        attributes=_shown(source, dims) | (packing or {}),
         encoding=encoding,
         values=values,
         axes=source.axes,
@@ -83,16 +87,31 @@ def _packing(source: ArraySource) -> dict[str, np.float64] | None:
     return {"scale_factor": np.float64(scaling.slope), "add_offset": np.float64(scaling.inter)}
 
 
-def _shown(header: Header) -> dict[str, Any]:
-    """What a header says, as a netCDF file can hold it: affines as 16 numbers, row by row."""
-    said = {name: value for name, value in header.attributes.items() if name not in ATTRIBUTES}
-    if SPACE_AFFINE in said:
-        said["affine"] = said.pop(SPACE_AFFINE)
+def _shown(source: ArraySource, dims: Sequence[str]) -> dict[str, Any]:
+    """What a header says, as a netCDF file can hold it: affines as 16 numbers, row by row.
+
+    Without sizes of voxels, which would stay as they are when the image is cut.
+    """
+    header = source.header
+    not_kept = ATTRIBUTES | {_ZOOMS}
+    said = {name: value for name, value in header.attributes.items() if name not in not_kept}
+    said.pop(SPACE_AFFINE, None)
     if isinstance(units := said.pop("units", None), tuple):
         said["space_units"], said["time_units"] = units
-    if header.affine is not None:
-        said["affine"] = header.affine
+    said |= _placed(header, dims, source.shape)
     return {name: _plain(value) for name, value in said.items()}
+
+
+def _placed(header: Header, dims: Sequence[str], shape: Sequence[int]) -> dict[str, Any]:
+    """The affine, and what it belongs to: axes of space, which need not be the first three."""
+    if header.affine is not None:
+        return {AFFINE: header.affine, **marks(dims, shape)}
+    affine = replace(header, dims=tuple(dims)).space_affine
+    if affine is None:
+        return {}
+    space = [axis for axis, name in enumerate(dims) if name in OF_SPACE]
+    names = [dims[axis] for axis in space]
+    return {AFFINE: affine, **marks(names, [shape[axis] for axis in space])}
 
 
 def _plain(value: Any) -> Any:

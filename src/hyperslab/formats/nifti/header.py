@@ -35,7 +35,8 @@ _UNITS_OF_TIME = {8: "s", 16: "ms", 24: "us", 32: "Hz", 40: "ppm", 48: "rad s-1"
 "Codes of units of the fourth axis (NIfTI-1 standard, xyzt_units)."
 _TIME = 3
 "Axis of time."
-_MILLIMETRES = 2
+_CODES_OF_SPACE = {"m": 1, "mm": 2, "um": 3}
+_CODES_OF_TIME = {unit: code for code, unit in _UNITS_OF_TIME.items()}
 SAID_BESIDE = (
     "dim_info",
     "slice_start",
@@ -319,8 +320,8 @@ def _place_samples(
             sizes[1 : ndim + 1] = _steps(header, ndim)
         built["toffset"] = sum(header.corner[:1]) + origin[3] if ndim > 3 else 0.0
         time = header.base_sampling.get(header.dims[_TIME]) if len(header.dims) > _TIME else None
-        if time is not None and time.is_usable and time.step > 0:
-            sizes[_TIME + 1] = time.step
+        if time is not None and time.is_usable:
+            sizes[_TIME + 1] = abs(time.step)
             built["toffset"] = time.moved(origin[_TIME], 1).first
         built["xyzt_units"] = _unit_codes(header, time)
     sizes[1 : ndim + 1] *= np.abs(step[:ndim])
@@ -339,12 +340,13 @@ def _steps(header: Header, ndim: int) -> list[float]:
 
 def _unit_codes(header: Header, time: Sampling | None) -> int:
     """The units of space and of time, where the header of another format says them."""
-    space = [one.unit for one in header.base_sampling.values() if one.cosines]
+    units = {one.unit for one in header.base_sampling.values() if one.cosines}
+    units |= {header.space_unit} - {""}
     code = 0
-    if header.base_affine is not None and space and set(space) == {"mm"}:
-        code = _MILLIMETRES
-    if time is not None and time.unit == "s":
-        code += TIME_UNIT
+    if header.base_affine is not None and len(units) == 1:
+        code = _CODES_OF_SPACE.get(units.pop(), 0)
+    if time is not None:
+        code += _CODES_OF_TIME.get(time.unit, 0)
     return code
 
 

@@ -37,6 +37,9 @@ from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.arrays.transposition import order_of, transposed
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
+from hyperslab.formats.netcdf import placement
+from hyperslab.formats.netcdf.uncut import NAMES, uncut_of
+from hyperslab.formats.netcdf.variables import Coordinate
 from hyperslab.formats.zarr import metadata as zarr_metadata
 from hyperslab.formats.zarr import remote
 from hyperslab.formats.zarr.metadata import Node, chunk_files
@@ -115,7 +118,7 @@ def _described(path: str, name: str, found: Node) -> ArraySource:
         unscalable=meant.unscalable,
         fill=dtype.type(0) if fill is None else fill,
         chunk_shape=tuple(array.chunks[axis] for axis in axes),
-        header=zarr_metadata.header(found, found.shape),
+        header=zarr_metadata.header(found, _coordinates(path, name, found)),
         nbytes_stored=nbytes,
         file_size=state.file_size,
         mtime_ns=state.mtime_ns,
@@ -123,6 +126,37 @@ def _described(path: str, name: str, found: Node) -> ArraySource:
         document=os.path.join(name, found.document),
         metadata=metadata,
     )
+
+
+def _coordinates(path: str, name: str, array: Node) -> dict[str, Coordinate]:
+    """The coordinates that say where an array lies: arrays beside it, named as its axes."""
+    folder, _, own = name.rpartition("/")
+    found = {}
+    for dim in placement.wanted(array.named, array.attributes):
+        beside = f"{folder}/{dim}".lstrip("/")
+        if not name or dim == own or not _may_say(dim, array):
+            continue
+        one = _nodes(path).node(_nodes(path).place(path, beside))
+        if one is None or not _is_coordinate(dim, one):
+            continue
+        if placement.is_asked(dim, one.attributes, array.attributes):
+            source = _described(path, beside, one)
+            values = read_reference(source, Hyperslab.full(source.shape))
+            said = {**one.attributes, **zarr_metadata.packing_of(one.attributes, source.stored)}
+            found[dim] = placement.coordinate(dim, values, said)
+    return found
+
+
+def _may_say(dim: str, array: Node) -> bool:
+    """Whether it may be worth a look at a document what its coordinates are."""
+    is_placed = uncut_of(array.attributes) is not None
+    return is_placed or dim in NAMES
+
+
+def _is_coordinate(dim: str, one: Node) -> bool:
+    is_small = math.prod(one.shape) <= placement.LARGEST_SIZE
+    is_along = one.named == (dim,) or not one.shape
+    return one.is_array and one.is_number and is_small and is_along
 
 
 def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Array:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.source import Codec
 from hyperslab.errors import FormatError, MissingExtra
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.netcdf.variables import Coordinate
 from hyperslab.formats.place import NAMES, header_of
 from hyperslab.storage.zarr_names import ROOTS
 
@@ -307,15 +308,15 @@ def _decoded(value: Any, stored: np.dtype[Any]) -> Any:
     return value
 
 
-def header(array: Node, shape: Sequence[int]) -> Header:
-    """Attributes, and the place that they say."""
+def header(array: Node, coordinates: Mapping[str, Coordinate]) -> Header:
+    """Attributes, and the place that they and coordinates say."""
     place = {name: value for name, value in array.attributes.items() if name in NAMES}
     shown = {
         name: _shown(value)
         for name, value in array.attributes.items()
         if name != DIMENSIONS2 and name not in NAMES
     }
-    return header_of({**shown, **place}, shape, array.named)
+    return header_of({**shown, **place}, array.shape, array.named, coordinates)
 
 
 def _shown(value: Any) -> Any:

@@ -35,7 +35,8 @@ from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import UsageError
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import ATTRIBUTES, pack, unpack
-from hyperslab.formats.place import AFFINE, NAMES, attributes_of
+from hyperslab.formats.netcdf.uncut import AFFINE
+from hyperslab.formats.place import NAMES, attributes_of
 from hyperslab.formats.zarr.metadata import DIMENSIONS2, chunk_files, packing_of, place
 
 CHUNK_NBYTES = 1024**2
