@@ -5,6 +5,7 @@ went.
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ __all__ = [
 
 def __dir__() -> list[str]:
     """The public names, also those that are not imported yet, and what modules have."""
-    return sorted({*__all__, *globals()})
+    own = [
+        name
+        for name, value in globals().items()
+        if name.startswith("__") or isinstance(value, ModuleType)
+    ]
+    return sorted({*__all__, *own})
 
 
 def __getattr__(name: str) -> Any:

@@ -63,6 +63,37 @@ def test_axes_along_which_blocks_decide_are_found(function: Any, axes: tuple[int
     assert dependent(function, uncut=axes) == ()
 
 
+def peaked(block: Array) -> Array:
+    peak = np.unravel_index(block.argmax(), block.shape)
+    return np.asarray(block * np.hypot.reduce(peak))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u2"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda block: block / np.abs(block).max(),
+        lambda block: block - block.min(),
+        lambda block: (block - block.min()) / np.ptp(block),
+        lambda block: block / np.percentile(block, 99),
+        lambda block: np.clip(block, *np.percentile(block, [2, 98])),
+        lambda block: block / block.flat[block.argmax()],
+        peaked,
+    ],
+)
+def test_what_is_made_by_extremes_of_a_block_is_found(function: Any, dtype: str) -> None:
+    values = NOISE.astype(dtype)
+    assert dependent(function, values=values) == (0, 1, 2, 3)
+    assert dependent(function, values=values, halo=2) == (0, 1, 2, 3)
+
+
+def test_what_is_made_by_extremes_within_a_mask_is_found() -> None:
+    pipeline = Pipeline(NOISE, mask=NOISE > 1000)
+    for extreme in (np.max, np.min):
+        within = pipeline.map(lambda block, mask, of=extreme: block / of(block[mask]))
+        assert learn(within, uncut=()).dependent == (0, 1, 2, 3)
+
+
 @pytest.mark.parametrize(("halo", "axes"), [(0, (0, 2)), (3, (0, 2)), (4, ()), (6, ())])
 def test_a_halo_that_is_enough_is_no_matter(halo: int, axes: tuple[int, ...]) -> None:
     assert dependent(blurred, halo=(halo, 0, halo, 0)) == axes

@@ -4,6 +4,7 @@ it does not.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _SMALLER = {
 }
 _LARGER = {"run": "blocks, or --keep volume", "convert": "blocks, --chunks or --shards"}
 "What helps, by the options of a command."
+_HARDLY_LESS = "(smaller blocks would hardly need less)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class Machine:
     bytes_available: int
     interpreter_bytes: int
     "What workers that are to be started take beside their tasks."
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """What the halo costs the most demanding task."""
+
+    bytes_alone: int
+    "Bytes that a task with a single voxel would take, about."
+    remedy: str
+    "What makes it smaller."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,8 @@ class Needs:
     "Directories that will be created for the files."
     verb: str = "run"
     "The command whose options the remedies name."
-
+    halo: Halo | None = None
+    "None where blocks are read without one."
     is_automatic: bool = False
     "True when the planner chose the blocks, as small as saves memory."
     machine: Machine | None = None
@@ -138,8 +151,24 @@ def examine(
         bytes_least=least,
         folders=sum(form_of(sink).folders(sink) for sink, _ in volumes if left),
         verb=verb,
+        halo=_halo(plan, max((task.bytes_peak for task in left), default=0)),
         is_automatic=plan.summary["partition"]["rule"].startswith("auto"),
     )
+
+
+def _halo(plan: Plan, bytes_peak: int) -> Halo | None:
+    """What the halo of a plan costs its most demanding task."""
+    job = plan.stages[0].job
+    if not any(job.halo):
+        return None
+    largest = max((partition.largest for partition in plan.partitions), key=math.prod)
+    pairs = zip(largest, job.halo, strict=True)
+    share = math.prod((1 + 2 * h) / (n + 2 * h) for n, h in pairs)
+    remedy = "a smaller --halo"
+    with_halo = [step.ref for step in job.steps if any(step.halo)]
+    if all(ref.is_ours for ref in with_halo):
+        remedy = f"other parameters of {with_halo[0].name}, for a smaller halo"
+    return Halo(int(share * bytes_peak), remedy)
 
 
 def _least_share(plan: Plan) -> float:
@@ -174,10 +203,15 @@ def _allocated(plan: Plan) -> int:
     return sum(path.stat().st_blocks * 512 for path in partials if path.exists())
 
 
-def _less(needs: Needs) -> str:
-    """What makes a plan need less memory, or allows it more."""
+def _less(needs: Needs, limit_nbytes: int) -> str:
+    """What makes each task need less memory than a limit, or allows it more."""
+    more = "fewer --workers, or more --memory"
+    if needs.halo is not None and needs.halo.bytes_alone > limit_nbytes:
+        if needs.machine is not None and needs.halo.bytes_alone > needs.machine.bytes_available:
+            return f"{needs.halo.remedy} {_HARDLY_LESS}"
+        return f"{needs.halo.remedy}, {more} {_HARDLY_LESS}"
     if needs.is_automatic and needs.verb == "run":
-        return "fewer --workers, or more --memory (smaller blocks would hardly need less)"
+        return f"{more} {_HARDLY_LESS}"
     return _SMALLER[needs.verb]
 
 
@@ -189,14 +223,16 @@ def admit(needs: Needs, out: Path) -> None:
         raise DoesNotFit(
             f"a task needs {show_bytes(needs.bytes_peak)} of memory but its slot has "
             f"{show_bytes(needs.budget.per_slot)} ({show_bytes(needs.budget.memory_bytes)} for "
-            f"{show_count(needs.budget.slots, 'slot')}): use {_less(needs)}"
+            f"{show_count(needs.budget.slots, 'slot')}): use {_less(needs, needs.budget.per_slot)}"
         )
     if needs.machine is not None and needs.all_bytes > needs.machine.bytes_available:
+        each = needs.machine.bytes_available // needs.at_a_time
         raise DoesNotFit(
             f"{show_count(needs.at_a_time, 'task')} at a time and their interpreters need"
             f" {show_bytes(needs.all_bytes)} of memory ({show_bytes(needs.tasks_bytes)} and"
             f" {show_bytes(needs.machine.interpreter_bytes)}) but this machine has"
-            f" {show_bytes(needs.machine.bytes_available)} available: use {_less(needs)}"
+            f" {show_bytes(needs.machine.bytes_available)} available: use"
+            f" {_less(needs, each)}"
         )
     if needs.bytes_least > needs.disk_free:
         about = ""

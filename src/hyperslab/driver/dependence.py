@@ -23,7 +23,7 @@ from hyperslab.driver.sample import Sample
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.pipeline import Step, axes_after
 
-_LEAST_SHARE = 1e-4
+_LEAST_SHARE = 3e-5
 "Share of the largest value from which on a difference counts: sums in another order differ too."
 _ULPS = 8
 "Units in the last place of the largest value that are taken for rounding."

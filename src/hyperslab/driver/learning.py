@@ -36,7 +36,7 @@ from hyperslab.report.failures import place_of
 
 LIMIT_S = 10
 "Functions that take longer for the samples are not learned from."
-_LEAST_S = 0.2
+_LEAST_S = 1.0
 "Seconds that the trial of where blocks are cut may take in any case."
 _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."

@@ -15,6 +15,10 @@ from hyperslab.plan.steps import call
 
 SAMPLE_NBYTES = 64 * 2**20
 "Bytes of all blocks of a sample, at most."
+_LOW, _HIGH = 10, 100
+"Bounds of the values of a sample, but for its extremes."
+_LEAST, _LARGEST = 1, 120
+"Extremes of a sample, at its first and its last element; any dtype of numbers holds them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,20 @@ class Sample:
 
 
 def _numbers(shape: Sequence[int], dtype: DType) -> Array:
-    numbers = np.random.default_rng(0).uniform(1, 100, shape)
+    """Random positive values that spread the less, the nearer they are to a face, and have their
+    extremes in two corners: the middle along any axis has other extremes, means and percentiles. A
+    mask holds in both corners.
+    """
+    spread = np.full(shape, 1.0 + len(shape))
+    for axis, n in enumerate(shape):
+        spread -= np.abs(np.linspace(-1, 1, n)).reshape(-1, *[1] * (len(shape) - axis - 1))
+    numbers = np.random.default_rng(0).uniform(0, 1, shape) * spread / (1 + len(shape))
+    values = (_LOW + numbers * (_HIGH - _LOW)).ravel()
     if dtype.kind == "b":
-        return np.asarray(numbers > 50)
-    return numbers.astype(dtype)
+        values = np.where(values > np.median(values), values, 0)
+    values[:1] = _LEAST
+    values[-1:] = _LARGEST
+    return np.asarray(values.reshape(shape), dtype)
 
 
 def _named(value: Any) -> Mapping[str, Any]:

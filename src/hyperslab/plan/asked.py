@@ -5,17 +5,29 @@ Raises UsageError, so that a mistake shows at its own line, not when the run beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from hyperslab import formats
-from hyperslab.errors import UsageError
+from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef, refer
-from hyperslab.plan.signature import require_accepts
+from hyperslab.plan.signature import named_parameters, require_accepts
 
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
+
+MAP_OPTIONS = (
+    "params",
+    "dtype",
+    "scale",
+    "halo",
+    "temporaries",
+    "drop_axis",
+    "new_axis",
+    "outputs",
+)
+"Keywords of `Pipeline.map` that are no parameters of the function."
 
 
 def is_built_in(function: Any) -> bool:
@@ -40,14 +52,49 @@ def _hashable(value: Any) -> Any:
     return value
 
 
-def mapped(function: Any, params: Mapping[str, Any] | None, inputs: Sequence[str]) -> FunctionRef:
-    """The reference to a function that takes a block, these parameters and these inputs by name."""
+def parameters(
+    params: Mapping[str, Any] | None, keywords: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """The parameters of a function, of a mapping and of keywords; None where there are none."""
+    if params is not None and not isinstance(params, Mapping):
+        raise UsageError(
+            f"params={params!r}: give parameters by name, as sigma=1 or params={{'sigma': 1}}"
+        )
+    for name in keywords:
+        if name in (params or {}):
+            raise UsageError(f"{name}= is also given in params; leave one out")
+    return {**(params or {}), **keywords} or None
+
+
+def mapped(
+    function: Any,
+    params: Mapping[str, Any] | None,
+    inputs: Sequence[str],
+    keywords: Collection[str] = (),
+) -> FunctionRef:
+    """The reference to a function that takes a block, these parameters and these inputs by name.
+
+    `keywords` are those of the parameters that stood among the options of map().
+    """
     ref = refer(function, params)
     found = ref.load()
     if hasattr(found, "lift") and hasattr(found, "merge"):
         raise UsageError(f"'{ref.name}' is a fold: use reduce() for it")
     require_accepts(ref, found, inputs, {"slab"})
+    _require_no_slips(found, keywords)
     return ref
+
+
+def _require_no_slips(function: Any, keywords: Collection[str]) -> None:
+    """Raise UsageError for keywords that a function takes as it takes any, and that are perhaps
+    options of map(), misspelt.
+    """
+    for name in set(keywords).difference(named_parameters(function)):
+        if meant := suggest(name, MAP_OPTIONS):
+            raise UsageError(
+                f"{name}=: map() has no such option{meant}; if it is a parameter of the function,"
+                f" give it as params={{'{name}': ...}}"
+            )
 
 
 def folded(fold: Any, params: Mapping[str, Any] | None, inputs: Sequence[str]) -> FunctionRef:

@@ -23,7 +23,7 @@ from hyperslab.plan.alignment import align
 from hyperslab.plan.becoming import become, output_dtype
 from hyperslab.plan.blocktasks import BlockTasks
 from hyperslab.plan.cutting import Cutting
-from hyperslab.plan.function import FunctionRef
+from hyperslab.plan.function import FunctionRef, called
 from hyperslab.plan.pipeline import Fold, Pipeline, Reduce, Write
 from hyperslab.plan.sinks import (
     block_sink,
@@ -95,7 +95,7 @@ class Plan:
             for step in (*self.summary["steps"], self.summary["end"])
             if "function" in step
         ]
-        done = [_called(name) for name in dict.fromkeys(named)]
+        done = [called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]
         what = " + ".join(done) or "copy"
         first = os.path.basename(source["first"])
@@ -151,15 +151,6 @@ class Plan:
 
     def _repr_html_(self) -> str:
         return self.html()
-
-
-def _called(target: str) -> str:
-    """A function's own name; a built-in goes by that of its module."""
-    place, _, name = target.rpartition(":")
-    built_in = place.removeprefix("hyperslab.workloads.")
-    if built_in == place:
-        return name
-    return built_in.replace("_", "-")
 
 
 def _peak(tasks: Iterable[Task]) -> int:

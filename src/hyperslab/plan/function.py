@@ -27,6 +27,8 @@ from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
 from hyperslab.plan.definitions import unnamed
 
 _loading = threading.RLock()
+_BUILTINS = "hyperslab.workloads."
+"Place of the built-ins' modules."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +61,8 @@ class FunctionRef:
 
     @property
     def name(self) -> str:
-        """The function's own name."""
-        return self.target.rpartition(":")[2]
+        """The function's own name; of a built-in that which users call it by."""
+        return called(self.target)
 
     def load(self) -> Any:
         """The object itself. Raises HyperslabError when its file changed after planning."""
@@ -68,6 +70,15 @@ class FunctionRef:
             _loading
         ):  # a module that another thread is about to import has not all of its names yet
             return _load(self.target, self.files, self.payload)
+
+
+def called(target: str) -> str:
+    """A function's own name; a built-in goes by that of its module."""
+    place, _, name = target.rpartition(":")
+    built_in = place.removeprefix(_BUILTINS)
+    if built_in == place:
+        return name
+    return built_in.replace("_", "-")
 
 
 def refer(what: Any, params: Mapping[str, Any] | None = None) -> FunctionRef:

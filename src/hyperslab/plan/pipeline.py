@@ -26,18 +26,13 @@ from hyperslab.plan.asked import (
     folded,
     is_built_in,
     mapped,
+    parameters,
     require_choice,
     require_writable,
     with_built_in,
 )
 from hyperslab.plan.function import FunctionRef, refer
-from hyperslab.plan.promise import (
-    PLAIN,
-    NewAxis,
-    Promise,
-    dtype_name,
-    promised,
-)
+from hyperslab.plan.promise import PLAIN, NewAxis, Promise, dtype_name, promised
 from hyperslab.plan.promise import Named as NamedOutputs
 from hyperslab.plan.region import Region, region_of
 from hyperslab.storage.location import local_folder
@@ -280,12 +275,13 @@ class Pipeline:
         drop_axis: int | Sequence[int] = (),
         new_axis: NewAxis = (),
         outputs: NamedOutputs | None = None,
+        **more: Any,
     ) -> Pipeline:
         """Apply a function to every block: a built-in by its name, such as "smooth", or a function
         of your own, itself or as "module:function" or "file.py:function".
 
-        `function(block, **params)` returns an array, or several as a dict or tuple.
-
+        `function(block, **params)` returns an array, or several as a dict or tuple. `more` are
+        further parameters of it, as sigma=1; one that has the name of an option goes into `params`.
         It also gets `slab=` (the Hyperslab of its block) if it has such a parameter, and every
         further input by name. `dtype` says what it returns if that is not what it gets; `scale`
         that it merges so many voxels per axis into one; `halo` how many voxels around its block it
@@ -302,9 +298,10 @@ class Pipeline:
         and a scale in one pipeline, and for axes that are not there.
         """
         self._must_be_open("map")
+        params = parameters(params, more)
         if is_built_in(function):
             return self._mapped_built_in(function, params, {"dtype": dtype, "halo": halo})
-        function = mapped(function, params, list(self.inputs)[1:])
+        function = mapped(function, params, list(self.inputs)[1:], more)
         around = _per_axis(halo, self.source.ndim, "--halo", least=0)
         merged = None
         if scale is not None:
@@ -313,8 +310,7 @@ class Pipeline:
         if merges and any((*around, *self.halo)):
             raise UsageError(
                 "a pipeline cannot have both a halo and a scale: write the first result, then"
-                " run the second"
-                " over it"
+                " run the second over it"
             )
         named = dtype_name(dtype)
         returns = promised(named, drop_axis, new_axis, outputs)
@@ -364,12 +360,17 @@ class Pipeline:
 
     @told_in_python
     def reduce(
-        self, fold: Any, params: Mapping[str, Any] | None = None, temporaries: float = 2.0
+        self,
+        fold: Any,
+        params: Mapping[str, Any] | None = None,
+        temporaries: float = 2.0,
+        **more: Any,
     ) -> Pipeline:
         """End with one result; `fold` is a Fold, a reference to one, or the name of a built-in one
-        such as "stats". Raises UsageError when it is not.
+        such as "stats". `more` are further parameters of it. Raises UsageError when it is not.
         """
         self._must_be_open("reduce")
+        params = parameters(params, more)
         if is_built_in(fold):
             return self._reduced_by_built_in(fold, params)
         ref = folded(fold, params, list(self.inputs)[1:])
@@ -488,8 +489,7 @@ def require_fitting(pipeline: Pipeline) -> None:
     if any(step.changes_axes for step in pipeline.steps) and any(n > 1 for n in pipeline.scale):
         raise UsageError(
             "a pipeline cannot both scale and change axes: write the first result, then run the"
-            " second"
-            " over it"
+            " second over it"
         )
     if any(pipeline.halo[axis] for axis in dropped):
         least = [n * (axis not in dropped) for axis, n in enumerate(pipeline.halo)]

@@ -52,6 +52,15 @@ def require_accepts(
         )
 
 
+def named_parameters(function: Any) -> list[str]:
+    """Names of what a function takes by name; [] where it does not say."""
+    try:
+        taken = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [parameter.name for parameter in taken if parameter.kind in _NAMED]
+
+
 def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
     """The error for a parameter that a function does not have; names those that it has."""
     return UsageError(

@@ -249,6 +249,35 @@ def test_the_remedy_works(image: Path, tmp_path: Path) -> None:
     assert call(*command, "--memory", f"{needed * 0.98:.0f}").code == 2
 
 
+@pytest.mark.parametrize("blocks", [[], ["--blocks", "5x5x5"]])
+@pytest.mark.parametrize(
+    ("halo", "remedy"),
+    [
+        (9_000, "a smaller --halo"),
+        (60, "a smaller --halo, fewer --workers, or more --memory"),
+    ],
+)
+def test_a_halo_that_is_nearly_all_of_a_task_is_to_be_smaller(
+    image: Path, tmp_path: Path, halo: int, remedy: str, blocks: list[str]
+) -> None:
+    function = tmp_path / "mine.py"
+    function.write_text("def own(block):\n    return block\n")
+    command = ("run", f"{function}:own", image, "-o", tmp_path / "out", "--dry-run")
+    flags = ("--workers", "1", "--memory", "20MB", "--dtype", "u2")
+    refused = call(*command, *flags, *blocks, "--halo", halo).err
+    assert refused.endswith(f": use {remedy} (smaller blocks would hardly need less)\n")
+    voxel = call(*command, *flags, "--block-shape", "20,20,20", "--halo", halo).err
+    assert "a task needs" in voxel, "smaller blocks are no remedy"
+    assert call(*command, *flags, "--blocks", "5x5x5", "--halo", "2").code == 0
+
+
+def test_a_halo_of_a_builtin_is_made_smaller_by_its_parameters(image: Path, tmp_path: Path) -> None:
+    command = ("run", "smooth", image, "-o", tmp_path / "out", "--dry-run", "-p")
+    refused = call(*command, "sigma=2000").err
+    assert "use other parameters of smooth, for a smaller halo (smaller blocks" in refused
+    assert call(*command, "sigma=1").code == 0
+
+
 @pytest.mark.parametrize("flags", [["--dry-run"], []])
 def test_too_small_a_disk_is_refused_with_the_remedy(
     image: Path, tmp_path: Path, flags: list[str]

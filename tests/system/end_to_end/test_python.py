@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.errors import UsageError
+from hyperslab.plan.asked import MAP_OPTIONS
 from hyperslab.testing import functions
 from hyperslab.units import show_bytes
 from tests.system.end_to_end.command import (
@@ -67,6 +69,7 @@ def test_importing_starts_nothing() -> None:
     ).stdout
     assert printed == f"{hyperslab.__version__}\n"
     assert all(hasattr(hyperslab, name) for name in hyperslab.__all__)
+    assert {"Any", "TYPE_CHECKING", "import_module", "annotations"}.isdisjoint(dir(hyperslab))
     shown = (
         "import hyperslab; print(*(set(hyperslab.__all__) | {'__name__'}) - set(dir(hyperslab)))"
     )
@@ -299,6 +302,14 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
     (lambda _: hyperslab.Rule("blcks"), "choose one of auto, block-shape"),  # type: ignore[arg-type]
     (lambda _: hyperslab.Fold(3, 4), "the lift of a Fold: 3 is not a function"),  # type: ignore[arg-type]
     (lambda p: p.map(_gained, {"gian": 2}), "^parameter gian: .*did you mean 'gain'"),
+    (lambda p: p.map(_gained, gian=2), "^parameter gian: .*did you mean 'gain'"),
+    (lambda p: p.map("smooth", sigm=2), "^parameter sigm: .*did you mean 'sigma'"),
+    (lambda p: p.map("smooth", 2.0), r"^params=2.0: give parameters by name, as sigma=1 or params"),  # type: ignore[arg-type]
+    (lambda p: p.map(_gained, {"gain": 2}, gain=3), "^gain= is also given in params"),
+    (
+        lambda p: p.map(_any, hallo=2),
+        r"^hallo=: map\(\) has no such option .did you mean 'halo'.*params={'hallo': ...}",
+    ),
     (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
     (lambda p: p.map(3), "function 'int' is of type int, neither a function nor a Fold"),
     (lambda p: p.map(functions.TOTAL), "is a fold: use reduce"),
@@ -325,6 +336,10 @@ def _gained(block: Array, gain: int = 1) -> Array:
     return block * np.int16(gain)
 
 
+def _any(block: Array, **more: int) -> Array:
+    return block + np.int16(len(more))
+
+
 def _needing(block: Array, level: int) -> Array:
     return block * np.int16(level)
 
@@ -337,6 +352,27 @@ def test_what_is_wrong_is_refused_when_it_is_said_in_pythons_words(
     with pytest.raises(UsageError, match=told) as raised:
         say(pipeline)
     assert "--" not in str(raised.value)
+
+
+def test_parameters_are_keywords_of_map_and_reduce() -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    by_name = {"sigmas": (2.0,) * 3, "truncate": 4.0}
+    assert pipeline.map("smooth", sigma=2).steps[0].ref.params == by_name
+    assert pipeline.map(_gained, gain=3).steps[0].ref.params == {"gain": 3}
+    assert pipeline.map(_any, {"a": 1}, b=2, halo=1).steps[0].ref.params == {"a": 1, "b": 2}
+    value = pipeline.reduce("histogram", bins=7).compute(engine="serial")
+    assert len(value.counts) == 7
+
+
+def test_options_of_map_are_no_parameters() -> None:
+    taken = inspect.signature(hyperslab.Pipeline.map).parameters
+    assert list(taken) == ["self", "function", *MAP_OPTIONS, "more"]
+
+
+def test_a_pipeline_shows_built_ins_as_they_are_called() -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL)
+    assert repr(pipeline.map("smooth", sigma=1)).endswith("-> smooth>")
+    assert repr(pipeline.reduce("histogram-python")).endswith("-> histogram-python>")
 
 
 def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
