@@ -29,6 +29,7 @@ _SWITCHES = {
     "fail-fast": "fail_fast=True",
     "keep-going": "fail_fast=False",
     "no-report": "report=False",
+    "no-trial": "trial=False",
     "overwrite": "overwrite=True",
     "resume": "resume=True",
 }

@@ -128,7 +128,7 @@ def test_axes_that_no_halo_mends_are_told_beside_the_halo_of_the_others() -> Non
 
     found = check_locality(Pipeline(noise((90, 20, 12))).map(mixed))
     *_, tried, remedy = found.lines()
-    assert re.search(r"along axis 2, of 12 elements, a halo of \d+ is not enough: a longer", tried)
+    assert re.search(r"along axis 2 a halo of \d+ is not enough: a longer", tried)
     assert "remedy     --halo 1,0,0 --axes-whole 2, with which the sample is the same" in remedy
     assert check_locality(Pipeline(noise((90, 20, 12))).map(mixed, halo=(1, 0, 0)), [2]).ok
 
@@ -139,6 +139,14 @@ def test_what_a_sample_cannot_show_is_said() -> None:
         "along axis 0 the values differ nearly as far as the sample goes, which has 64 of 200"
         " elements: whether a longer halo is enough was not tried"
     ) in "\n".join(found.lines())
+
+
+def test_axes_that_no_halo_mends_are_told_in_one_line() -> None:
+    for shape, axes in (((12, 10, 9), "axes 0,1,2 a halo"), ((200, 4, 4), "axes 1,2 a halo")):
+        lines = check_locality(Pipeline(noise(shape)).map(standardised)).lines()
+        (tried,) = [line for line in lines if line.startswith("tried")]
+        assert axes in tried
+        assert tried.count("is not enough: a longer one was not tried") == 1
 
 
 def test_every_array_of_a_function_is_compared() -> None:

@@ -18,6 +18,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.driver import learning
 from hyperslab.driver.learning import learned, matched
+from hyperslab.driver.prepare import Options, prepare
 from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline
@@ -215,3 +216,38 @@ def test_what_a_trial_raised_is_said_where_its_assumption_is_wrong(tmp_path: Pat
 def test_a_number_of_each_block_is_a_fold(series: Path, function: Any) -> None:
     with pytest.raises(UsageError, match=r"single number for a block.*hyperslab\.Fold, whose lift"):
         learned(Pipeline(series).map(function))
+
+
+def test_a_trial_that_takes_long_is_told_and_bounded(
+    series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(block: Array) -> Array:
+        time.sleep(0.2)
+        return block
+
+    monkeypatch.setattr(learning, "_TOLD_S", 0.1)
+    monkeypatch.setattr(learning, "_MOST_S", 0.1)
+    told: list[str] = []
+    began = time.monotonic()
+    learning.learn(Pipeline(series).map(slow), uncut=(), tell=told.append)
+    assert time.monotonic() - began < 2
+    (line,) = told
+    assert line.endswith("slow on made-up numbers, for 10.1 s at most (or --no-trial)")
+    told.clear()
+    learning.learn(Pipeline(series).map(lambda block: block), tell=told.append)
+    assert told == []
+
+
+def test_a_function_of_which_all_is_said_is_not_tried(series: Path, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def mean(block: Array) -> Array:
+        calls.touch()
+        return np.asarray(block.mean(axis=3))
+
+    learning.learn(Pipeline(series).map(mean, dtype="f8", drop_axis=3), uncut=())
+    assert not calls.exists()
+    prepare(Pipeline(series).map(mean).write(tmp_path / "out"), Options(trial=False))
+    assert not calls.exists()
+    learning.learn(Pipeline(series).map(mean, dtype="f8"), uncut=())
+    assert calls.exists()

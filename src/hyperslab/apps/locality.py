@@ -85,7 +85,9 @@ class Advice:
 
     def lines(self, window: Hyperslab) -> list[str]:
         """What was tried on a window and what to do, to print."""
-        said = [f"tried      {self._tried(axis, window.count[axis])}" for axis in self.axes_whole]
+        said = []
+        if self.axes_whole:
+            said.append(f"tried      {self._tried(window)}")
         said.append(f"remedy     {self._remedy()}")
         pairs = enumerate(zip(self.halo, self.shape, strict=True))
         if long := [str(axis) for axis, (halo, extent) in pairs if halo >= extent]:
@@ -96,18 +98,25 @@ class Advice:
             )
         return said
 
-    def _tried(self, axis: int, sampled: int) -> str:
-        """What was tried along an axis, and what was not."""
-        extent = self.shape[axis]
-        if sampled < extent:
-            return (
-                f"along axis {axis} the values differ nearly as far as the sample goes, which has"
-                f" {sampled} of {extent} elements: whether a longer halo is enough was not tried"
+    def _tried(self, window: Hyperslab) -> str:
+        """What was tried along the axes for which no halo was found, and what was not."""
+        parts = []
+        beyond = [axis for axis in self.axes_whole if window.count[axis] < self.shape[axis]]
+        if beyond:
+            sampled = ",".join(str(window.count[axis]) for axis in beyond)
+            extents = ",".join(str(self.shape[axis]) for axis in beyond)
+            parts.append(
+                f"along {_axes(beyond)} the values differ nearly as far as the sample goes, which"
+                f" has {sampled} of {extents} elements: whether a longer halo is enough was not"
+                " tried"
             )
-        return (
-            f"along axis {axis}, of {show_count(extent, 'element')}, a halo of"
-            f" {self.failed[axis]} is not enough: a longer one was not tried"
-        )
+        within = [axis for axis in self.axes_whole if axis not in beyond]
+        if within:
+            halos = ",".join(str(self.failed[axis]) for axis in within)
+            parts.append(
+                f"along {_axes(within)} a halo of {halos} is not enough: a longer one was not tried"
+            )
+        return "; ".join(parts)
 
     def _remedy(self) -> str:
         flags = []
@@ -173,6 +182,12 @@ class Locality:
         said += [_told(found) for found in self.differences if not found.is_rounding]
         assert self.advice is not None
         return [*said, *self.advice.lines(self.window)]
+
+
+def _axes(axes: Sequence[int]) -> str:
+    """Axes in words: 'axis 2', 'axes 0,1'."""
+    noun = "axis" if len(axes) == 1 else "axes"
+    return f"{noun} {','.join(map(str, axes))}"
 
 
 def _told(found: Difference) -> str:

@@ -101,7 +101,14 @@ Live = Annotated[
     ),
 ]
 Retries = Annotated[
-    int, Opt(help="Number of further attempts at a failed task.", rich_help_panel=ENGINE)
+    int,
+    Opt(
+        help=(
+            "Number of further attempts at a failed task; none at a mistake in the function, such"
+            " as a NameError."
+        ),
+        rich_help_panel=ENGINE,
+    ),
 ]
 Threads = Annotated[int | None, Opt(help="Tasks at a time per worker.", rich_help_panel=ENGINE)]
 Throttle = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.result import Result
-from hyperslab.report.failures import GROUPS_SHOWN, failure_headline, group_lines, grouped
+from hyperslab.report.failures import GROUPS_SHOWN, failure_count, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_count
@@ -45,11 +46,19 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
             typer.echo("\n".join(result.value.lines()) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
         typer.echo(f"outputs    {_outputs(result, out)}")
-        typer.echo(f"records    {result.folder.parent}")
-        report = f"not written; write it with: hyperslab report {shlex.quote(str(result.folder))}"
+        folder = _as_given(result.folder, out)
+        typer.echo(f"records    {folder.parent}")
+        report = f"not written; write it with: hyperslab report {shlex.quote(str(folder))}"
         if result.page is not None:
-            report = str(result.page)
+            report = str(_as_given(result.page, out))
         typer.echo(f"report     {report}")
+
+
+def _as_given(path: Path, out: Path | str) -> Path:
+    """A path of the run's records: from the current directory on, where OUT was given so."""
+    if Path(out).is_absolute():
+        return path.absolute()
+    return Path(os.path.relpath(path))
 
 
 def _outputs(result: Result, out: Path | str) -> str:
@@ -72,14 +81,14 @@ def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
 
 
 def _told(result: Result, verbose: bool) -> list[str]:
-    """What was done, how long that took, what limited it and what to change, or which tasks failed
-    and why; with the numbers and the evidence, if asked for.
+    """What was done, how long that took, what limited it and what to change, or how many tasks
+    failed, whose reasons standard error has; with the numbers and the evidence, if asked for.
     """
     title = result.trace.meta["run"]["title"]
     verdict = judge(result.trace, result.summary)
     answer = headline(result.summary)
     if result.failures:
-        answer = failure_headline(grouped(result.failures), result.tasks)
+        answer = failure_count(grouped(result.failures), result.tasks)
     lines = [f"{title}: {answer}"]
     if verbose:
         return [*lines, *numbers(result.summary), f"\n{verdict.paragraph}\n"]
@@ -119,7 +128,8 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     keep_going = ""
     if result.ended_early and verb == "run":
         keep_going = "; with --keep-going it tries all tasks"
+    log = _as_given(result.folder, out) / "worker.log"
     return (
         "fix the cause, then run the same command with --resume, which does only what is"
-        f" missing{keep_going}; the output of functions is in {result.folder / 'worker.log'}"
+        f" missing{keep_going}; the output of functions is in {log}"
     )

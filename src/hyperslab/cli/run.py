@@ -49,15 +49,13 @@ from hyperslab.cli.flags import (
 from hyperslab.cli.function import Shape, add_function
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import (
-    parse_axes,
     parse_inputs,
-    parse_names,
     parse_resample,
     parse_shape,
     parse_storage_options,
 )
 from hyperslab.cli.preview import say_plan, show_plan
-from hyperslab.cli.telling import is_debugging
+from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
@@ -278,6 +276,14 @@ def run(
         Opt(help="Seconds after which a task's worker is stopped.", rich_help_panel=ENGINE),
     ] = None,
     fail_fast: FailFast = None,
+    trial: Annotated[
+        bool,
+        Opt(
+            "--trial/--no-trial",
+            help="Try the function on made-up numbers first, also on a dry run.",
+            rich_help_panel=FUNCTION,
+        ),
+    ] = True,
     dry_run: Annotated[bool, dry_run_flag("Say what would be done and what it needs")] = False,
     check_locality: Annotated[
         bool,
@@ -317,11 +323,7 @@ def run(
         region=region,
         **inputs,
     )
-    shape = Shape(
-        parse_shape("--drop-axis", drop_axis),
-        parse_axes("--new-axis", new_axis),
-        parse_names(outputs),
-    )
+    shape = Shape.parsed(drop_axis, new_axis, outputs)
     around = parse_shape("--halo", halo) or None
     with _flags_as_typed(mask, labels):
         pipeline = add_function(pipeline, function, param, around, dtype, shape)
@@ -342,6 +344,7 @@ def run(
         granularity=granularity,  # type: ignore[arg-type]
         retries=retries,
         fail_fast=fail_fast,
+        trial=trial,
         debug=is_debugging(),
         task_timeout=task_timeout,
         resume=resume,
@@ -382,7 +385,14 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
     if json:
         tell = say_plan
     folder = Path(local_folder(out))
-    return tell(prepare(pipeline, options, folder, dry=True), folder, _refusal(out))
+    prepared = prepare(pipeline, options, folder, dry=True, tell=_mention)
+    return tell(prepared, folder, _refusal(out))
+
+
+def _mention(text: str) -> None:
+    """Say on standard error what takes long."""
+    with told_if_heard():
+        typer.echo(text, err=True)
 
 
 def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:

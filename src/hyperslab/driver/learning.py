@@ -12,6 +12,7 @@ Held by tests/driver/test_learning.py.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -36,14 +37,20 @@ from hyperslab.report.failures import place_of
 
 LIMIT_S = 10
 "Functions that take longer for the samples are not learned from."
-_LEAST_S = 1.0
-"Seconds that the trial of where blocks are cut may take in any case."
+_LEAST_S, _MOST_S = 1.0, 2.0
+"""Seconds that the trial of where blocks are cut may take: in any case, and at most; between them
+as long as learning has taken.
+"""
+_TOLD_S = 1.0
+"Seconds of a trial after which it is told."
 _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 "Extents of the first sample's axes that are not whole."
 _MORE = 3
 "What the second sample has more."
 _NUMBERS = "biufc"
 
+Tell = Callable[[str], None]
+"Shows a line to whoever waits."
 Pair = tuple[int, int]
 "Extents of an axis in the two samples."
 
@@ -76,11 +83,14 @@ def learned(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Pipeline:
 
 
 def learn(
-    pipeline: Pipeline, axes_whole: Sequence[int] = (), uncut: Iterable[int] | None = None
+    pipeline: Pipeline,
+    axes_whole: Sequence[int] = (),
+    uncut: Iterable[int] | None = None,
+    tell: Tell | None = None,
 ) -> Lesson:
     """What the functions of a pipeline return, and whether that depends on where blocks are cut
-    along other axes than those `uncut`; None: nobody asks. Raises UsageError where it contradicts
-    what was said.
+    along other axes than those `uncut`; None: nobody asks. A trial that takes long is told. Raises
+    UsageError where it contradicts what was said.
     """
     if not any(map(_is_open, pipeline.steps)):
         return Lesson(pipeline)
@@ -91,7 +101,13 @@ def learn(
     whole = {axis % ndim for axis in axes_whole}
     if uncut is not None:
         uncut = {axis % ndim for axis in uncut}
-    answers = _in_a_fork(lambda: _answers(pipeline, dtypes, whole, uncut))
+    if tell is None:
+        tell = _unheard
+    names = " and ".join(step.ref.name for step in pipeline.steps)
+    said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
+    answers = _in_a_fork(
+        lambda: _answers(pipeline, dtypes, whole, uncut), functools.partial(tell, said)
+    )
     attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s, or ended its process")
     if answers:
         attempt = answers[0]
@@ -159,9 +175,14 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
     return replace(step, returns=tuple(returns))
 
 
-def _in_a_fork(ask: Callable[[], Iterator[Any]]) -> list[Any]:
+def _unheard(_text: str) -> None:
+    """Nobody is told."""
+
+
+def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> list[Any]:
     """What `ask` yields in a process of its own, until that ends or takes too long: longer than
-    LIMIT_S for the first answer, or for a further one than for those before it.
+    LIMIT_S for the first answer, or for a further one than for those before it or _MOST_S. Tells
+    once that it takes long.
 
     The process is none of multiprocessing's, which daemons such as Dask's workers may not start.
     """
@@ -180,9 +201,12 @@ def _in_a_fork(ask: Callable[[], Iterator[Any]]) -> list[Any]:
     answers: list[Any] = []
     limit = float(LIMIT_S)
     try:
-        while ours.poll(limit):
+        if not ours.poll(min(_TOLD_S, limit)):
+            tell()
+            limit -= _TOLD_S
+        while ours.poll(max(0, limit)):
             answers.append(ours.recv())
-            limit = max(time.monotonic() - began, _LEAST_S)
+            limit = min(max(time.monotonic() - began, _LEAST_S), _MOST_S)
     except (EOFError, OSError):
         pass  # it has said all that it will
     finally:

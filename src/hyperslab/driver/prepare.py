@@ -19,7 +19,7 @@ from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.learning import Lesson, learn
+from hyperslab.driver.learning import Lesson, Tell, learn
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.series import with_whole_series
@@ -60,9 +60,7 @@ class Options:
     retries: int = 1
     task_timeout_s: float | None = None
     fail_fast: bool | None = None
-    """Whether the first failure ends the run; None: the first tasks do, when they all fail alike
-    for a reason that lies in the function, and none succeeds.
-    """
+    "Whether the first failure ends the run; None: the first tasks do, when all fail alike."
     resume: bool = False
     accept_changed_function: bool = False
     "True: what the function did before it was edited still counts for a resumed run."
@@ -80,6 +78,8 @@ class Options:
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
     live: bool = False
     "Whether a page on this machine shows the run while it goes on; standard error has its address."
+    trial: bool = True
+    "Whether functions are tried on made-up numbers, to learn what they return."
     debug: bool = False
     "Whether tracebacks of failures keep hyperslab's own frames."
     memory: InitVar[int | str | None] = None
@@ -183,19 +183,26 @@ class Prepared:
 
 @told_in_python
 def prepare(
-    pipeline: Pipeline, options: Options, out: Path | None = None, *, dry: bool = False
+    pipeline: Pipeline,
+    options: Options,
+    out: Path | None = None,
+    *,
+    dry: bool = False,
+    tell: Tell | None = None,
 ) -> Prepared:
     """Compile a plan and add up what it needs, without writing anything.
 
-    Raises UsageError for what is asked for, then OutputBusy for a directory that a run cannot begin
-    in; of a `dry` run that is said in `obstacle` instead.
+    A trial that takes long is told. Raises UsageError for what is asked for, then OutputBusy for a
+    directory that a run cannot begin in; of a `dry` run that is said in `obstacle` instead.
     """
     host = Host.here()
     workers, threads = _slots(options, host)
     slots = _engine_options(options, workers, threads)
     engines.require(options.engine, slots)
-    uncut = with_whole_series(pipeline, options.rule).axes_whole
-    lesson = learn(pipeline, options.rule.axes_whole, uncut)
+    lesson = Lesson(pipeline)
+    if options.trial:
+        uncut = with_whole_series(pipeline, options.rule).axes_whole
+        lesson = learn(pipeline, options.rule.axes_whole, uncut, tell)
     pipeline = lesson.pipeline
     budget = Budget(_memory_bytes(options, host, slots), workers * threads)
     folder = out
@@ -234,9 +241,8 @@ def prepare(
             functools.partial(_require_free_names, pipeline, plan, directory, options), dry
         )
     require_whole_pages(plan, workers * threads)
-    needs = examine(
-        plan, budget, workers, folder or Path(tempfile.gettempdir()), done, options.verb
-    )
+    place = folder or Path(tempfile.gettempdir())
+    needs = examine(plan, budget, workers, place, done, options.verb)
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
     told = (_warning(lesson, plan, rule.axes_whole), obstacle)

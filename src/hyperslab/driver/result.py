@@ -97,7 +97,9 @@ def _sentence(result: Result) -> str:
     reasons = []
     for group in groups[:GROUPS_SHOWN]:
         where = where_words(group.first)
-        told = f"{show_count(group.count, 'task')}: {group.first.message}"
+        told = group.first.message
+        if len(groups) > 1:
+            told = f"{show_count(group.count, 'task')}: {told}"
         if where:
             told += f" ({where})"
         reasons.append(told)

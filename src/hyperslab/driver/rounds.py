@@ -16,6 +16,7 @@ from typing import Any
 from hyperslab.driver import resume
 from hyperslab.driver.directory import save_status
 from hyperslab.driver.haste import EndsEarly, Haste
+from hyperslab.driver.notices import Notices
 from hyperslab.driver.prepare import Options, Prepared
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
@@ -26,7 +27,7 @@ from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import SlotJournal, Tail, load_partials
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
 from hyperslab.plan.task import Outcome, Task, retried, with_prior
-from hyperslab.report.failures import Failed, failed, likeness
+from hyperslab.report.failures import Failed, failed
 from hyperslab.report.progress import Count, Progress
 
 POLL_INTERVAL_S = 0.1
@@ -56,7 +57,7 @@ class Rounds:
         self.directory = prepared.directory
         self.outcomes: list[Outcome] = []
         self.failures: dict[int, tuple[Failure, int]] = {}
-        self.told: set[tuple[str, ...]] = set()
+        self.notices = Notices(progress)
         self.haste = Haste(options.fail_fast, lambda: 1)
         self.done = set(prepared.done)
         self.goes_on = False
@@ -158,6 +159,7 @@ class Rounds:
             return
         self._polled_at = moment
         self._take_all(by_id, last)
+        self.notices.tell_due()
         self._check_cancelled()
         if moment - self._saved_at > STATUS_INTERVAL_S:
             self._saved_at = moment
@@ -187,20 +189,10 @@ class Rounds:
             self.failures.pop(outcome.task, None)
         elif outcome.failure is not None and outcome.task not in self.done:
             self.failures[outcome.task] = (outcome.failure, outcome.attempt + 1)
-            self._tell_failure(outcome.task, outcome.failure, last)
+            one = failed(self.products.label(outcome.task), outcome.failure, 1)
+            self.notices.take(one, outcome.failure, last)
         self.haste.take(
             outcome, last or (outcome.failure is not None and outcome.failure.permanent)
-        )
-
-    def _tell_failure(self, task: int, why: Failure, last: bool) -> None:
-        """Tell of a failure at once, unless an equal one has been told."""
-        reason = likeness(why)
-        if reason in self.told:
-            return
-        self.told.add(reason)
-        one = failed(self.products.label(task), why, 1)
-        self.progress.failed(
-            one.task, one.message, will_retry=not (last or why.permanent), place=one.place
         )
 
     def _counts(self) -> dict[str, Any]:

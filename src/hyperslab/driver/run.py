@@ -75,10 +75,11 @@ def run(
         place = Path(local_folder(out))
     elif not isinstance(pipeline.end, Write):
         place = Path(tempfile.mkdtemp(prefix="hyperslab-"))
-    prepared = prepared or prepare(pipeline, options, place)
+    progress = progress or Quiet()
+    prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
-    result = Driver(pipeline, prepared, options, progress or Quiet()).execute()
+    result = Driver(pipeline, prepared, options, progress).execute()
     if check:
         return checked(result)
     return result
@@ -251,6 +252,7 @@ class Driver(Rounds):
             self.engine.stop()
             self.shutdown_ns = time.monotonic_ns() - ended_ns
             self.own_times = self.engine.own_times()
+            self.notices.end([failure for failure, _ in self.failures.values()])
             self.progress.end()
             if not self.is_left:
                 fence.end(self.folder)

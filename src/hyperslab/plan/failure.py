@@ -49,6 +49,12 @@ What depends on the machine and on others is none of them: OSError and its kinds
 time limits), MemoryError, errors of programs that a function starts, RuntimeError, which libraries
 raise for full devices.
 """
+REPEATED = (AttributeError, LookupError, NameError, TypeError)
+"""Exceptions of Python and NumPy that a function meets again on the same block, and so has no
+second attempt.
+"""
+_OF_SHAPES = re.compile("broadcast|cannot reshape|not aligned|mismatch in its core dimension")
+"What a ValueError says of arrays whose shapes do not go together, which is such an exception, too."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +106,15 @@ def describe_failure(
         frame = _own_frame(reached, files)
         if not whole:
             begin = reached
-    permanent = isinstance(error, HyperslabError) and not isinstance(error, Unavailable)
+    is_entered = entered is not None
     return Failure(
         type(error).__name__,
         _bounded(_sentence(error), MOST_MESSAGE),
         where,
-        permanent,
+        _is_permanent(error, is_entered),
         _bounded(_formatted(error, begin), MOST_TRACEBACK),
         frame or getattr(error, "frame", None),
-        _is_certain(error, entered is not None),
+        _is_certain(error, is_entered),
     )
 
 
@@ -118,6 +124,25 @@ def definition_of(function: Any) -> Frame | None:
     if not isinstance(inner, FunctionType):
         return None
     return _frame(inner.__code__, inner.__code__.co_firstlineno)
+
+
+def _is_permanent(error: BaseException, is_entered: bool) -> bool:
+    """Whether another attempt at the same block would fail as well."""
+    if isinstance(error, HyperslabError):
+        return not isinstance(error, Unavailable)
+    place = type(error).__module__.partition(".")[0]
+    if not is_entered or place not in ("builtins", "numpy"):
+        return False
+    return isinstance(error, REPEATED) or is_of_shapes(error)
+
+
+def is_of_shapes(error: BaseException) -> bool:
+    """Whether an error says that arrays do not go together by their axes."""
+    if isinstance(error, IndexError):
+        return True
+    if isinstance(error, BlockError):
+        return " shape " in _message(error)
+    return isinstance(error, ValueError) and _OF_SHAPES.search(_message(error)) is not None
 
 
 def _is_certain(error: BaseException, is_entered: bool) -> bool:

@@ -26,7 +26,7 @@ from hyperslab.blocks.whole import assemble
 from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, RunStopped
 from hyperslab.plan.becoming import Made
-from hyperslab.plan.failure import Failure, definition_of, describe_failure
+from hyperslab.plan.failure import Failure, definition_of, describe_failure, is_of_shapes
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
@@ -91,17 +91,37 @@ def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> Stat
         except BaseException as error:  # a failure is data, also sys.exit()
             if _is_ctrl_c(error):
                 raise
-            state.failure = _described(error, job, state.task)
+            state.failure = _described(error, job, state)
     state.phases += phases
     return state
 
 
-def _described(error: BaseException, job: Job, task: Task) -> Failure:
+def _described(error: BaseException, job: Job, state: State) -> Failure:
     refs = [step.ref for step in job.steps]
     if job.fold is not None:
         refs.append(job.fold)
     entries = (_call.__code__, _loaded.__code__)
-    return describe_failure(error, job.label(task), refs, entries, whole=job.debug)
+    failure = describe_failure(error, job.label(state.task), refs, entries, whole=job.debug)
+    if not failure.certain or not is_of_shapes(error):
+        return failure
+    names = list(job.inputs)[1:]
+    hints = [_hint(*pair) for pair in zip(names, state.blocks[1:], strict=False)]
+    return replace(failure, message="; ".join([failure.message, *filter(None, hints)]))
+
+
+def _hint(name: str, block: Array) -> str:
+    """What a function has to know of an input that lacks an axis; '' of one that has all."""
+    lacked = [axis for axis, n in enumerate(block.shape) if n == 1]
+    if not lacked:
+        return ""
+    axes = ",".join(map(str, lacked))
+    index = ", ".join("0" if axis in lacked else ":" for axis in range(block.ndim))
+    if lacked == [block.ndim - 1]:
+        index = "..., 0"
+    return (
+        f"{name} comes in the block's shape, repeated along axis {axes} (time, in a series):"
+        f" {name}[{index}] has no such axis"
+    )
 
 
 def _is_ctrl_c(error: BaseException) -> bool:

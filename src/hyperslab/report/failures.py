@@ -148,14 +148,19 @@ def failure_headline(groups: Sequence[Group], tasks: int) -> str:
     """How many tasks failed, where and why, in a sentence; `tasks` is the number of all tasks of
     the run.
     """
+    text = f"{failure_count(groups, tasks)}: {groups[0].first.message}"
+    if len(groups) > 1:
+        text += f" (and {show_count(len(groups) - 1, 'other reason')})"
+    return text
+
+
+def failure_count(groups: Sequence[Group], tasks: int) -> str:
+    """How many of a run's tasks failed, and where the most of them."""
     first = groups[0].first
     count = sum(group.count for group in groups)
     text = f"{count:,} of {show_count(max(count, tasks), 'task')} failed"
     if first.place:
         text += f" in {first.function} ({first.place})"
-    text += f": {first.message}"
-    if len(groups) > 1:
-        text += f" (and {show_count(len(groups) - 1, 'other reason')})"
     return text
 
 

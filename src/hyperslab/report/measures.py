@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hyperslab.report.summary import Summary
+from hyperslab.report.verdict.finding import SHORT_S
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 
@@ -74,13 +75,24 @@ BRIEF = (
     "peak memory",
 )
 "Labels of the measures that a terminal shows."
+RATES = ("throughput",)
+"Labels of those that say nothing of a run that is too short to be judged."
 
 
 def numbers(summary: Summary) -> list[str]:
     """The measures that matter most, as lines of text for the terminal; the page has them all."""
     rows = [row for row in measures(summary) if row.label in BRIEF]
+    if summary.makespan_without_startup_s < SHORT_S:
+        rows = [row._replace(value=_brief(row)) for row in rows]
     width = max(len(row.label) for row in rows)
     return [f"  {row.label:<{width}}  {row.value}" for row in rows]
+
+
+def _brief(row: Measure) -> str:
+    """The value of a measure of a run that was too short for rates."""
+    if row.label in RATES:
+        return f"too short to tell: that takes {show_seconds(SHORT_S)} or more"
+    return row.value
 
 
 def _slot_time_s(summary: Summary) -> float:
@@ -141,8 +153,8 @@ def _throughput(s: Summary) -> list[Measure]:
         Measure("bytes written", show_bytes(s.written_nbytes), "by all attempts"),
         Measure(
             "bytes moved",
-            show_bytes(s.moved_nbytes),
-            "between tasks, outside the files read and written",
+            f"{show_bytes(s.moved_nbytes)} between tasks",
+            "outside the files read and written",
         ),
         Measure(
             "read throughput",

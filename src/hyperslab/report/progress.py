@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a line per 5 % in a log, or nothing."""
+"""Progress of a run: a bar on a terminal, a line now and then in a log, or nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Protocol, TextIO, cast
 from hyperslab.report.listener import Listener
 from hyperslab.units import show_rate, show_seconds
 
-LINES = 20
-"Lines of a log: one per 5 % of the tasks."
+LINES = 10
+"Lines of a log, at most: one per 10 % of the tasks."
+LINE_INTERVAL_S = 3.0
+"Least time between two lines of a log; the last one comes whenever the tasks are done."
+FIRST_LINE_S = 1.0
+"Time after which the first line may come."
 FAILURES_SHOWN = 5
 "Failures of different kinds told at once; the rest are in the report."
 
@@ -84,13 +88,16 @@ class Count:
 
 
 class Lines:
-    """One line per 5 % of the tasks, for logs."""
+    """One line per 10 % of the tasks, and none sooner than LINE_INTERVAL_S after another, for
+    logs.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = Listener(stream or sys.stderr)
         self._count = Count()
         self._failures = 0
         self._told = 0
+        self._told_at = 0.0
 
     def tell(self, text: str) -> None:
         self._say(text)
@@ -98,12 +105,16 @@ class Lines:
     def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
         self._count.begin(tasks, done)
         self._told = self._passed()
+        self._told_at = time.monotonic() + FIRST_LINE_S - LINE_INTERVAL_S
 
     def advance(self, nbytes: int) -> None:
         self._count.advance(nbytes)
         passed = self._passed()
-        if passed > self._told:
+        now = time.monotonic()
+        is_due = passed > self._told and now - self._told_at >= LINE_INTERVAL_S
+        if is_due or self._count.done == self._count.tasks:
             self._told = passed
+            self._told_at = now
             self._say(self._count.words())
 
     def _passed(self) -> int:

@@ -120,6 +120,7 @@ WRONG_FLAGS = [
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),
+    ("--trial", ["--trial=yes"], "does not take a value"),
     ("--fail-fast", ["--fail-fast=yes"], "does not take a value"),
     ("--throttle", ["--throttle", "2"], "is for --engine slurm, not for --engine processes"),
     ("--slurm-option", ["--slurm-option", "time=1"], "is for --engine slurm"),

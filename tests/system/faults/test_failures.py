@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 
 import hyperslab
 from hyperslab import TasksFailed
+from hyperslab.report.progress import Quiet
 from tests.system.end_to_end.command import call, succeed
 
 TASKS = 304
-MINE = """import time
+MINE = """import os
+import time
 import numpy as np
 
 def brain_mean(values):
@@ -40,12 +43,26 @@ def last_only(block, slab):
 def full_disk(block):
     raise OSError(28, "No space left on device", "/scratch/x")
 
+def attempted(block, slab, error, log):
+    with open(log, "a") as file:
+        file.write("+")
+    raise eval(error)
+
+def mismatched(block):
+    return block + np.zeros((7, 7))
+
+def mended(block, slab, log):
+    if slab.start[0] < 1 and not os.path.exists(log):
+        open(log, "w").close()
+        raise RuntimeError("the device is busy")
+    return block
+
 def picky(block, slab, good):
     if slab.start[0] < 6:
         raise TypeError("not like this")
     return block
 """
-LINE = "5, in brain_mean: total = values.summ()"
+LINE = "6, in brain_mean: total = values.summ()"
 
 
 @pytest.fixture
@@ -81,7 +98,7 @@ def test_equal_failures_are_one_line_with_their_count_and_the_users_own_line(min
     failed, where, first, end = done.err.splitlines()
     assert failed.startswith(f"failed: {TASKS} tasks: {reason}")
     assert where == f"    {mine}:{LINE}"
-    assert first == f"    first of them: {mine.parent}/in.nii[0:1, 0:2, 0:2] (after 2 attempts)"
+    assert first == f"    first of them: {mine.parent}/in.nii[0:1, 0:2, 0:2] (after 1 attempt)"
     assert end.startswith(f"{TASKS} of {TASKS} tasks failed; fix the cause")
     told = call("status", mine.parent / "out")
     assert f"failed     {TASKS} tasks: {reason}" in told.out
@@ -94,8 +111,8 @@ def test_the_traceback_is_the_functions_own_and_whole_with_debug(mine: Path) -> 
     done = run(mine, "wrong", "--engine", "serial", "--resume", "--debug")
     before, _, trace = done.err.partition("Traceback (most recent call last):\n")
     assert before
-    assert f'File "{mine}", line 9, in wrong' in trace
-    assert f'File "{mine}", line 5, in brain_mean' in trace
+    assert f'File "{mine}", line 10, in wrong' in trace
+    assert f'File "{mine}", line 6, in brain_mean' in trace
     assert "plan/steps.py" in trace
 
 
@@ -169,7 +186,94 @@ def test_a_function_that_returns_none_is_told_so(mine: Path) -> None:
     done = run(mine, "forgetful", "--engine", "serial")
     failed, where, *_ = done.err.splitlines()
     assert "tasks: forgetful returned None: end it with 'return'" in failed
-    assert where == f"    {mine}:11, in forgetful: def forgetful(block):"
+    assert where == f"    {mine}:12, in forgetful: def forgetful(block):"
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        ("NameError('x')", 1),
+        ("TypeError('x')", 1),
+        ("KeyError('x')", 1),
+        ("np.exceptions.AxisError(3, 2)", 1),
+        ("ValueError('operands could not be broadcast together')", 1),
+        ("ValueError('not to my liking')", 2),
+        ("OSError('x')", 2),
+        ("TimeoutError()", 2),
+        ("MemoryError()", 2),
+        ("RuntimeError('x')", 2),
+        ("type('Own', (KeyError,), {'__module__': 'mine'})()", 2),
+    ],
+)
+def test_a_mistake_in_the_code_is_not_tried_again(mine: Path, error: str, attempts: int) -> None:
+    log = mine.parent / "log"
+    pipeline = hyperslab.Pipeline(np.zeros((2, 2, 2), "i2"))
+    pipeline = pipeline.map(f"{mine}:attempted", {"error": error, "log": str(log)}, dtype="i2")
+    pipeline = pipeline.write(mine.parent / "out")
+    options = hyperslab.Options(engine="serial", report=False, blocks=1)
+    prepared = hyperslab.prepare(pipeline, options)
+    log.unlink()  # of its trial on made-up numbers
+    result = hyperslab.run(pipeline, options, prepared=prepared, check=False)
+    assert (len(log.read_text()), result.failures[0].attempts) == (attempts, attempts)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda block, mask: np.where(mask > 0, block.mean(axis=3), 0),
+        lambda block, mask: block[mask > 0].mean(axis=1),
+        lambda block, mask: block[mask > 0],
+    ],
+)
+def test_a_mask_without_time_is_told_of_where_shapes_do_not_fit(
+    function: Any, tmp_path: Path
+) -> None:
+    series = np.ones((4, 4, 4, 5))
+    hint = r"; mask comes in the block's shape, .* axis 3 .*: mask\[..., 0\] has no such axis"
+    pipeline = hyperslab.Pipeline(series, mask=np.ones((4, 4, 4), "u1"))
+    with pytest.raises(TasksFailed, match=hint):
+        pipeline.map(function).compute(engine="serial")
+    told = pipeline.map(lambda block, mask: np.where(mask[..., 0] > 0, block.mean(axis=3), 0))
+    assert told.compute(engine="serial").shape == (4, 4, 4)
+    of_equal = hyperslab.Pipeline(series, mask=series).map(function)
+    with pytest.raises(TasksFailed) as raised:
+        of_equal.compute(engine="serial")
+    assert "mask comes" not in str(raised.value)
+
+
+def test_a_reason_is_one_line_of_the_terminal(mine: Path) -> None:
+    reasons = {"mismatched": "could not be broadcast together", "full_disk": "device: /scratch/x"}
+    for function, reason in reasons.items():
+        out = mine.parent / function
+        told = call(
+            *("run", f"{mine}:{function}", mine.parent / "in.nii", "-o", out, "--blocks", "4x1x1"),
+            *("--engine", "serial", "--no-report", "--keep-going"),
+        )
+        assert (told.out + told.err).count(reason) == 1
+
+
+def test_what_another_attempt_has_mended_is_told(mine: Path) -> None:
+    log = mine.parent / "log"
+    out = mine.parent / "out"
+    log.touch()  # while it is tried on made-up numbers
+    pipeline = hyperslab.Pipeline(mine.parent / "in.nii").map(f"{mine}:mended", {"log": str(log)})
+    options = hyperslab.Options(engine="serial", blocks=2, report=False)
+    prepared = hyperslab.prepare(pipeline.write(out), options)
+    log.unlink()
+    told = Told()
+    assert hyperslab.run(pipeline.write(out), options, prepared=prepared, progress=told).ok
+    assert told.reasons == ["RuntimeError: the device is busy"]
+
+
+class Told(Quiet):
+    """Keeps the reasons that it is told."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def failed(self, label: str, reason: str, will_retry: bool, place: str) -> None:
+        assert will_retry
+        self.reasons.append(reason)
 
 
 def test_python_raises_what_failed_with_its_line_and_traceback(mine: Path) -> None:
@@ -177,11 +281,12 @@ def test_python_raises_what_failed_with_its_line_and_traceback(mine: Path) -> No
         hyperslab.run(plan(mine, "wrong"), **settings())
     error = raised.value
     assert f"({mine}:{LINE})" in str(error)
-    assert "line 5, in brain_mean" in error.traceback
+    assert re.match(r"\d+ of 304 tasks failed: AttributeError: 'numpy", str(error))
+    assert "line 6, in brain_mean" in error.traceback
     assert "steps.py" not in error.traceback
-    assert any("line 5, in brain_mean" in note for note in error.__notes__)
+    assert any("line 6, in brain_mean" in note for note in error.__notes__)
     assert error.failures is error.result.failures
-    assert error.failures[0].line == 5
+    assert error.failures[0].line == 6
     assert error.result.ended_early
 
 
