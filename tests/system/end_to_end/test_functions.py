@@ -408,8 +408,8 @@ def test_a_block_that_fails_is_named_and_the_others_are_written(tmp_path: Path) 
     label = f"{ANATOMICAL}[0:33, 0:41, 10:15]"
     reason = "ValueError: this block is not to my liking"
     failed, where, end = done.err.splitlines()[-3:]
-    assert f"failed: {label}: {reason} ({PLACE}:" in done.err
     assert failed == f"failed: {label}: {reason} (after 1 attempt)"
+    assert where.startswith(f"    {PLACE}:")
     assert where.endswith(', in _raise: raise ValueError("this block is not to my liking")')
     assert "misbehave over anatomical.nii: 1 of 5 tasks failed in _raise (" in done.out
     assert "tasks      4 of 5 done, 1 failed\n" in call("status", tmp_path / "out").out
