@@ -220,3 +220,21 @@ def test_a_run_and_its_plan_say_so_in_one_line(tmp_path: Path) -> None:
     assert (done.code, done.err.count(said)) == (0, 1)
     local = call("run", f"{ROOT}/examples/slope.py:fit", *order[2:], "-o", tmp_path / "b")
     assert (local.code, "depends" in local.out + local.err) == (0, False)
+
+
+def test_a_filter_that_needs_a_long_series_is_tried_on_one() -> None:
+    """Its kernel is longer than the axes of samples are: they are tried whole, and cut then."""
+
+    def filtered(block: Array) -> Array:
+        return np.asarray(signal.filtfilt(*signal.butter(2, 0.1, "high"), block, axis=3))
+
+    values = np.random.default_rng(0).random((6, 5, 4, 60))
+    assert dependent(filtered, values=values, dtype="float64") == (3,)
+
+
+def test_what_cannot_be_tried_is_said(tmp_path: Path) -> None:
+    def broken(block: Array) -> Array:
+        return np.asarray(block.foo)  # type: ignore[attr-defined]
+
+    found = warning(broken, NOISE, tmp_path)
+    assert found.startswith("broken could not be tried on made-up numbers (AttributeError: ")

@@ -43,12 +43,14 @@ def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) 
     if not tried:
         return ()
     whole = _made(steps, sample, axes)
-    if _is_same(whole, steps, sample, axes, tried):
+    if _are_same(whole, steps, sample, axes, tried):
         return ()
     again = _made(steps, sample, axes)
     if not all(map(_are_close, whole, again)):
         return ()
-    return tuple(axis for axis in tried if not _is_same(whole, steps, sample, axes, [axis]))
+    return tuple(
+        axis for axis in tried if _are_same(whole, steps, sample, axes, [axis]) is False
+    )
 
 
 def cut_axes(plan: Plan) -> set[int]:
@@ -57,15 +59,15 @@ def cut_axes(plan: Plan) -> set[int]:
     return {axis for grid in grids for axis, blocks in enumerate(grid) if blocks > 1}
 
 
-def _is_same(
+def _are_same(
     whole: Sequence[Array],
     steps: Sequence[Step],
     sample: Sample,
     axes: Sequence[Axes],
     cut: Sequence[int],
-) -> bool:
+) -> bool | None:
     """Whether the steps make of the middle along some axes what they make of it within the sample;
-    also where they fail on the middle, which may be too small for them.
+    None where they fail on the middle, which may be too small for them.
     """
     slab = _middle(sample.slab, cut)
     with suppress(Exception):  # its tasks will tell what a function raises
@@ -73,7 +75,7 @@ def _is_same(
         regions = [each.region(slab).slices() for each in axes]
         inner = [array[region] for array, region in zip(whole, regions, strict=True)]
         return all(map(_are_close, inner, made))
-    return True
+    return None
 
 
 def _middle(slab: Hyperslab, cut: Sequence[int]) -> Hyperslab:

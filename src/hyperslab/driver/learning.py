@@ -137,7 +137,7 @@ def _answers(
     steps = [_told(step, promises) for step, promises in pairs]
     sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, axes)])
     if sample is not None:
-        yield dependent_axes(steps, sample, axes.union(uncut))
+        yield dependent_axes(steps, sample, uncut)
 
 
 def _is_open(step: Step) -> bool:

@@ -255,7 +255,7 @@ def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
     """
     axes = sorted(cut_axes(plan).intersection(lesson.dependent))
     if not axes:
-        return ""
+        return _untried(lesson)
     names = " and ".join(step.ref.name for step in lesson.pipeline.steps)
     listed = ",".join(map(str, axes))
     whole = ",".join(map(str, sorted({*axes, *axes_whole})))
@@ -265,6 +265,17 @@ def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
         f" made-up numbers shows: --check-locality tells which --halo helps, --axes-whole {whole}"
         " does not cut there"
     )
+
+
+def _untried(lesson: Lesson) -> str:
+    """Sentence that a function could not be tried, and why; '' where all could."""
+    for step in lesson.pipeline.steps:
+        if step.trial:
+            return (
+                f"{step.ref.name} could not be tried on made-up numbers ({step.trial}): it is"
+                " taken to keep the shape and the dtype of its block, whatever its blocks are"
+            )
+    return ""
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
