@@ -48,9 +48,7 @@ def dependent_axes(steps: Sequence[Step], sample: Sample, uncut: Iterable[int]) 
     again = _made(steps, sample, axes)
     if not all(map(_are_close, whole, again)):
         return ()
-    return tuple(
-        axis for axis in tried if _are_same(whole, steps, sample, axes, [axis]) is False
-    )
+    return tuple(axis for axis in tried if _are_same(whole, steps, sample, axes, [axis]) is False)
 
 
 def cut_axes(plan: Plan) -> set[int]:
