@@ -236,5 +236,6 @@ def test_what_cannot_be_tried_is_said(tmp_path: Path) -> None:
     def broken(block: Array) -> Array:
         return np.asarray(block.foo)  # type: ignore[attr-defined]
 
-    found = warning(broken, NOISE, tmp_path)
+    pipeline = Pipeline(NOISE).map(broken).write(tmp_path / "out", format="zarr")
+    found = prepare(pipeline, Options(engine="serial"), dry=True).warning
     assert "broken could not be tried on made-up numbers (AttributeError: " in found

@@ -245,17 +245,17 @@ def prepare(
     needs = examine(plan, budget, workers, place, done, options.verb)
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
-    told = (_warning(lesson, plan, rule.axes_whole), obstacle)
+    told = (_warning(lesson, plan, rule.axes_whole, dry), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 
-def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
+def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int], dry: bool) -> str:
     """Sentence that results depend on where the plan cuts its blocks; '' where no trial has shown
     that.
     """
     axes = sorted(cut_axes(plan).intersection(lesson.dependent))
     if not axes:
-        return _untried(lesson)
+        return _untried(lesson, dry)
     names = " and ".join(step.ref.name for step in lesson.pipeline.steps)
     listed = ",".join(map(str, axes))
     whole = ",".join(map(str, sorted({*axes, *axes_whole})))
@@ -267,13 +267,16 @@ def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
     )
 
 
-def _untried(lesson: Lesson) -> str:
-    """Sentence that a function could not be tried, and why; '' where all could."""
+def _untried(lesson: Lesson, dry: bool) -> str:
+    """Sentence that a function could not be tried, and on a dry run why, as tasks tell that
+    otherwise; '' where all could.
+    """
     for step in lesson.pipeline.steps:
+        why = f" ({step.trial})" if dry else ""
         if step.trial:
             return (
-                f"{step.ref.name} could not be tried on made-up numbers ({step.trial}): it is"
-                " taken to keep the shape and the dtype of its block, whatever its blocks are"
+                f"{step.ref.name} could not be tried on made-up numbers{why}: it is taken to keep"
+                " the shape and the dtype of its block, whatever its blocks are"
             )
     return ""
 

@@ -246,6 +246,7 @@ class Driver(Rounds):
             raise
         except BaseException:
             self.engine.cancel()
+            self.notices.end(())  # there will be no result to tell of them
             raise
         finally:
             ended_ns = time.monotonic_ns()

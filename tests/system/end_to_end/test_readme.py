@@ -8,13 +8,14 @@ import itertools
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hyperslab.engines.facts import ENGINES
-from tests.system.clusters import dask, mpi, spark
+from tests.system.clusters import dask, mpi, slurm, spark
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, assembled, outputs, succeed, values_of
 
@@ -81,7 +82,22 @@ def clipped(desk: Path) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in outputs(out)}
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes", "dask-futures", "spark", "mpi"])
+@pytest.fixture
+def _its_cluster(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Slurm, for its engine; the others start what they need."""
+    if engine != "slurm":
+        yield
+        return
+    required(slurm.missing())
+    with slurm.slurm(tmp_path) as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("SBATCH_MEM_PER_NODE", "512M")
+        yield
+
+
+@pytest.mark.usefixtures("_its_cluster")
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "serial"])
 def test_the_function_makes_the_same_files_on_every_engine(
     clipped: dict[str, bytes], engine: str
 ) -> None:

@@ -33,7 +33,8 @@ MAP = ("run", "increment", "in", "-o", "out", "--blocks", "8", "-p", "iterations
 def unpacked(name: str, folder: Path) -> Path:
     """The directory of a run, as its process left it."""
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
+        archive.extractall(folder)
         for entry in archive:
             exact = entry.pax_headers.get(MTIME)
             if exact is not None:
