@@ -187,7 +187,7 @@ def test_jobs_of_a_killed_driver_are_given_back(
     assert in_the_queue(cluster) != ""
     if is_cancelled:
         assert call("cancel", out).code == 0
-        assert in_the_queue(cluster) == ""
+        await_that("the end of the jobs", lambda: in_the_queue(cluster) == "")
         assert "state      cancelled" in call("status", out).out
     held = recorded(out)
     before = sum(executions(tmp_path / "runs").values())
