@@ -193,7 +193,7 @@ def test_jobs_of_a_killed_driver_are_given_back(
     before = sum(executions(tmp_path / "runs").values())
     done = hyperslab(*counted(tmp_path, "--resume"))
     assert done.returncode == 0, done
-    assert in_the_queue(cluster) == ""
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
     # those that were under way when the jobs were given back are done again
     assert sum(executions(tmp_path / "runs").values()) - before <= TASKS - held + 2
