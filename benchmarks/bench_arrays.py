@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import Stored, as_hdf5, as_netcdf, structure
@@ -49,15 +50,8 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="512MiB")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = sized(__doc__, "512MiB")
     parser.add_argument("--chunk-size", default="16MiB", help="bytes of a Dask chunk")
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
     return parser.parse_args()
 
 

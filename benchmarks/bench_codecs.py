@@ -24,6 +24,7 @@ import h5py
 import hdf5plugin
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.bench_read import Reader
 from benchmarks.gates import Gates
 from benchmarks.reader_process import closing
@@ -65,14 +66,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="128MiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
+    parser = sized(__doc__, "128MiB")
     parser.add_argument("words", nargs="*", help="words of the names of filters; all by default")
     return parser.parse_args()
 

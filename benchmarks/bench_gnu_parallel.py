@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.hand_written import PROCESSES
 from hyperslab import workloads
@@ -59,17 +60,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="4GiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder",
-        default=None,
-        help="where the volume and the outputs go; by default the system's",
-    )
-    return parser.parse_args()
+    return sized(__doc__, "4GiB").parse_args()
 
 
 def _compare(job: str, volume: Path, folder: Path, repeats: int, gates: Gates) -> None:

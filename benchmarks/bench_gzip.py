@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import grain, structure
@@ -77,15 +78,8 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="256MiB")
+    parser = sized(__doc__, "256MiB")
     parser.add_argument("--slab", default="8MiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
     return parser.parse_args()
 
 

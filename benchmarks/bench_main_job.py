@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.hand_written import PROCESSES, histogram, increment
 from hyperslab import workloads
 from hyperslab.cli.parse import parse_size
@@ -64,17 +65,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="2GiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder",
-        default=None,
-        help="where the volume and the outputs go; by default the system's",
-    )
-    return parser.parse_args()
+    return sized(__doc__, "2GiB").parse_args()
 
 
 def _compare(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import hyperslab
 from benchmarks import hand_written, null_tasks
+from benchmarks.arguments import sized
 from benchmarks.bench_main_job import timed
 from benchmarks.gates import Gates
 from hyperslab import workloads
@@ -45,15 +46,8 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="2GiB")
+    parser = sized(__doc__, "2GiB")
     parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
     return parser.parse_args()
 
 

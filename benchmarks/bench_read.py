@@ -26,6 +26,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reader_process import ReaderProcess, closing
 from benchmarks.reading_data import CHUNK, Stored, as_hdf5, as_netcdf, grain, structure
@@ -88,15 +89,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="512MiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
-    return parser.parse_args()
+    return sized(__doc__, "512MiB").parse_args()
 
 
 def _libraries() -> str:

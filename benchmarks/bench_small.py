@@ -22,6 +22,7 @@ import h5py
 import numpy as np
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reading_data import DATASET, Stored, as_hdf5, structure
 from hyperslab.cli.parse import parse_size
@@ -45,15 +46,8 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="256MiB")
+    parser = sized(__doc__, "256MiB")
     parser.add_argument("--reads", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
     return parser.parse_args()
 
 

@@ -31,6 +31,7 @@ import nibabel as nib
 import numpy as np
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reading_data import DATASET, as_hdf5, grain, structure
 from benchmarks.writer import numbers
@@ -105,18 +106,11 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="1GiB", help="of the volume and of the dataset")
+    parser = sized(__doc__, "1GiB", repeats=5)
     parser.add_argument("--blocks", default="5x5x5")
     parser.add_argument("--memory", default="1GiB", help="that hyperslab may use for blocks")
     parser.add_argument(
         "--files", type=int, default=500, help="tiny files to join; then 4 and 16 times as many"
-    )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
     )
     return parser.parse_args()
 

@@ -33,6 +33,7 @@ import nibabel as nib
 import numpy as np
 
 import hyperslab
+from benchmarks.arguments import sized
 from benchmarks.gates import Gates
 from benchmarks.reading_data import CHUNK, grain, structure
 from hyperslab import formats
@@ -104,15 +105,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--size", default="256MiB")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--folder", default=None, help="where the files go; by default the system's"
-    )
-    return parser.parse_args()
+    return sized(__doc__, "256MiB").parse_args()
 
 
 def _compressed(kind: str, voxels: Array, folder: Path, repeats: int, gates: Gates) -> None:

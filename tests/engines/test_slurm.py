@@ -43,14 +43,12 @@ PLACE: dict[str, Any] = {"engine": "slurm", "workers": 2, "slurm_option": (MEMOR
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Slurm]:
     required(slurm.missing())
-    with slurm.slurm(tmp_path_factory.mktemp("slurm")) as running:
+    with slurm.in_reach(tmp_path_factory.mktemp("slurm")) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in cluster.environment.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr(Slurm, "batches_per_slot", 1)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.system.clusters.processes import MARK, ClusterFailed, Household, household
 
@@ -119,6 +120,15 @@ def slurm(folder: Path) -> Iterator[Slurm]:
         home.start("slurmctld", ["slurmctld", "-D"])
         home.start("slurmd", [*ADOPTING, "slurmd", "-D"])
         home.wait_until("an idle node of Slurm", lambda: _state(home) == "idle")
+        yield cluster
+
+
+@contextmanager
+def in_reach(folder: Path) -> Iterator[Slurm]:
+    """The same, and this process finds it, as what it starts does, until the end of the block."""
+    with slurm(folder) as cluster, pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.environment.items():
+            patch.setenv(name, value)
         yield cluster
 
 

@@ -89,10 +89,8 @@ def _its_cluster(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         yield
         return
     required(slurm.missing())
-    with slurm.slurm(tmp_path) as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("SBATCH_MEM_PER_NODE", "512M")
+    monkeypatch.setenv("SBATCH_MEM_PER_NODE", "512M")
+    with slurm.in_reach(tmp_path):
         yield
 
 

@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,13 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
-from hyperslab.testing.functions import executions
 from tests.system.clusters import dask, spark
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
 from tests.system.faults.command import (
     FUNCTIONS,
-    SLABS,
     Running,
     assert_failed_alone,
     await_gone,
@@ -32,9 +29,9 @@ from tests.system.faults.command import (
     load,
     make_volume,
     no_part_left,
-    recorded,
     running,
 )
+from tests.system.faults.resumption import job, killed_and_resumed, stopped_and_resumed
 
 WORDS = {"spark": "pyspark.daemon"}
 IMPATIENT = """
@@ -62,32 +59,6 @@ BY_DEED = {
 @pytest.fixture(autouse=True)
 def _enough(request: pytest.FixtureRequest) -> None:
     required(spark.missing() if "spark" in request.node.name else dask.missing())
-
-
-def job(
-    tmp_path: Path, engine: str, function: str, *more: object, seconds: float = 0.1
-) -> tuple[object, ...]:
-    """A command that leaves a file per execution in tmp_path/runs."""
-    (tmp_path / "runs").mkdir(exist_ok=True)
-    params = (
-        "-p",
-        f"folder={tmp_path}/runs",
-        "-p",
-        f"seconds={seconds}",
-        "--partition",
-        "slabs",
-        "--engine",
-        engine,
-    )
-    return (
-        "run",
-        f"{FUNCTIONS}:{function}",
-        tmp_path / "in.nii",
-        "-o",
-        tmp_path / "out",
-        *params,
-        *more,
-    )
 
 
 def workers(run: Running, engine: str) -> list[psutil.Process]:
@@ -159,47 +130,7 @@ def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, engine: str, de
 
 
 def test_a_killed_driver_leaves_a_resumable_run_and_no_process_spark(tmp_path: Path) -> None:
-    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "spark", "COUNTED_TOTAL")
-    with running(*arguments) as run:
-        await_recorded(run, out, 5)
-        left = run.workers()
-        run.send(signal.SIGKILL)
-        assert run.wait()[0] == -signal.SIGKILL
-        await_gone(left)
-    before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
-    done = hyperslab(*arguments, "--resume")
-    assert done.returncode == 0, done.stderr
-    assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
-    assert held >= 5
-    assert sum(executions(tmp_path / "runs").values()) - before <= SLABS - held
-
-
-def stopped_and_resumed(
-    tmp_path: Path,
-    engine: str,
-    cluster: tuple[object, ...],
-    deed: Callable[[Running], None],
-    reason: str,
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """A run that stops with a reason when the deed is done to it, and is resumed by processes of
-    our own.
-    """
-    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.3)
-    with running(*first, environment=environment) as run:
-        await_recorded(run, out, 3)
-        deed(run)
-        code, said = run.wait()
-    assert code == 1, said
-    assert reason in said
-    assert "--resume continues" in said
-    assert "Traceback" not in said
-    again = job(tmp_path, "processes", "counted", "--keep", "volume", seconds=0.3)
-    done = hyperslab(*again, "--resume")
-    assert done.returncode == 0, done.stderr
-    assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+    killed_and_resumed(tmp_path, "spark")
 
 
 def impatient(tmp_path: Path) -> dict[str, str]:

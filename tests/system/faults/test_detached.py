@@ -37,17 +37,11 @@ SUBMISSION = ".hyperslab/run-0001"
 PLACE = ("--engine", "slurm", "--throttle", 2, "--slurm-option", "mem=512M")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Slurm]:
     required(slurm.missing())
-    with slurm.slurm(tmp_path_factory.mktemp("slurm")) as up:
+    with slurm.in_reach(tmp_path_factory.mktemp("slurm")) as up:
         yield up
-
-
-@pytest.fixture(autouse=True)
-def _on_the_cluster(cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in cluster.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 def job(tmp_path: Path, function: str, *more: object) -> tuple[object, ...]:

@@ -14,12 +14,10 @@ import psutil
 import pytest
 
 from hyperslab.plan.journal import Tail
-from hyperslab.testing.functions import executions
 from tests.system.clusters import sshd
 from tests.system.clusters.processes import line
 from tests.system.clusters.required import required
 from tests.system.faults.command import (
-    SLABS,
     Running,
     await_gone,
     await_recorded,
@@ -28,10 +26,9 @@ from tests.system.faults.command import (
     load,
     make_volume,
     no_part_left,
-    recorded,
     running,
 )
-from tests.system.faults.test_clusters import job, stopped_and_resumed
+from tests.system.faults.resumption import job, killed_and_resumed, stopped_and_resumed
 
 ENGINE = "gnu-parallel"
 PYTHON = "hyperslab.engines.batches.launcher"
@@ -103,21 +100,8 @@ def test_killed_jobs(tmp_path: Path) -> None:
 
 
 def test_a_killed_driver_leaves_a_resumable_run_and_no_process(tmp_path: Path) -> None:
-    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, ENGINE, "COUNTED_TOTAL")
-    with running(*arguments) as run:
-        await_recorded(run, out, 5)
-        left = run.workers()
-        assert {PERL in line(process) for process in left} == {True, False}
-        run.send(signal.SIGKILL)
-        assert run.wait()[0] == -signal.SIGKILL
-        await_gone(left)
-    before, held = sum(executions(tmp_path / "runs").values()), recorded(out)
-    done = hyperslab(*arguments, "--resume")
-    assert done.returncode == 0, done.stderr
-    assert (out / "result.json").read_text() == str(int(values.sum(dtype=np.int64)))
-    assert held >= 5
-    assert sum(executions(tmp_path / "runs").values()) - before <= SLABS - held
+    lines = killed_and_resumed(tmp_path, ENGINE)
+    assert {PERL in line for line in lines} == {True, False}
 
 
 def test_ctrl_c_ends_all(tmp_path: Path) -> None:
