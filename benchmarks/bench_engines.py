@@ -32,9 +32,12 @@ from typing import IO
 
 import hyperslab
 from benchmarks import engine_page
-from benchmarks.schedule import ENGINES, growth, one_round, warm_up
+from benchmarks.schedule import ENGINES, growth, layout, one_round, warm_up
 from benchmarks.trial import THICKNESS, Measured, Trial, measure
+from hyperslab import engines
 from hyperslab.cli.parse import parse_size
+from hyperslab.engines import EngineOptions
+from hyperslab.errors import HyperslabError
 from hyperslab.machine.host import Host, describe
 from hyperslab.units import show_bytes, show_count
 from hyperslab.workloads.synth import synth
@@ -160,17 +163,30 @@ def _rounds_words(rounds: int) -> str:
 def _measure(
     arguments: argparse.Namespace, volumes: Volumes, folder: Path, until: float
 ) -> Iterator[Measured]:
-    engines, seed = arguments.engines.split(","), 0
-    list(_measured("warm-up", warm_up(engines), volumes, folder))
-    yield from _measured("null tasks", growth(arguments.null_tasks, engines, seed), volumes, folder)
+    chosen, seed = _at_hand(arguments.engines.split(","), folder), 0
+    list(_measured("warm-up", warm_up(chosen), volumes, folder))
+    yield from _measured("null tasks", growth(arguments.null_tasks, chosen, seed), volumes, folder)
     longest = 0.0
     for number in range(1, arguments.repeats + 1):
         began = time.monotonic()
         if number > 1 and began + longest > until:
             print(f"no time for round {number}", flush=True)
             return
-        yield from _measured(f"round {number}", one_round(number, engines, seed), volumes, folder)
+        yield from _measured(f"round {number}", one_round(number, chosen, seed), volumes, folder)
         longest = max(longest, time.monotonic() - began)
+
+
+def _at_hand(names: Sequence[str], folder: Path) -> list[str]:
+    """The engines that can run here; the others are named with what they lack."""
+    found = []
+    for name in names:
+        try:
+            engines.require(name, EngineOptions(folder, *layout(name)))
+        except HyperslabError as error:
+            print(f"without {name}: {error}", flush=True)
+            continue
+        found.append(name)
+    return found
 
 
 def _measured(

@@ -17,15 +17,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import hyperslab
 from benchmarks.arguments import sized
+from benchmarks.bench_main_job import timed
 from benchmarks.gates import Gates
 from benchmarks.hand_written import PROCESSES
 from hyperslab import workloads
@@ -66,8 +64,8 @@ def _arguments() -> argparse.Namespace:
 def _compare(job: str, volume: Path, folder: Path, repeats: int, gates: Gates) -> None:
     rows = []
     for repeat in range(repeats + 1):
-        hand_s, _ = _timed(lambda: _by_hand(job, volume, folder / "hand"), folder / "hand")
-        ours_s, result = _timed(lambda: _run(job, volume, folder / "ours"), folder / "ours")
+        hand_s, _ = timed(lambda: _by_hand(job, volume, folder / "hand"), folder / "hand")
+        ours_s, result = timed(lambda: _run(job, volume, folder / "ours"), folder / "ours")
         _require_same(job, result, folder / "hand")
         if repeat:  # the first pair warms the page cache and is not counted
             meta = result.trace.meta
@@ -126,17 +124,6 @@ def _require_same(job: str, result: hyperslab.Result, hand: Path) -> None:
     ours = sum(hyperslab.open(str(path)).nbytes for path in result.outputs)
     theirs = sum(hyperslab.open(str(path)).nbytes for path in hand.glob("*.nii"))
     assert ours == theirs
-
-
-def _timed(job: Callable[[], Any], out: Path) -> tuple[float, Any]:
-    """Seconds and result of a job that starts without its output, with no write-back of the one
-    before under way.
-    """
-    shutil.rmtree(out, ignore_errors=True)
-    os.sync()
-    began = time.perf_counter()
-    result = job()
-    return time.perf_counter() - began, result
 
 
 if __name__ == "__main__":

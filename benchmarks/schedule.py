@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from benchmarks.trial import HAND, Trial
 
 DASK = ("dask-bag", "dask-delayed", "dask-futures")
-ENGINES = ("threads", "processes", *DASK, "spark", "gnu-parallel")
+ENGINES = ("threads", "processes", *DASK, "spark", "gnu-parallel", "mpi", "slurm")
 JOBS = ("increment", "histogram")
 LOCK_JOBS = ("histogram-python", "histogram")
 LAYOUTS = {"1 x 2": (1, 2), "2 x 1": (2, 1)}

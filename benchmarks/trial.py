@@ -144,12 +144,14 @@ def _run_by_hand(trial: Trial, volume: Path, out: Path) -> Measured:
     else:
         getattr(hand_written, trial.job)(volume, out, trial.thickness)
     took = time.perf_counter() - began
+    os.sync()  # a run ends when its outputs are on the disk
+    ending = time.perf_counter() - began - took
     width, height, depth = hyperslab.open(str(volume)).shape
     tasks, nbytes = (
         trial.tasks or -(-depth // trial.thickness),
         0 if trial.tasks else width * height * depth * 2,
     )
-    return Measured(trial, 0.0, took, 0.0, 0.0, tasks, nbytes, peak_rss_bytes())
+    return Measured(trial, 0.0, took, ending, 0.0, tasks, nbytes, peak_rss_bytes())
 
 
 def _run(trial: Trial, volume: Path, out: Path) -> Measured:

@@ -43,6 +43,11 @@ class Hyperslab:
         ):
             raise ValueError(f"the region begins before the array: {self}")
 
+    def __setstate__(self, state: Sequence[tuple[int, ...]]) -> None:
+        """Take what a pickle holds: that of a dataclass looks the fields up for every region."""
+        for name, value in zip(self.__slots__, state, strict=True):
+            object.__setattr__(self, name, value)
+
     @classmethod
     def full(cls, shape: Sequence[int]) -> Self:
         """The region that is a whole array of this shape."""

@@ -43,6 +43,8 @@ MOST_FLUSH_SHARE = 0.1
 _MOVED = {"hyperslab.slab": "hyperslab.arrays.slab"}
 "Modules of classes that users' values may hold, as earlier versions named them."
 _RECORDED = tuple(one.name for one in fields(Outcome) if one.name != "value")
+_AS_JSON = json.JSONEncoder(separators=(",", ":")).encode
+"Encoder made once: `json.dumps` makes one for every line."
 _MEND = "fix that, then use --resume"
 
 
@@ -243,7 +245,7 @@ def _fields(phase: Phase) -> tuple[Any, ...]:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return seal(json.dumps(record, separators=(",", ":")).encode()) + b"\n"
+    return seal(_AS_JSON(record).encode()) + b"\n"
 
 
 def decode(line: bytes) -> Outcome | Clock | Merging | None:

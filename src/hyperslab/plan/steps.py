@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,18 @@ def _beside(job: Job, state: State) -> Iterator[Array]:
 
 
 def _wants_slab(function: Callable[..., Any]) -> bool:
+    if isinstance(function, FunctionType):
+        return _function_wants_slab(function)
+    return _signature_has_slab(function)
+
+
+@functools.lru_cache(maxsize=64)
+def _function_wants_slab(function: FunctionType) -> bool:
+    """The same, looked up once: asking for a signature costs more than a small task."""
+    return _signature_has_slab(function)
+
+
+def _signature_has_slab(function: Callable[..., Any]) -> bool:
     try:
         return "slab" in inspect.signature(function).parameters
     except (TypeError, ValueError):  # a builtin without a signature has no such parameter
