@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hyperslab.apps.conversion import convert
     from hyperslab.apps.difference import diff
     from hyperslab.apps.locality import check_locality
+    from hyperslab.apps.tiers import tiers
     from hyperslab.arrays.encoding import Encoding
     from hyperslab.arrays.partition import Rule
     from hyperslab.arrays.slab import Hyperslab
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hyperslab.errors import HyperslabError, TasksFailed
     from hyperslab.plan.pipeline import Fold, Pipeline
     from hyperslab.storage.remote.uploading import upload
+    from hyperslab.storage.tiers.tier import Tier
     from hyperslab.workloads.synth import synth
 
 __version__ = "0.1.0"
@@ -36,6 +38,7 @@ _PLACES = {
     "apps.conversion": ("convert",),
     "apps.difference": ("diff",),
     "apps.locality": ("check_locality",),
+    "apps.tiers": ("tiers",),
     "connectors.dask": ("to_dask",),
     "driver.continuing": ("submit",),
     "driver.result": ("Result",),
@@ -49,6 +52,7 @@ _PLACES = {
     "plan.pipeline": ("Fold", "Pipeline"),
     "arrays.slab": ("Hyperslab",),
     "storage.remote.uploading": ("upload",),
+    "storage.tiers.tier": ("Tier",),
     "blocks.view": ("ArrayView", "open"),
     "workloads.synth": ("synth",),
 }
@@ -63,6 +67,7 @@ __all__ = [
     "Result",
     "Rule",
     "TasksFailed",
+    "Tier",
     "__version__",
     "cancel",
     "check_locality",
@@ -76,6 +81,7 @@ __all__ = [
     "status",
     "submit",
     "synth",
+    "tiers",
     "to_dask",
     "upload",
     "verify",

@@ -17,8 +17,6 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import shared_pages
 from hyperslab.errors import UsageError
-from hyperslab.machine import host
-from hyperslab.machine.host import network_file_system
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 
 
@@ -109,39 +107,3 @@ def test_blocks_that_meet_between_pages_are_allowed(
         shared_pages.require_whole_pages(plan, 2)
     monkeypatch.setattr(shared_pages, "PAGE_NBYTES", 32)
     shared_pages.require_whole_pages(plan, 2)
-
-
-MOUNTS = """\
-22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-30 22 0:30 / /mnt/nfs rw,relatime shared:5 - nfs4 server:/export rw
-31 30 0:31 / /mnt/nfs/local rw - tmpfs none rw
-32 22 0:32 / /mnt/with\\040space rw - fuse.sshfs host: rw
-33 22 0:33 / /mnt/lustre rw - lustre mgs@tcp:/scratch rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/home/me/out", ""),
-        ("/mnt/nfs/new/folder/out.nii", "nfs4"),
-        ("/mnt/nfs/local/out", ""),
-        ("/mnt/nfsother", ""),
-        ("/mnt/with space/out", "fuse.sshfs"),
-        ("/mnt/lustre", "lustre"),
-    ],
-)
-def test_file_systems_that_machines_share(
-    path: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the longest mount point above a path that need not be there yet."""
-    plain = Path.read_text
-    monkeypatch.setattr(
-        Path,
-        "read_text",
-        lambda p, *a: MOUNTS if str(p) == "/proc/self/mountinfo" else plain(p, *a),
-    )
-    monkeypatch.setattr(Path, "exists", lambda _: True)
-    monkeypatch.setattr(Path, "resolve", lambda p, *_: p)
-    assert network_file_system(path) == kind
-    assert not kind or kind in host.NETWORK_FILE_SYSTEMS or kind.startswith("fuse")

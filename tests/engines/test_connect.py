@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hyperslab as package
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run as driver
 from hyperslab.driver.prepare import Options, prepare
@@ -154,7 +155,10 @@ def test_code_that_was_edited_between_runs_is_sent_again(tmp_path: Path, code: P
             )
 
 
-def test_a_worker_on_another_host_is_on_the_same_time_axis(tmp_path: Path, code: Path) -> None:
+def test_a_worker_on_another_host_is_on_the_same_time_axis(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says what its paths are made of."""
     required(dask.missing(worker_prefix=ANOTHER_HOST))
     with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
         here, granularity = socket.gethostname(), itertools.cycle(["fused", "stepwise"])
@@ -181,6 +185,9 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(tmp_path: Path, code:
                 meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"]
                 for s in result.trace.spans
             )
+        monkeypatch.chdir(tmp_path)
+        found = package.tiers("/dev/shm", engine="dask-futures", connect=cluster.address)
+        assert [(tier.host, tier.kind) for tier in found] == [(here, "dram"), ("other", "dram")]
 
 
 @pytest.mark.parametrize("engine", ["dask-futures", "spark"])

@@ -306,6 +306,23 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+def test_tiers_differ_between_hosts(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of this host is in memory there, and what is in it here is missing there."""
+    monkeypatch.chdir(tmp_path)
+    paths = [str(home / "unseen"), str(home / "unseen" / "only")]
+    Path(paths[1]).mkdir()
+    found = hyperslab.tiers(paths, engine=ENGINE, connect="ssh:1/one,1/two")
+    assert [(tier.host, tier.path) for tier in found] == [
+        (host, path) for path in paths for host in (socket.gethostname(), OTHER)
+    ]
+    assert [tier.exists for tier in found] == [True, True, True, False]
+    assert (found[1].kind, found[1].file_system) == ("dram", "tmpfs")
+    assert found[0] == hyperslab.tiers(paths[0])[0]
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the question"
+
+
 CODE = """
 import hyperslab, pathlib
 from beside import factor

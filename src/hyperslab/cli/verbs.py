@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from hyperslab.cli import starting
 from hyperslab.cli.plain import PlainCommand
+from hyperslab.units import show_list
 
 DEBUG = "--debug"
 TROUBLE = 2
@@ -60,6 +61,10 @@ SUMMARIES = {
         "Write a deterministic array of any size, in parallel: the same voxels whatever the blocks"
         " and workers."
     ),
+    "tiers": (
+        "Say what PATHs are made of, here and on the hosts of a cluster: device, write-back, space,"
+        " stripes, and which of them share a device."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "doctor": (
         "Print versions, limits, built-ins and engines; with --start, run a small job on every"
@@ -67,6 +72,10 @@ SUMMARIES = {
     ),
 }
 "What each verb's own help begins with, by the name of its module and function."
+SUB_VERBS: dict[str, dict[str, str]] = {"tiers": {}}
+"""Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this
+package. A path of such a name is written ./list.
+"""
 
 
 class Interrupted(Exception):
@@ -76,17 +85,34 @@ class Interrupted(Exception):
 class Verb(TyperCommand):
     """A verb as the list of verbs has it; whoever parses its arguments gets the verb itself."""
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Context of the verb itself, whose module is imported now."""
-        return load(str(self.name)).make_context(*args, **kwargs)
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
+        """Context of the verb itself, or of the one that follows it, whose module is imported
+        now.
+        """
+        name = str(self.name)
+        following = SUB_VERBS.get(name, {})
+        if not args or args[0] not in following:
+            return load(name).make_context(info_name, args, *rest, **more)
+        word, *left = args
+        verb = load(word, following[word])
+        return verb.make_context(f"{info_name} {word}", left, *rest, **more)
 
 
-def load(name: str) -> Any:
+def load(name: str, place: str = "") -> Any:
     """The verb's command with its flags, of its module."""
-    verb = getattr(import_module(f"hyperslab.cli.{name}"), name)
+    module, _, function = (place or f"{name}:{name}").partition(":")
+    verb = getattr(import_module(f"hyperslab.cli.{module}"), function)
     app = typer.Typer(add_completion=False)
-    app.command(name, cls=PlainCommand, epilog=EPILOG)(_interruptible(verb))
+    app.command(name, cls=PlainCommand, epilog=_epilog(name))(_interruptible(verb))
     return typer.main.get_command(app)
+
+
+def _epilog(name: str) -> str:
+    """What the help of a verb ends with: the verbs that may follow it, and --debug."""
+    following = [f"'hyperslab {name} {word}'" for word in SUB_VERBS.get(name, {})]
+    if not following:
+        return EPILOG
+    return f"{show_list(following)} are verbs of their own, each with --help. {EPILOG}"
 
 
 def add_verbs(app: typer.Typer) -> None:

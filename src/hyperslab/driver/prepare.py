@@ -196,7 +196,7 @@ def prepare(
     directory that a run cannot begin in; of a `dry` run that is said in `obstacle` instead.
     """
     host = Host.here()
-    workers, threads = _slots(options, host)
+    workers, threads = slots_of(options, host)
     slots = _engine_options(options, workers, threads)
     engines.require(options.engine, slots)
     lesson = Lesson(pipeline)
@@ -422,7 +422,8 @@ def _require_numbers(options: Options) -> None:
         )
 
 
-def _slots(options: Options, host: Host) -> tuple[int, int]:
+def slots_of(options: Options, host: Host) -> tuple[int, int]:
+    """(workers, threads) that options ask for, or that a cluster has. Raises UsageError."""
     if options.connect and (found := engines.capacity(options.engine, options.connect)):
         if options.workers or options.threads:
             raise UsageError(

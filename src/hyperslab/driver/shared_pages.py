@@ -16,9 +16,9 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.errors import UsageError
-from hyperslab.machine.host import network_file_system
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import output_pieces
+from hyperslab.storage.tiers.file_systems import network_file_system
 
 PAGE_NBYTES = mmap.PAGESIZE
 

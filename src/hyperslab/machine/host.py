@@ -108,12 +108,14 @@ def _memory_limits(environ: Mapping[str, str], cgroups: Path) -> list[tuple[int,
     return limits
 
 
-def cgroup_folders(cgroups: Path, controller: str) -> list[Path]:
+def cgroup_folders(
+    cgroups: Path, controller: str, listed: Path = Path("/proc/self/cgroup")
+) -> list[Path]:
     """The folders of this process's group and of all its parents, for version 2 and version 1
     alike.
     """
     folders = [cgroups, cgroups / controller]
-    for line in lines_of(Path("/proc/self/cgroup")):
+    for line in lines_of(listed):
         number, controllers, path = line.split(":", 2)
         if number == "0" or controller in controllers.split(","):
             root = cgroups
@@ -151,76 +153,3 @@ def lines_of(path: Path) -> list[str]:
         return path.read_text().splitlines()
     except OSError:
         return []
-
-
-NETWORK_FILE_SYSTEMS = frozenset(
-    (
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "virtiofs",
-        "wekafs",
-    )
-)
-"""Types, as the kernel names them, whose pages several machines may hold; those of FUSE may be, and
-count.
-"""
-
-
-LOCAL_FILE_SYSTEMS = frozenset(
-    (
-        "bcachefs",
-        "btrfs",
-        "exfat",
-        "ext2",
-        "ext3",
-        "ext4",
-        "f2fs",
-        "jfs",
-        "nilfs2",
-        "ntfs3",
-        "overlay",
-        "reiserfs",
-        "tmpfs",
-        "vfat",
-        "xfs",
-        "zfs",
-    )
-)
-"""Types of which one machine holds all pages. What is in neither list is not known to be shared,
-nor not to be.
-"""
-
-
-def network_file_system(path: str) -> str:
-    """The type of the network file system that a path is, or will be, on; '' for a local one."""
-    kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse"):
-        return kind
-    return ""
-
-
-def file_system(path: str) -> str:
-    """The type of the file system that a path is, or will be, on: of the longest mount point above
-    it (proc(5)).
-    """
-    place = Path(path).absolute()
-    place = next(folder for folder in (place, *place.parents) if folder.exists()).resolve()
-    kinds: dict[Path, str] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        mount, _, rest = line.partition(" - ")
-        kinds[Path(mount.split()[4].encode().decode("unicode_escape"))] = rest.split()[0]
-    return next((kinds[folder] for folder in (place, *place.parents) if folder in kinds), "")

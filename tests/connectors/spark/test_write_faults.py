@@ -23,7 +23,8 @@ from hyperslab.connectors.spark import fragment_files
 from hyperslab.connectors.spark.destination import destination
 from hyperslab.connectors.spark.writing import h5write
 from hyperslab.errors import UsageError
-from hyperslab.machine.host import LOCAL_FILE_SYSTEMS, boot_id
+from hyperslab.machine.host import boot_id
+from hyperslab.storage.tiers.file_systems import LOCAL_FILE_SYSTEMS
 from tests.connectors.spark import killed_write
 from tests.connectors.spark.staged import staged_file
 from tests.formats.files import ROOT

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from hyperslab.machine.host import LOCAL_FILE_SYSTEMS, file_system, network_file_system
 from hyperslab.storage import renaming
+from hyperslab.storage.tiers.file_systems import LOCAL_FILE_SYSTEMS, network_file_system
+from hyperslab.storage.tiers.mounts import file_system
 
 
 @lru_cache(maxsize=16)

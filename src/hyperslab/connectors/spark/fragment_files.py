@@ -30,8 +30,10 @@ from hyperslab.blocks.writing.part_folders import discard
 from hyperslab.connectors.spark.fragments import Numbers, Staged
 from hyperslab.connectors.spark.rows import Piece
 from hyperslab.errors import FormatError, UsageError
-from hyperslab.machine.host import LOCAL_FILE_SYSTEMS, boot_id, file_system, network_file_system
+from hyperslab.machine.host import boot_id
 from hyperslab.storage import renaming
+from hyperslab.storage.tiers.file_systems import LOCAL_FILE_SYSTEMS, network_file_system
+from hyperslab.storage.tiers.mounts import file_system
 
 _LOCK = "lock"
 _LOCKLESS = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))

@@ -46,8 +46,9 @@ def require_able(answers: Iterable[Mapping[str, Any]], folder: Path) -> None:
         host = answer["host"]
         if not answer["sees"]:
             raise RunStopped(
-                f"the workers on {host} cannot write to {folder}: choose an output directory (-o)"
-                " on a file system that driver and workers share"
+                f"the workers on {host} cannot write to {folder}: choose an output directory (-o),"
+                " and for 'hyperslab tiers' a current one, on a file system that driver and workers"
+                " share"
             )
         if answer["python"] != here:
             raise RunStopped(

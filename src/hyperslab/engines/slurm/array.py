@@ -146,7 +146,8 @@ class Array:
         raise RunStopped(
             f"all of Slurm's jobs ended before their first task ({', '.join(states)} on"
             f" {', '.join(hosts) or 'no node'}): {log} says why, unless they do not see that"
-            " folder: then choose an output directory (-o) that the nodes share"
+            " folder: then choose an output directory (-o), and for 'hyperslab tiers' a current"
+            " one, that the nodes share"
         )
 
     def how_it_ended(self, number: int) -> str:

@@ -43,6 +43,8 @@ class Disk:
     number: str
     "Number of the device, as MAJOR:MINOR."
     kind: Kind
+    model: str = ""
+    "What the disk calls itself."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Tier:
     later; `reasons` says what this rests on, whatever it is.
     """
     dirty: Dirty | None = None
-    "Of the host, where it writes back."
+    "Limits of the host, where it writes back."
     stripe: Stripe | None = None
     backing: Tier | None = None
     "Tier below this one, for a file used as a disk and for the layer that an overlay writes to."
@@ -129,6 +131,8 @@ class Tier:
         """What paths share that lie on the same medium, by names that differ between hosts unless
         they share it; none where it is not known.
         """
+        if self.backing is not None:
+            return self.backing.media
         if self.device is None:
             return frozenset()
         if self.shared:
@@ -171,7 +175,22 @@ def _stripe(record: Mapping[str, Any]) -> Stripe:
 
 
 def share_a_medium(one: Tier, other: Tier) -> bool | None:
-    """Whether two tiers compete for one device or server; None where one of them is not known."""
+    """Whether two tiers compete for one device or server; None where one of them is not known, and
+    for two exports of one server, which may be on the same disks.
+    """
     if not one.media or not other.media:
         return None
-    return bool(one.media & other.media)
+    if one.media & other.media:
+        return True
+    if one.shared and other.shared and _server(one) == _server(other):
+        return None
+    return False
+
+
+def _server(tier: Tier) -> str:
+    """The server of SERVER:/EXPORT, and of //SERVER/EXPORT."""
+    assert tier.device is not None
+    server, colon, _ = tier.device.rpartition(":/")
+    if colon:
+        return server
+    return tier.device.removeprefix("//").partition("/")[0]

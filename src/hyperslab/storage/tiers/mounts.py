@@ -1,0 +1,109 @@
+"""Mounts: which file system a path is on, by the kernel's own table (proc_pid_mountinfo(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+"Where proc, sys and dev are looked for; tests have trees of their own."
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of the table."""
+
+    number: int
+    parent: int
+    device: str
+    "Number of the device as MAJOR:MINOR; the major one is 0 where no block device is mounted."
+    root: str
+    "Folder of the file system that is seen at the mount point."
+    mount_point: str
+    file_system: str
+    source: str
+    options: tuple[str, ...]
+    "Options of the mount, then those of the file system that are not among them."
+
+    def option(self, name: str) -> str | None:
+        """Value of an option NAME=VALUE, '' where it stands alone; None where it is not given."""
+        for option in self.options:
+            word, _, value = option.partition("=")
+            if word == name:
+                return value
+        return None
+
+
+def mounts(root: Path = ROOT) -> list[Mount]:
+    """All mounts that this process sees. Raises OSError where the kernel has no such table."""
+    table = (root / "proc/self/mountinfo").read_bytes()
+    return [_mount(line) for line in table.splitlines()]
+
+
+def _mount(line: bytes) -> Mount:
+    """Fields of a line; those between the sixth and the hyphen may be any number."""
+    mount, _, rest = line.partition(b" - ")
+    number, parent, device, root, place, options = map(_text, mount.split()[:6])
+    file_system, source, of_file_system = map(_text, [*rest.split(b" "), b"", b""][:3])
+    given = options.split(",")
+    more = [option for option in of_file_system.split(",") if option and option not in given]
+    return Mount(
+        int(number), int(parent), device, root, place, file_system, source, (*given, *more)
+    )
+
+
+def _text(field: bytes) -> str:
+    r"""Field of the table, in which a space is written \040."""
+    return os.fsdecode(_ESCAPED.sub(lambda code: bytes([int(code[1], 8)]), field))
+
+
+def mount_of(path: Path, table: Iterable[Mount]) -> Mount | None:
+    """The mount that a path without links is on, found as the kernel walks there: what is mounted
+    below another mount, or on top of it, counts only where the walk passes.
+    """
+    below: dict[tuple[int, str], Mount] = {}
+    numbers = set()
+    for mount in table:
+        below[mount.parent, mount.mount_point] = mount
+        numbers.add(mount.number)
+    tops = [mount for mount in below.values() if mount.parent not in numbers - {mount.number}]
+    current = next((mount for mount in tops if mount.mount_point == "/"), None)
+    if current is None:
+        return None
+    for folder in (*reversed(path.parents), path):
+        upper = below.get((current.number, str(folder)))
+        while upper is not None and upper is not current:
+            current = upper
+            upper = below.get((current.number, str(folder)))
+    return current
+
+
+def nearest(path: str | os.PathLike[str]) -> Path:
+    """The folder or file that a path names, or the nearest folder above it that is there, without
+    links. A link to what is not there leads to the nearest folder above that. Raises OSError, of a
+    folder that may not be entered and of a link that leads to itself.
+    """
+    place = Path(os.path.realpath(path))
+    while not _is_there(place):
+        place = place.parent
+    return place
+
+
+def _is_there(place: Path) -> bool:
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def file_system(path: str) -> str:
+    """The type of the file system that a path is, or will be, on; '' where it cannot be told."""
+    mount = mount_of(nearest(path), mounts())
+    if mount is None:
+        return ""
+    return mount.file_system
