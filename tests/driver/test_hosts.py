@@ -42,7 +42,7 @@ class WithStranger(Serial):
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Every engine is that one, which stands for a cluster; the folder that its hosts share."""
     monkeypatch.setattr(hosts, "reaches_hosts", lambda _: True)
-    monkeypatch.setattr(hosts, "HELD_S", 0.05)
+    monkeypatch.setattr(hosts, "HELD_S", 0.001)
     monkeypatch.setattr(engines, "create", lambda _, options: WithStranger(options))
     (tmp_path / "shared").mkdir()
     return tmp_path / "shared"
