@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hyperslab.connectors.dask import to_dask
     from hyperslab.driver.continuing import submit
     from hyperslab.driver.manage import cancel, clean, status, verify, wait
-    from hyperslab.driver.prepare import Options, prepare
+    from hyperslab.driver.options import Options
+    from hyperslab.driver.prepare import prepare
     from hyperslab.driver.result import Result
     from hyperslab.driver.run import run
     from hyperslab.errors import HyperslabError, TasksFailed
@@ -48,7 +49,8 @@ _PLACES = {
     "blocks.gathering": ("gather",),
     "arrays.partition": ("Rule",),
     "driver.manage": ("cancel", "clean", "status", "verify", "wait"),
-    "driver.prepare": ("Options", "prepare"),
+    "driver.options": ("Options",),
+    "driver.prepare": ("prepare",),
     "plan.pipeline": ("Fold", "Pipeline"),
     "arrays.slab": ("Hyperslab",),
     "storage.remote.uploading": ("upload",),

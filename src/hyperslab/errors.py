@@ -16,6 +16,10 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CONTINUES = "--resume continues the run"
+AGAIN = "run again with --resume"
+"Advice of errors after which a run can be resumed."
+
 _speaks_flags = ContextVar("speaks_flags", default=False)
 _QUOTED = r"'hyperslab [^']*'"
 "Commands, which Python has no other words for."
@@ -66,9 +70,8 @@ def told_in_python(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except HyperslabError as error:
-            told = in_callers_words(str(error))
-            if told != str(error):
-                error.args = (told, *error.args[1:])
+            if error.sentence:
+                error.retell(in_callers_words(error.sentence), in_callers_words(error.resuming))
             raise
 
     return call
@@ -112,12 +115,51 @@ def _is_value(word: str | None) -> bool:
     return bool(word) and (word in _CHOICES or any(map(str.isdigit, word or "")))
 
 
+def _joined(sentence: str, resuming: str) -> str:
+    return "; ".join(filter(None, (sentence, resuming)))
+
+
 class HyperslabError(Exception):
     """Any failure that hyperslab foresaw; its text is a sentence for the user."""
+
+    sentence = ""
+    "What is wrong, and what to do."
+    resuming = ""
+    "What to do besides where the run can be resumed, which ends the text; '' for no such advice."
+
+    def __init__(self, sentence: str = "", resuming: str = "") -> None:
+        super().__init__(_joined(sentence, resuming))
+        self.sentence = sentence
+        self.resuming = resuming
+
+    def retell(self, sentence: str, resuming: str) -> None:
+        """Say the same in other words."""
+        self.sentence = sentence
+        self.resuming = resuming
+        self.args = (_joined(sentence, resuming), *self.args[1:])
 
 
 class UsageError(HyperslabError):
     """An argument that cannot be used; the command line exits with 2."""
+
+
+class RefusedInput(UsageError):
+    """A further input that a function does not take."""
+
+    name = ""
+    "Name of the input."
+    why = ""
+    "What is wrong with it, in words that follow the flag."
+
+
+def refused_input(name: str, why: str) -> RefusedInput:
+    """The error for a further input; whoever knows how it was typed can say that instead of
+    --with.
+    """
+    error = RefusedInput(f"--with {name}{why}")
+    error.name = name
+    error.why = why
+    return error
 
 
 class FormatError(HyperslabError):
@@ -182,11 +224,18 @@ class RunStopped(HyperslabError):
 class TasksFailed(HyperslabError):
     """A run some of whose tasks failed; the others are done, and their outputs are there."""
 
-    def __init__(self, sentence: str, result: Any, failures: Sequence[Any], traceback: str) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        result: Any,
+        failures: Sequence[Any],
+        traceback: str,
+        resuming: str = "",
+    ) -> None:
         """`result` is what the run left behind, a hyperslab.Result; `failures` its failed tasks;
         `traceback` that of the function at the first of them.
         """
-        super().__init__(sentence)
+        super().__init__(sentence, resuming)
         self.result = result
         self.failures = failures
         self.traceback = traceback

@@ -56,4 +56,4 @@ def test_wrong_arguments_of_a_conversion_are_said_to_be_its_own(tmp_path: Path) 
         ):
             convert()
     with pytest.raises(TypeError, match=r"convert\(\) has no setting 'compress'"):
-        hyperslab.convert(np.arange(5), tmp_path / "a.h5", compress=True)
+        hyperslab.convert(np.arange(5), tmp_path / "a.h5", compress=True)  # type: ignore[call-arg]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hyperslab.arrays.partition import Rule
-from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.cli.inputs import Typed, parse_inputs
+from hyperslab.cli.parse import parse_numbers, parse_rule, parse_size
 from hyperslab.errors import UsageError
 
 
@@ -106,12 +107,12 @@ def test_what_is_no_rule(
 def test_inputs() -> None:
     assert parse_inputs([]) == {}
     assert parse_inputs(["mask=a=b.nii", "weights=w.h5::x"]) == {
-        "mask": ("--with mask=a=b.nii", "a=b.nii"),
-        "weights": ("--with weights=w.h5::x", "w.h5::x"),
+        "mask": Typed("--with mask", "--with mask=a=b.nii", "a=b.nii"),
+        "weights": Typed("--with weights", "--with weights=w.h5::x", "w.h5::x"),
     }
     assert parse_inputs([], "m.nii", "l.nii") == {
-        "mask": ("--mask m.nii", "m.nii"),
-        "labels": ("--labels l.nii", "l.nii"),
+        "mask": Typed("--mask", "--mask m.nii", "m.nii"),
+        "labels": Typed("--labels", "--labels l.nii", "l.nii"),
     }
     with pytest.raises(UsageError, match=r"^--mask m\.nii is also given as --with mask"):
         parse_inputs(["mask=a.nii"], "m.nii")

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.cli.parse import parse_inputs, parse_numbers, parse_rule, parse_size
+from hyperslab.cli.inputs import parse_inputs
+from hyperslab.cli.parse import parse_numbers, parse_rule, parse_size
 from hyperslab.errors import UsageError
 from hyperslab.plan.written import UNITS
 from hyperslab.workloads import parse_params

@@ -16,7 +16,8 @@ from scipy import ndimage, signal
 from hyperslab.arrays import Array
 from hyperslab.driver import learning
 from hyperslab.driver.learning import learn
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.plan.pipeline import Pipeline
 from tests.system.end_to_end.command import FUNCTIONAL, ROOT, call, save
 

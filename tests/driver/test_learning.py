@@ -18,7 +18,8 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.axes import Axes
 from hyperslab.driver import learning
 from hyperslab.driver.learning import learned, matched
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.run import run
 from hyperslab.errors import UsageError
 from hyperslab.plan.pipeline import Pipeline

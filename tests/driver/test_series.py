@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import nibabel as nib
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ import hyperslab
 from hyperslab import workloads
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.report.slices import slices
 from tests.system.end_to_end.command import save
 
 SHAPE = (40, 48, 12, 50)
@@ -58,6 +61,22 @@ def test_it_is_ours_to_choose_for_functions_of_users_alone(series: Path, tmp_pat
     assert rule_of(near) == "auto", "a halo along time says what is needed of it"
     own = workloads.build("increment", Pipeline(series), {})
     assert rule_of(own.write(tmp_path / "out")) == "auto"
+
+
+def test_a_series_is_one_in_every_format(series: Path, values: Array, tmp_path: Path) -> None:
+    """Also where an attribute alone says where its voxels lie."""
+    hyperslab.convert(series, tmp_path / "series.h5", engine="serial", report=False)
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        data = file.create_dataset("data", data=values)
+        data.attrs["affine"] = np.diag([2.0, 2.0, 3.0, 1.0])
+        for axis, name in enumerate("xyzt"):
+            data.dims[axis].label = name
+    for name in ("series.h5", "plain.h5"):
+        source = hyperslab.open(tmp_path / name).source
+        assert source.is_image
+        assert slices(source), "it has a picture"
+        mapped = Pipeline(tmp_path / name).map(demeaned).write(tmp_path / "out")
+        assert rule_of(mapped) == "auto, axes 3 whole"
 
 
 def test_arrays_that_are_no_images_are_cut_as_they_are_stored(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import shutil
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,13 +19,15 @@ import pytest
 import hyperslab as package
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run as driver
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan import function
 from hyperslab.plan.journal import load_partials
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.settings import Granularity
 from hyperslab.trace import NO_TASK
 from tests.system.clusters import dask, slurm, spark
 from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
@@ -161,7 +164,8 @@ def test_a_worker_on_another_host_is_on_the_same_time_axis(
     """And says what its paths are made of."""
     required(dask.missing(worker_prefix=ANOTHER_HOST))
     with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
-        here, granularity = socket.gethostname(), itertools.cycle(["fused", "stepwise"])
+        here = socket.gethostname()
+        granularity: Iterator[Granularity] = itertools.cycle(get_args(Granularity))
         for engine in ("dask-futures", "dask-delayed"):
             values = make_volume(tmp_path / "in.nii")
             pipeline = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled", {"seconds": 0.05})

@@ -17,7 +17,7 @@ import pytest
 
 import hyperslab
 from hyperslab.cli.doctor import doctor
-from hyperslab.driver.prepare import Options
+from hyperslab.driver.options import Options
 from hyperslab.engines import EngineOptions, require
 from hyperslab.engines.facts import MPI
 from hyperslab.engines.mpi import messages, mpiexec, portions

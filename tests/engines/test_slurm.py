@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import hyperslab
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.slurm import array, commands, requests

@@ -138,7 +138,7 @@ def test_a_java_that_has_died_is_not_a_worker_that_has(error: Exception) -> None
         rf"Spark's Java process has died \({re.escape(said_by_java(error))}\); --resume"
         rf" continues the run"
     )
-    assert re.fullmatch(sentence, why_failed(error))
+    assert re.fullmatch(sentence, str(why_failed(error)))
     context = Mock()
     context._jsc.sc.side_effect = error
     with pytest.raises(RunStopped, match=sentence):
@@ -150,7 +150,7 @@ def test_a_java_that_lives_is_asked(tmp_path: Path) -> None:
     context._jsc.sc.side_effect = KeyError("no such thing")
     with pytest.raises(KeyError):
         has_executors(context)
-    assert why_failed(RuntimeError("Worker exited unexpectedly (crashed)")) == ""
+    assert why_failed(RuntimeError("Worker exited unexpectedly (crashed)")) is None
 
 
 def test_an_event_log_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.cli.doctor import doctor
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
 from hyperslab.engines import EngineOptions, capacity, create, require

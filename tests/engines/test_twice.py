@@ -14,7 +14,8 @@ import pytest
 
 import hyperslab
 from hyperslab.arrays.partition import Rule
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.engines.batches import batch, inflight, orders, tally
 from hyperslab.engines.batches.batch import Batch
 from hyperslab.engines.batches.inflight import Mark, Marked

@@ -30,7 +30,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Codec, Scaling
-from hyperslab.errors import FormatError, SourceChanged, UsageError
+from hyperslab.errors import AGAIN, FormatError, SourceChanged, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.facts import Facts, Magic, Suffix
 from hyperslab.formats.identity import identify_path
@@ -182,8 +182,7 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     now = os.stat(path)
     if path != source.url and [now.st_size, now.st_mtime_ns] != state:
         raise SourceChanged(
-            f"{path}: was written to after {source.url} had been described; when it is restored,"
-            " run again with --resume"
+            f"{path}: was written to after {source.url} had been described: restore it", AGAIN
         )
     stored = slab.permute(source.axes)
     if source.codecs:

@@ -24,7 +24,8 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import gather
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.formats import open_source
 from hyperslab.markup import MAX_LINES, fragment, grid_svg, regular_cuts
 from hyperslab.report.measures import Part

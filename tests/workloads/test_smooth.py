@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel as nib
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -76,6 +78,72 @@ def test_smoothing_spares_the_fourth_axis_and_axes_of_sigma_0() -> None:
     np.testing.assert_allclose(
         found, scipy.ndimage.gaussian_filter(data, (1.0, 0, 2.0, 0)), rtol=1e-13
     )
+
+
+AFFINE = np.array(
+    [[0.0, 2.5, 0.0, -10.0], [-1.25, 0.0, 0.0, 20.0], [0.0, 0.0, 4.0, 5.0], [0, 0, 0, 1.0]]
+)
+"Voxels of 1.25 x 2.5 x 4 mm, of an image whose first two axes are turned."
+
+
+def saved(path: Path, values: Array, affine: Array, unit: str = "mm") -> Any:
+    image: Any = nib.Nifti1Image(values, affine)  # type: ignore[no-untyped-call]
+    image.header.set_xyzt_units(unit)
+    nib.save(image, path)
+    return image
+
+
+@pytest.mark.parametrize("unit", ["mm", "micron", "unknown"])
+@pytest.mark.parametrize("shape", [(23, 19, 11), (15, 14, 9, 3)])
+def test_millimetres_become_voxels_by_their_sizes(
+    tmp_path: Path, unit: str, shape: tuple[int, ...]
+) -> None:
+    values = np.random.default_rng(5).random(shape).astype(np.float32)
+    scale = 1000 if unit == "micron" else 1
+    image = saved(tmp_path / "image.nii", values, np.diag([scale] * 3 + [1]) @ AFFINE, unit)
+    zooms = np.array(image.header.get_zooms()[:3]) / scale
+    sigma = 6 / (2 * math.sqrt(2 * math.log(2))) / zooms
+    expected = scipy.ndimage.gaussian_filter(values, (*sigma, 0)[: len(shape)], output="f8")
+    source = Pipeline(tmp_path / "image.nii")
+    (step,) = workloads.build("smooth", source, {"fwhm": "6mm"}).steps
+    assert step.halo[:3] == tuple(int(4 * one + 0.5) for one in sigma)
+    for params in (
+        {"fwhm": "6mm"},
+        {"fwhm": "6 mm,6mm,6mm"},
+        {"sigma": f"{6 / 2.354820045:.9f}mm"},
+    ):
+        found = source.map("smooth", params).compute(engine="serial", blocks=6)
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"fwhm": "6"}, "--param fwhm=6: give millimetres, as 6mm"),
+        ({"fwhm": "6vox"}, "--param fwhm=6vox: give millimetres"),
+        ({"fwhm": 6.0}, "--param fwhm=6.0: give a word: full width at half maximum"),
+        ({"fwhm": "6mm,6mm"}, "--param fwhm=6mm,6mm: give one number of at least 0, or 3 of them"),
+        ({"fwhm": "6mm", "sigma": 1}, "sigma is also given; leave one out"),
+    ],
+)
+def test_what_is_no_width(tmp_path: Path, params: dict[str, Any], said: str) -> None:
+    saved(tmp_path / "a.nii", np.zeros((4, 5, 6), np.float32), AFFINE)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        workloads.build("smooth", Pipeline(tmp_path / "a.nii"), params)
+
+
+def test_millimetres_need_voxels_of_one_known_size(tmp_path: Path) -> None:
+    values = np.zeros((8, 9, 7), np.float32)
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["data"] = values
+    for place, source in (("memory:", values), ("plain", tmp_path / "plain.h5")):
+        with pytest.raises(UsageError, match=rf"fwhm=6mm: {place}.* how large its voxels are"):
+            workloads.build("smooth", Pipeline(source), {"fwhm": "6mm"})
+    paths = [tmp_path / "a.nii", tmp_path / "b.nii"]
+    for path, size in zip(paths, (1.0, 2.0), strict=True):
+        saved(path, values, np.diag([size, size, 3.0, 1.0]))
+    with pytest.raises(UsageError, match=r"have 1 x 1 x 3 mm, those of .*b\S* 2 x 2 x 3 mm"):
+        workloads.build("smooth", Pipeline(paths), {"fwhm": "6mm"})
 
 
 def test_smoothing_large_blocks_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,9 +156,9 @@ def test_a_parameter_given_twice() -> None:
         (
             "smooth",
             {"sigma": (1.0, 2.0)},
-            "--param sigma=(1.0, 2.0): give one number of at least 0, or 3 of them",
+            "--param sigma=1,2: give one number of at least 0, or 3 of them",
         ),
-        ("smooth", {"sigma": -1.0}, "--param sigma=-1.0: give one number of at least 0"),
+        ("smooth", {"sigma": -1.0}, "--param sigma=-1: give one number of at least 0"),
         ("smooth", {"truncate": 0.0}, "--param truncate=0: give a number above 0"),
         (
             "downsample",

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Unpack, get_args
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks.gathering import Named, gather
-from hyperslab.driver.prepare import Options, Prepared, options_of, prepare
+from hyperslab.driver.options import Options, chosen, spelled_out
+from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result, checked
 from hyperslab.driver.run import run
 from hyperslab.errors import UsageError, told_in_python
 from hyperslab.formats.deflating import FASTEST
 from hyperslab.plan.pipeline import Pipeline
+from hyperslab.plan.settings import Settings
 from hyperslab.plan.sinks import require_short
 from hyperslab.redaction import redact
 from hyperslab.report.progress import Progress
@@ -146,11 +148,8 @@ def _check(path: str, name: str, wanted: Wanted) -> None:
         raise UsageError(
             f"{path}: a split array becomes several files: name a directory, and say --format"
         )
-    if not name and wanted.grid is None and not wanted.format and _looks_like_file(path):
-        raise UsageError(
-            f"{path}: give a name that ends in {', '.join(formats.written().values())}; for a"
-            " directory of that name, say --format"
-        )
+    if not name:
+        formats.require_known_suffix(path)
 
 
 def _in_order(sources: SourceSet, written: str) -> SourceSet:
@@ -211,6 +210,7 @@ def _is_said_by_values_alone(
     return True
 
 
+@spelled_out
 @told_in_python
 def convert(
     source: Named | Sequence[Named] | SourceSet,
@@ -228,7 +228,7 @@ def convert(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     check: bool = True,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Write the arrays of `source` to `dest` and return when they are on storage.
 
@@ -249,7 +249,7 @@ def convert(
         overwrite=overwrite,
         storage_options=storage_options,
     )
-    named = replace(options or options_of("convert", settings), verb="convert")
+    named = replace(chosen("convert", options, settings), verb="convert")
     conversion = planned(source, text_of(dest), named, wanted)
     result = conversion.run(progress)
     conversion.publish(result)
@@ -318,13 +318,6 @@ def _require_one_object(encoding: Encoding, dest: str) -> None:
             f"{redact(dest)}: a file with a virtual dataset needs its parts in the same place:"
             " leave out --virtual"
         )
-
-
-def _looks_like_file(path: str) -> bool:
-    """A name with a suffix that no format has, where nothing is yet: a slip, not a wish for a
-    directory.
-    """
-    return bool(Path(path).suffix) and not path.endswith(os.sep) and not os.path.isdir(path)
 
 
 def _kind(one_file: bool, axis: int | None) -> Kind:

@@ -20,14 +20,14 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
-from hyperslab.formats.groups import (
+from hyperslab.formats.groups import read_groups
+from hyperslab.formats.netcdf.variables import (
     OF_ARRAYS,
     OF_COORDINATES,
     Group,
     Listing,
     Variable,
     named_in,
-    read_groups,
 )
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count

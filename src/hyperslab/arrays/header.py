@@ -166,13 +166,24 @@ class Header:
         return placed
 
     @property
-    def _has_place(self) -> bool:
-        """Whether the affine says more than that voxels are counted."""
+    def is_placed(self) -> bool:
+        """Whether the affine says more than that voxels are counted, as that of a file without a
+        place does.
+        """
         if self.base_affine is None:
             return False
         if self.native is not None or any(one.cosines for one in self.base_sampling.values()):
             return True
         return not np.array_equal(self.base_affine, np.eye(4))
+
+    @property
+    def unit_of_space(self) -> str:
+        """Unit of the affine: 'mm', 'um' or 'm' mostly; '' where the file does not say one."""
+        units = {one.unit for one in self.base_sampling.values() if one.cosines}
+        units |= {self.space_unit} - {""}
+        if len(units) != 1:
+            return ""
+        return units.pop()
 
     def motion(self) -> Array:
         """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first
@@ -221,7 +232,7 @@ class Header:
         )
         if SPACE_AFFINE in self.attributes:
             return _with_space(moved, [name for name in self.dims if name in OF_SPACE])
-        if not self._has_place or _keeps_space(axes, len(shape)):
+        if not self.is_placed or _keeps_space(axes, len(shape)):
             return moved
         motion = _motion(axes, shape)
         if motion is None or self.affine is None:

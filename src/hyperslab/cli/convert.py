@@ -38,7 +38,7 @@ from hyperslab.cli.outcome import show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, told_if_heard
-from hyperslab.driver.prepare import Options
+from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone
 from hyperslab.redaction import redact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import typer
 
 from hyperslab import formats
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.source import ArraySource, Scaling, Values
+from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.reading.ways import way_of
@@ -38,7 +39,8 @@ def info(
     """Say what arrays are in PATH: shape, dtypes, chunks, codecs, scaling, and which read path is
     used and why.
 
-    Exit status 1 when a file among several cannot be read; the others are shown all the same.
+    Of several in a file, that which a run would take is shown in full. Exit status 1 when a file
+    among several cannot be read; the others are shown all the same.
     """
     urls = expand(path)
     options = parse_storage_options(storage_option)
@@ -73,15 +75,40 @@ def _say_all(urls: Sequence[str], options: Mapping[str, Any]) -> int:
     return broken
 
 
-def _documents(url: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Everything about one array; the table of contents of a file of several."""
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What is to be said of a file."""
+
+    meant: ArraySource | None
+    "The array that is shown in full; None where none of several is meant."
+    others: tuple[ArrayInfo, ...]
+
+
+def _contents(url: str, options: Mapping[str, Any]) -> _Contents:
+    """The array that is named, or that a run would take, and those beside it."""
     entries = formats.arrays(url, options)
     if len(entries) == 1 or formats.split_url(url)[1]:
-        return [_document(formats.open_source(url, options))]
-    return [
+        return _Contents(formats.open_source(url, options), ())
+    name = formats.only_array(url, options)
+    if not name:
+        return _Contents(None, tuple(entries))
+    others = tuple(entry for entry in entries if entry.name.strip("/") != name.strip("/"))
+    return _Contents(formats.open_source(url, options), others)
+
+
+def _documents(url: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Everything about the array that is meant, and a line of the table of contents for each
+    other.
+    """
+    contents = _contents(url, options)
+    found = []
+    if contents.meant is not None:
+        found.append(_document(contents.meant))
+    found += [
         {"url": url, "name": entry.name, "shape": entry.shape, "dtype": entry.dtype}
-        for entry in entries
+        for entry in contents.others
     ]
+    return found
 
 
 def _document(source: ArraySource) -> dict[str, Any]:
@@ -112,16 +139,18 @@ def _document(source: ArraySource) -> dict[str, Any]:
 
 
 def _show_file(url: str, options: Mapping[str, Any]) -> None:
-    """One array in full, or the table of contents of a file of several."""
-    found = formats.arrays(url, options)
-    if len(found) == 1 or formats.split_url(url)[1]:
-        _show(formats.open_source(url, options))
-        return
-    typer.echo(
-        f"{redact(url)}: {show_count(len(found), 'array')}"
-        + ("; add ::NAME to see one" if found else "")
-    )
-    for entry in found:
+    """The array that is meant in full, and the table of contents of the others."""
+    contents = _contents(url, options)
+    if contents.meant is not None:
+        _show(contents.meant)
+        if not contents.others:
+            return
+    where = redact(url)
+    if contents.meant is not None:
+        where = "beside it"
+    remedy = "; add ::NAME to see one" if contents.others else ""
+    typer.echo(f"{where}: {show_count(len(contents.others), 'array')}{remedy}")
+    for entry in contents.others:
         typer.echo(
             f"  {entry.name:<32} {entry.dtype:<10} {'x'.join(map(str, entry.shape)) or 'scalar'}"
         )

@@ -13,11 +13,15 @@ from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.continuing import Submitted
-from hyperslab.driver.result import Result
+from hyperslab.driver.result import LOG, Result
+from hyperslab.engines.facts import facts_of
 from hyperslab.report.failures import GROUPS_SHOWN, failure_count, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.verdict import judge
-from hyperslab.units import show_count
+from hyperslab.units import show_bytes, show_count
+
+MOST_COUNTED_NBYTES = 2**24
+"Bytes of a log whose lines are counted; of a larger one its size is told."
 
 
 def show_locality(found: Locality) -> int:
@@ -45,6 +49,8 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         if hasattr(result.value, "lines"):
             typer.echo("\n".join(result.value.lines()) + "\n")
         typer.echo("\n".join(_told(result, verbose)))
+        if result.printed is not None and not result.failures:
+            typer.echo(f"printed    {_printed(result, result.printed, out)}")
         typer.echo(f"outputs    {_outputs(result, out)}")
         folder = _as_given(result.folder, out)
         typer.echo(f"records    {folder.parent}")
@@ -59,6 +65,18 @@ def _as_given(path: Path, out: Path | str) -> Path:
     if Path(out).is_absolute():
         return path.absolute()
     return Path(os.path.relpath(path))
+
+
+def _printed(result: Result, log: Path, out: Path | str) -> str:
+    """How many lines the functions of a run have printed, and where they are."""
+    who = "the function"
+    if also := facts_of(result.trace.meta["run"]["engine"]).also_logs:
+        who = f"the function or {also}"
+    nbytes = log.stat().st_size
+    amount = show_bytes(nbytes)
+    if nbytes <= MOST_COUNTED_NBYTES:
+        amount = show_count(len(log.read_bytes().splitlines()), "line")
+    return f"{amount}, by {who}: {_as_given(log, out)}"
 
 
 def _outputs(result: Result, out: Path | str) -> str:
@@ -128,7 +146,7 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     keep_going = ""
     if result.ended_early and verb == "run":
         keep_going = "; with --keep-going it tries all tasks"
-    log = _as_given(result.folder, out) / "worker.log"
+    log = _as_given(result.folder, out) / LOG
     return (
         "fix the cause, then run the same command with --resume, which does only what is"
         f" missing{keep_going}; the output of functions is in {log}"

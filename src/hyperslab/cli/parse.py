@@ -14,7 +14,6 @@ from hyperslab.plan.written import parse_numbers, parse_rule, parse_shape, parse
 from hyperslab.redaction import OPTION, is_private
 
 __all__ = [
-    "parse_inputs",
     "parse_numbers",
     "parse_rule",
     "parse_shape",
@@ -39,30 +38,6 @@ def parse_names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(","))
-
-
-def parse_inputs(
-    given: Sequence[str], mask: str | None = None, labels: str | None = None
-) -> dict[str, tuple[str, str]]:
-    """(flag as it was given, path) of further inputs, from 'mask=path' and the two flags that name
-    theirs.
-    """
-    inputs: dict[str, tuple[str, str]] = {}
-    for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or not path or not name.isidentifier():
-            raise UsageError(
-                f"--with {text}: give NAME=SOURCE, NAME being the function's parameter"
-            )
-        if name in inputs:
-            raise UsageError(f"--with {name} is given twice")
-        inputs[name] = (f"--with {text}", path)
-    for name, named in (("mask", mask), ("labels", labels)):
-        if named is not None and name in inputs:
-            raise UsageError(f"--{name} {named} is also given as --with {name}; leave one out")
-        if named is not None:
-            inputs[name] = (f"--{name} {named}", named)
-    return inputs
 
 
 def parse_resample(text: str | None, inputs: Collection[str]) -> dict[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +12,10 @@ import typer
 
 from hyperslab import formats, workloads
 from hyperslab.apps import locality
-from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.arrays.sets import SourceSet
-from hyperslab.blocks.gathering import expand, gather
+from hyperslab.arrays.encoding import Encoding
+from hyperslab.blocks.gathering import gather
 from hyperslab.cli.companions import join
+from hyperslab.cli.destination import refusal_of, with_end
 from hyperslab.cli.flags import (
     BLOCKS,
     ENGINE,
@@ -47,23 +46,20 @@ from hyperslab.cli.flags import (
     resume_flag,
 )
 from hyperslab.cli.function import Shape, add_function
+from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
-from hyperslab.cli.parse import (
-    parse_inputs,
-    parse_resample,
-    parse_shape,
-    parse_storage_options,
-)
+from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.series import with_whole_series
 from hyperslab.engines.facts import DEFAULT, connect_help
-from hyperslab.errors import HyperslabError, UsageError
-from hyperslab.plan.pipeline import Pipeline, Reduce
+from hyperslab.errors import UsageError
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import progress_for
 from hyperslab.storage.location import local_folder
 
@@ -311,8 +307,8 @@ def run(
     if axis is not None and sources != "concatenated":
         raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
     stores = parse_storage_options(storage_option)
-    named = parse_inputs(other, mask, labels)
-    inputs: dict[str, Any] = _gather_inputs(named, sources, axis or 0, stores)
+    typed = parse_inputs(other, mask, labels)
+    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores)
     # it refuses other words
     primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
     pipeline = Pipeline(
@@ -325,10 +321,10 @@ def run(
     )
     shape = Shape.parsed(drop_axis, new_axis, outputs)
     around = parse_shape("--halo", halo) or None
-    with _flags_as_typed(mask, labels):
+    with naming_flags(typed):
         pipeline = add_function(pipeline, function, param, around, dtype, shape)
     encoding = Encoding(parse_shape("--chunks", chunks), compression)
-    pipeline = _with_end(pipeline, out, format, keep, encoding)
+    pipeline = with_end(pipeline, out, format, keep, encoding)
     options = Options(
         engine=engine,
         workers=workers,
@@ -359,20 +355,6 @@ def run(
     return _carry_out(pipeline, options, out, quiet, verbose, detach)
 
 
-@contextmanager
-def _flags_as_typed(mask: str | None, labels: str | None) -> Iterator[None]:
-    """A block whose errors name --mask and --labels where these were typed, not --with."""
-    try:
-        yield
-    except UsageError as error:
-        told = str(error)
-        for name, given in (("mask", mask), ("labels", labels)):
-            if given is not None:
-                told = told.replace(f"--with {name}", f"--{name}")
-        error.args = (told,)
-        raise
-
-
 def _begin(engine: str, connect: str) -> None:
     """Go on as the driver alone, which finds module:function where the user stands."""
     join(engine, connect)
@@ -386,7 +368,7 @@ def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int
         tell = say_plan
     folder = Path(local_folder(out))
     prepared = prepare(pipeline, options, folder, dry=True, tell=_mention)
-    return tell(prepared, folder, _refusal(out))
+    return tell(prepared, folder, refusal_of(out))
 
 
 def _mention(text: str) -> None:
@@ -398,7 +380,7 @@ def _mention(text: str) -> None:
 def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
     """Leave a run to jobs of a batch system, and say how to follow it. Returns the exit status."""
     folder = Path(local_folder(out))
-    if refusal := _refusal(out):
+    if refusal := refusal_of(out):
         raise UsageError(refusal)
     left = continuing.submit(pipeline, options, out=folder, progress=progress_for(quiet))
     if isinstance(left, Result):
@@ -413,7 +395,7 @@ def _carry_out(
     if detach:
         return _leave(pipeline, options, out, quiet)
     folder = Path(local_folder(out))
-    result = _run(pipeline, options, folder, _refusal(out), quiet)
+    result = _run(pipeline, options, folder, refusal_of(out), quiet)
     return show_result(result, folder, quiet, verbose=verbose)
 
 
@@ -431,64 +413,3 @@ def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:
         raise UsageError("--check-locality and --dry-run: give one of them")
     rule = with_whole_series(pipeline, options.rule)
     return show_locality(locality.check_locality(pipeline, rule.axes_whole))
-
-
-def _refusal(given: str) -> str:
-    """Why the output directory, or file, could not be made; '' where it could."""
-    out = Path(local_folder(given))
-    folder = out.absolute()
-    if formats.is_file_name(given):
-        folder = folder.parent
-    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    if not place.is_dir():
-        return f"-o {out}: {place} is a file: give a directory"
-    if not os.access(place, os.W_OK | os.X_OK):
-        return f"-o {out}: no permission to write to {place}; choose another directory"
-    return ""
-
-
-def _gather_inputs(
-    named: Mapping[str, tuple[str, str]], sources: str, axis: int, stores: Mapping[str, Any]
-) -> dict[str, SourceSet]:
-    inputs = {}
-    for name, (flag, path) in named.items():
-        inputs[name] = _gather_input(flag, path, sources, axis, stores)
-    return inputs
-
-
-def _gather_input(
-    flag: str, path: str, sources: str, axis: int, stores: Mapping[str, Any]
-) -> SourceSet:
-    kind = sources
-    try:
-        if len(expand(path)) == 1:
-            kind = "independent"
-        # gather refuses other words itself
-        return gather(path, kind, axis, None, stores)  # type: ignore[arg-type]
-    except HyperslabError as error:
-        raise UsageError(f"{flag}: {error}") from error
-
-
-def _with_end(
-    pipeline: Pipeline, out: str, format: str | None, keep: str | None, encoding: Encoding
-) -> Pipeline:
-    """The pipeline that writes its blocks, unless its function reduces them to one value."""
-    if not isinstance(pipeline.end, Reduce):
-        # checked above
-        return pipeline.write(out, format or "", keep, encoding)  # type: ignore[arg-type]
-    if formats.is_file_name(out):
-        raise UsageError(
-            f"-o {out}: the function reduces all blocks to one value and writes no array: name a"
-            " directory"
-        )
-    stored = "" if encoding == DEFAULT_ENCODING else "given"
-    for flag, given in (
-        ("--format", format),
-        ("--keep", keep),
-        ("--chunks or --compression", stored or None),
-    ):
-        if given is not None:
-            raise UsageError(
-                f"{flag} {given}: the function reduces all blocks to one value and writes no arrays"
-            )
-    return pipeline

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hyperslab.blocks.view import open as open_view
-from hyperslab.driver.prepare import Options, options_of, prepare
+from hyperslab.driver.options import Options, chosen
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.run import run
 from hyperslab.errors import HyperslabError, UsageError, told_in_python
 from hyperslab.formats import HOLDS_ANY
 from hyperslab.plan.pipeline import Pipeline, Reduce
-
-_RESUMING = re.compile(r"(?:^|(?<=[;:] ))[^;:]*(?:--resume|resume=True)[^;]*")
-"The clause of a message that advises to resume a run."
+from hyperslab.plan.settings import Settings
 
 
 @told_in_python
-def compute(pipeline: Pipeline, settings: Mapping[str, Any]) -> Any:
+def compute(pipeline: Pipeline, settings: Settings) -> Any:
     """The value of a reduction, or the array that the steps make: a dict by name of several that a
     function returns, a list of those of several files.
 
     Raises UsageError for a pipeline that writes, otherwise what `hyperslab.run` raises.
     """
-    options = options_of("compute", {"report": False, **settings})
+    options = chosen("compute", None, {"report": False, **settings})
     if options.resume:
         raise UsageError("--resume: compute() keeps no files, so there is nothing to resume")
     if isinstance(pipeline.end, Reduce):
@@ -45,8 +43,8 @@ def _nothing_to_resume() -> Iterator[None]:
     try:
         yield
     except HyperslabError as error:
-        told = _RESUMING.sub("call compute() again", str(error))
-        error.args = (told, *error.args[1:])
+        if error.resuming:
+            error.retell(error.sentence, "call compute() again")
         raise
 
 

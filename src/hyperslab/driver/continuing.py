@@ -16,19 +16,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from hyperslab.driver import detached, resume
 from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.measured import Moments
-from hyperslab.driver.prepare import Options, Prepared, done_earlier, options_of, prepare
+from hyperslab.driver.options import Options, chosen, spelled_out
+from hyperslab.driver.prepare import Prepared, done_earlier, prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.run import Driver
-from hyperslab.engines import Detached
 from hyperslab.engines.environment import program
 from hyperslab.engines.facts import facts_of, require_jobs
+from hyperslab.engines.jobs import Detached
 from hyperslab.errors import (
     HyperslabError,
     OutputBusy,
@@ -38,6 +39,7 @@ from hyperslab.errors import (
     told_in_python,
 )
 from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment
 from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
@@ -71,6 +73,7 @@ class Submitted:
     "The batch system."
 
 
+@spelled_out
 @told_in_python
 def submit(
     pipeline: Pipeline,
@@ -78,7 +81,7 @@ def submit(
     *,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Submitted | Result:
     """Leave a run to jobs of a batch system, the last of which ends it; the result, where there is
     nothing left to do.
@@ -86,7 +89,7 @@ def submit(
     Takes what `run` takes; a reduction needs `out`. `hyperslab.wait` waits for the end. Raises as
     `run`, and UsageError for an engine without jobs.
     """
-    options = options or options_of("submit", settings)
+    options = chosen("submit", options, settings)
     require_jobs(options.engine, {"--detach": True})
     if out is None and not isinstance(pipeline.end, Write):
         raise UsageError("submit() of a reduction needs `out`, where its result is to be found")

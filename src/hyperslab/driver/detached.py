@@ -12,8 +12,8 @@ import cloudpickle
 
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, load_status
-from hyperslab.engines import JobsLeft
 from hyperslab.engines.batches.orders import write_secret
+from hyperslab.engines.jobs import JobsLeft
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped
 from hyperslab.plan.shipment import Shipment, unpack
 

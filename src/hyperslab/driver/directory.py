@@ -230,7 +230,7 @@ class RunDirectory:
 
     def _require_not_cancelled(self) -> None:
         if self.is_cancelled():
-            raise RunStopped("the run was cancelled; the same command with --resume continues it")
+            raise RunStopped("the run was cancelled", "the same command with --resume continues it")
 
     def ask_to_cancel(self) -> None:
         (self.root / "cancel").touch()

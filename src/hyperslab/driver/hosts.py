@@ -21,7 +21,8 @@ from typing import Any
 
 from hyperslab import engines
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.driver.prepare import Options, slots_of
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import slots_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.errors import RunStopped, UsageError

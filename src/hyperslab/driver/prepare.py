@@ -3,140 +3,38 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from hyperslab import engines
-from hyperslab.arrays.partition import Rule
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.learning import Lesson, Tell, learn
+from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.facts import DEFAULT, facts_of, recorded, require_jobs
-from hyperslab.errors import OutputBusy, UsageError, suggest, told_in_python
+from hyperslab.engines.facts import facts_of, recorded
+from hyperslab.errors import OutputBusy, UsageError, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import Pipeline, Write
-from hyperslab.plan.written import parse_rule, parse_size, texts, written
+from hyperslab.plan.written import texts
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
 
 LEAST_TASKS_SHARE = 0.1
 "Share of the memory that tasks are given however many workers there are; it may then not fit."
-Granularity = Literal["fused", "stepwise"]
-GRANULARITIES: tuple[str, ...] = get_args(Granularity)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to run a pipeline: where, with what, and what to do about failures.
-
-    Named as the flags of `hyperslab run`, and written as there or as numbers: `blocks="3x3x3"` or
-    `blocks=(3, 3, 3)`, `memory="1GB"` or `memory=10**9`. Raises UsageError for what no run can do.
-    """
-
-    engine: str = DEFAULT
-    workers: int | None = None
-    "Worker processes; None: every processor that this process may use."
-    threads: int | None = None
-    "Tasks at a time per worker."
-    memory_bytes: int | None = None
-    "Bytes for all slots together; None: a share of what is available."
-    rule: Rule = field(default_factory=Rule)
-    granularity: Granularity = "fused"
-    retries: int = 1
-    task_timeout_s: float | None = None
-    fail_fast: bool | None = None
-    "Whether the first failure ends the run; None: the first tasks do, when all fail alike."
-    resume: bool = False
-    accept_changed_function: bool = False
-    "True: what the function did before it was edited still counts for a resumed run."
-    verb: Literal["run", "convert"] = "run"
-    "The command, whose options the remedies name."
-    connect: str = ""
-    """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,
-    ssh:HOST,HOST, world; or slurm.
-    """
-    throttle: int | None = None
-    "Jobs of a batch system that may run at a time, the same as `workers`."
-    slurm_option: str | Sequence[str] = ()
-    "What jobs of Slurm are submitted with: an option such as 'partition=short', or several."
-    report: bool = True
-    "Whether the page is written at the end; `hyperslab report` writes it at any time."
-    live: bool = False
-    "Whether a page on this machine shows the run while it goes on; standard error has its address."
-    trial: bool = True
-    "Whether functions are tried on made-up numbers, to learn what they return."
-    debug: bool = False
-    "Whether tracebacks of failures keep hyperslab's own frames."
-    memory: InitVar[int | str | None] = None
-    "Bytes for all slots together, or a size such as '8GB'."
-    block_shape: InitVar[str | Sequence[int] | None] = None
-    blocks: InitVar[str | int | Sequence[int] | None] = None
-    "Number of blocks, or one per axis."
-    partition: InitVar[str | None] = None
-    "auto, chunks, slabs or bytes=SIZE."
-    axes_whole: InitVar[str | int | Sequence[int] | None] = None
-    "Axes that are never cut."
-    task_timeout: InitVar[float | None] = None
-    "Seconds after which a task's worker is stopped."
-
-    @told_in_python
-    def __post_init__(
-        self,
-        memory: int | str | None,
-        block_shape: str | Sequence[int] | None,
-        blocks: str | int | Sequence[int] | None,
-        partition: str | None,
-        axes_whole: str | int | Sequence[int] | None,
-        task_timeout: float | None,
-    ) -> None:
-        facts_of(self.engine)
-        if self.granularity not in GRANULARITIES:
-            raise UsageError(
-                f"--granularity {self.granularity}: choose one of {', '.join(GRANULARITIES)}"
-            )
-        if memory is not None:
-            nbytes = parse_size("--memory", str(memory))
-            object.__setattr__(self, "memory_bytes", nbytes)
-        if task_timeout is not None:
-            object.__setattr__(self, "task_timeout_s", task_timeout)
-        asked = (
-            written("--block-shape", block_shape),
-            written("--blocks", blocks),
-            partition,
-            written("--axes-whole", axes_whole),
-        )
-        if any(text is not None for text in asked):
-            object.__setattr__(self, "rule", parse_rule(*asked))
-        if self.accept_changed_function and not self.resume:
-            raise UsageError("--accept-changed-function needs --resume")
-        _require_numbers(self)
-        require_jobs(
-            self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
-        )
-
-
-def options_of(verb: str, settings: Mapping[str, Any]) -> Options:
-    """Options of the settings that a function was called with. Raises TypeError for others."""
-    known = list(inspect.signature(Options).parameters)
-    for name in settings:
-        if name not in known:
-            raise TypeError(f"{verb}() has no setting '{name}'{suggest(name, known)}")
-    return Options(**settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -402,24 +300,6 @@ def _what_to_do(was_made: bool, verb: str) -> str:
     if verb == "convert":
         remedy = f"{remedy}, or add --overwrite"
     return f" and is not the file that the run wrote: it was changed since; {remedy}"
-
-
-def _require_numbers(options: Options) -> None:
-    """Raise UsageError for numbers that no run can do with."""
-    slots = ("workers", "throttle", "threads")
-    for flag, number in ((f"--{name}", getattr(options, name)) for name in slots):
-        if number is not None and number < 1:
-            raise UsageError(f"{flag} {number}: give 1 or more")
-    if options.throttle is not None and options.workers is not None:
-        raise UsageError("--throttle and --workers mean the same of jobs: give one of them")
-    if options.memory_bytes is not None and options.memory_bytes < 1:
-        raise UsageError("--memory: give a positive size such as 8GB")
-    if options.retries < 0:
-        raise UsageError(f"--retries {options.retries}: give 0 or more")
-    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
-        raise UsageError(
-            f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds"
-        )
 
 
 def slots_of(options: Options, host: Host) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from hyperslab.blocks.writing.part_folders import (
 )
 from hyperslab.driver.committed import RECORD, REPLACED, committed, keep_made, made, note
 from hyperslab.driver.directory import RunDirectory, vouched_for
-from hyperslab.errors import HyperslabError, RunStopped
+from hyperslab.errors import AGAIN, HyperslabError, RunStopped
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import renaming, replacement
@@ -359,7 +359,8 @@ class Products:
 
 def _vanished(volume: Volume) -> RunStopped:
     return RunStopped(
-        f"{volume.partial} has disappeared, with what was written to it: run again with --resume"
+        f"{volume.partial} has disappeared, with what was written to it",
+        AGAIN,
     )
 
 
@@ -375,8 +376,8 @@ def _require_complete(volume: Volume, outputs: Sequence[Written]) -> None:
     stray = [written for written in outputs if form.allocation(written) != own]
     if stray:
         raise RunStopped(
-            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}: run again"
-            " with --resume"
+            f"{sink.path}: {show_count(len(stray), 'region')} missing from {partial}",
+            AGAIN,
         )
 
 
@@ -415,7 +416,7 @@ def _allocate(volume: Volume) -> None:
         writing.allocate(*volume)
     except OSError as error:
         raise RunStopped(
-            f"{volume.sink.path} cannot be created: {error.strerror}; fix that, then use --resume"
+            f"{volume.sink.path} cannot be created: {error.strerror}", "fix that, then use --resume"
         ) from error
 
 
@@ -430,14 +431,16 @@ def _commit(
     except FileExistsError as error:
         raise RunStopped(
             f"{sink.path} was created by somebody else during the run, and is kept; the results are"
-            f" in {partial}: rename the existing file and use --resume, or use --resume --overwrite"
+            f" in {partial}",
+            "rename the existing file and use --resume, or use --resume --overwrite",
         ) from error
     except HyperslabError as error:
-        raise RunStopped(str(error)) from error
+        raise RunStopped(error.sentence, error.resuming) from error
     except Exception as error:
         raise RunStopped(
             f"{sink.path} cannot be finished: {_reason(error)}; what was written stays in"
-            f" {partial}: fix that, then use --resume"
+            f" {partial}",
+            "fix that, then use --resume",
         ) from error
 
 

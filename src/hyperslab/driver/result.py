@@ -15,6 +15,9 @@ from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds
 
+LOG = "worker.log"
+"File of a submission that has what its workers printed."
+
 
 class Output(PosixPath):
     """A file that a run wrote, or a Zarr store: a path that knows how large it is."""
@@ -62,6 +65,16 @@ class Result:
         page = self.folder / PAGE
         return page if page.is_file() else None
 
+    @property
+    def printed(self) -> Path | None:
+        """The file of what functions printed, where workers kept any of it; the engines serial and
+        threads leave it on the terminal.
+        """
+        log = self.folder / LOG
+        if log.is_file() and log.stat().st_size:
+            return log
+        return None
+
     def __repr__(self) -> str:
         told = [self.state, show_count(self.tasks, "task")]
         if self.failures:
@@ -89,7 +102,8 @@ def checked(result: Result) -> Result:
     """The result of a run all of whose tasks are done. Raises TasksFailed for any other."""
     if not result.failures:
         return result
-    raise TasksFailed(_sentence(result), result, result.failures, _traceback(result))
+    told = (result, result.failures, _traceback(result))
+    raise TasksFailed(_sentence(result), *told, "--resume does only what is missing")
 
 
 def _sentence(result: Result) -> str:
@@ -112,7 +126,7 @@ def _sentence(result: Result) -> str:
         )
     return (
         f"{len(result.failures):,} of {show_count(result.tasks, 'task')} failed: "
-        f"{'; '.join(reasons)}{ended}; --resume does only what is missing"
+        f"{'; '.join(reasons)}{ended}"
     )
 
 

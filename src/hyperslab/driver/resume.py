@@ -18,7 +18,7 @@ from typing import Any
 from hyperslab import formats
 from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.errors import OutputBusy, RunStopped
+from hyperslab.errors import AGAIN, OutputBusy, RunStopped
 from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
@@ -63,10 +63,10 @@ def inherit(directory: RunDirectory, plan: Plan, accept_changed_function: bool) 
     found = []
     for folder, kept in directory.plans():
         if has_results := _has_results(folder):
-            _require_same_job(directory, kept, now)
+            _require_same_job(directory, kept, now, plan)
             if not accept_changed_function:
                 _require_same_code(directory, kept, plan)
-        if has_results or kept["fingerprint"] == now["fingerprint"]:
+        if has_results or _is_same_job(kept, plan):
             ids = _matching(directory, kept, now, plan, has_results)
             found.append(
                 Inherited(folder, ids, bool(now["boot"]) and kept.get("boot") == now["boot"])
@@ -113,7 +113,7 @@ def whole_partials(inherited: Sequence[Inherited], wanted: Sequence[Task]) -> li
     held = sum(len(partial.tasks) for partial in found)
     if held != len(wanted):
         missing = show_count(len(wanted) - held, "result")
-        raise RunStopped(f"{missing} missing from the saved partials: run again with --resume")
+        raise RunStopped(f"{missing} missing from the saved partials", AGAIN)
     return found
 
 
@@ -174,8 +174,14 @@ def _has_results(folder: Path) -> bool:
     return any(outcome.status == "done" for outcome in Tail(folder).poll())
 
 
-def _require_same_job(directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any]) -> None:
-    if kept["fingerprint"] != now["fingerprint"]:
+def _is_same_job(kept: dict[str, Any], plan: Plan) -> bool:
+    return kept["fingerprint"] in (plan.fingerprint, plan.earlier_fingerprint)
+
+
+def _require_same_job(
+    directory: RunDirectory, kept: dict[str, Any], now: dict[str, Any], plan: Plan
+) -> None:
+    if not _is_same_job(kept, plan):
         before = kept["summary"]
         differs = [
             key

@@ -17,7 +17,8 @@ from hyperslab.driver import resume
 from hyperslab.driver.directory import save_status
 from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.notices import Notices
-from hyperslab.driver.prepare import Options, Prepared
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
 from hyperslab.engines import Engine
@@ -173,7 +174,7 @@ class Rounds:
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():
-            raise RunStopped("the run was cancelled; the same command with --resume continues it")
+            raise RunStopped("the run was cancelled", "the same command with --resume continues it")
 
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from hyperslab import engines
 from hyperslab.driver import live, preindex, resume
@@ -22,18 +22,21 @@ from hyperslab.driver.admission import admit
 from hyperslab.driver.directory import STATUS, RunState, save_manifest, save_status
 from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
-from hyperslab.driver.prepare import Options, Prepared, asked, options_of, prepare
+from hyperslab.driver.options import Options, chosen, spelled_out
+from hyperslab.driver.prepare import Prepared, asked, prepare
 from hyperslab.driver.products import Products
 from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
-from hyperslab.engines import Detached, EngineOptions
+from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
+from hyperslab.engines.jobs import Detached
 from hyperslab.errors import OutputBusy, RunStopped, UsageError, in_callers_words, told_in_python
 from hyperslab.machine import pressure
 from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.settings import Settings
 from hyperslab.plan.shipment import Shipment, pack
 from hyperslab.plan.task import Outcome
 from hyperslab.plan.written import texts
@@ -44,6 +47,7 @@ from hyperslab.trace import OwnTime, Trace
 from hyperslab.units import show_count
 
 
+@spelled_out
 @told_in_python
 def run(
     pipeline: Pipeline,
@@ -53,7 +57,7 @@ def run(
     progress: Progress | None = None,
     prepared: Prepared | None = None,
     check: bool = True,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Run a pipeline to its end and return outputs, trace and summary.
 
@@ -69,7 +73,7 @@ def run(
             f"run() takes a Pipeline, not a {type(pipeline).__name__}: give"
             " Pipeline('scan.nii').map(function).write('out')"
         )
-    options = options or options_of("run", settings)
+    options = chosen("run", options, settings)
     place = None
     if out is not None:
         place = Path(local_folder(out))
@@ -119,7 +123,8 @@ class Driver(Rounds):
         except OSError as error:
             raise RunStopped(
                 f"the records of the run cannot be written to {self.directory.root}"
-                f" ({error.strerror}): fix that, then use --resume; finished tasks stay done"
+                f" ({error.strerror})",
+                "fix that, then use --resume; finished tasks stay done",
             ) from error
         finally:
             os.close(lock)
@@ -172,8 +177,8 @@ class Driver(Rounds):
             Products(self.directory, self.plan).forget_earlier()
         if len(list(self.directory.plans())) != self.prepared.submissions:
             raise OutputBusy(
-                f"another run has used {self.directory.place} in the meantime: try again with"
-                " --resume"
+                f"another run has used {self.directory.place} in the meantime",
+                "try again with --resume",
             )
         return self.directory.new_submission(resume.record(self.plan))
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from hyperslab.arrays.axes import is_time
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.source import ArraySource
 from hyperslab.plan.pipeline import Pipeline
 
 
@@ -19,15 +18,11 @@ def with_whole_series(pipeline: Pipeline, rule: Rule) -> Rule:
     if rule.kind != "auto" or all(step.ref.is_ours for step in pipeline.steps):
         return rule
     source = pipeline.source.sources[0]
+    if source.ndim < 4 or not source.is_image:
+        return rule
     axes = [
         axis
         for axis in range(source.ndim)
-        if is_time(source.dims, axis) and not pipeline.halo[axis] and _is_series(source)
+        if is_time(source.dims, axis) and not pipeline.halo[axis]
     ]
     return replace(rule, axes_whole=tuple(dict.fromkeys((*rule.axes_whole, *axes))))
-
-
-def _is_series(source: ArraySource) -> bool:
-    """Whether an array is a series of volumes that have a place in space."""
-    header = source.header
-    return source.ndim > 3 and (header.native is not None or header.space_affine is not None)

@@ -58,6 +58,8 @@ class Facts:
     "Batch system that starts workers for it, as --connect takes it, in words."
     batch_system: str = ""
     "Batch system whose jobs run its tasks, on other machines; empty: none does."
+    also_logs: str = ""
+    "Who else writes to the log of what functions print, in words; '' for nobody."
     own_record: str = ""
     "Name of its own record of what it ran; empty: it keeps none."
 
@@ -112,6 +114,7 @@ SPARK = Facts(
     optional=("pyspark",),
     clusters="Spark",
     connects_to="a Spark master",
+    also_logs="Spark",
     own_record="Spark's event log",
 )
 SLURM = Facts(

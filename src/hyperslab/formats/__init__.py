@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -22,7 +23,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling
-from hyperslab.errors import FormatError, MissingExtra, UsageError
+from hyperslab.errors import FormatError, MissingExtra, UsageError, suggest
 from hyperslab.formats.detection import detect, is_store
 from hyperslab.formats.table import (
     HOLDS_ANY,
@@ -55,8 +56,10 @@ __all__ = [
     "is_store",
     "is_store_name",
     "module",
+    "only_array",
     "open_array",
     "open_source",
+    "require_known_suffix",
     "say_words",
     "split_url",
     "stem_of",
@@ -68,6 +71,8 @@ __all__ = [
 ]
 
 _LISTED = 20
+_FILE_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}")
+"Ends of names that read as those of files."
 
 
 class Format(Protocol):
@@ -145,6 +150,24 @@ def is_file_name(path: str) -> bool:
     return not path.endswith(os.sep) and is_array_file(path) and not is_plain_directory(path)
 
 
+def require_known_suffix(path: str) -> None:
+    """Raise UsageError for the name of a new directory that reads as that of a file: a slip. One
+    that is there, or ends with a slash, is meant.
+    """
+    name = Path(path).name
+    if path.endswith(os.sep) or is_plain_directory(path) or suffix_of(name) is not None:
+        return
+    if not _FILE_SUFFIX.fullmatch(Path(name).suffix):
+        return
+    ends = (Path(name).suffix, "".join(Path(name).suffixes[-2:]))
+    known = [suffix.text for suffix, _ in suffixes().values() if suffix.word]
+    meant = next(filter(None, (suggest(end, known) for end in ends)), "")
+    raise UsageError(
+        f"{path}: no format has names that end so{meant}: give a name that ends in"
+        f" {', '.join(written().values())}, or {path}/ for a directory"
+    )
+
+
 def is_plain_directory(path: str) -> bool:
     """True for a directory that is no store by its name."""
     return os.path.isdir(path) and not is_store_name(path)
@@ -220,6 +243,17 @@ def open_array(data: Array) -> ArraySource:
     from hyperslab.formats import memory
 
     return memory.open(data)
+
+
+def only_array(url: str, storage_options: Mapping[str, Any] | None = None) -> str:
+    """The name of the array that is meant where none is named: of a MINC file its image; '' where
+    that cannot be told.
+    """
+    path, _ = find(url, storage_options)
+    names = module(detect(path)).candidates(path)
+    if len(names) == 1:
+        return names[0]
+    return ""
 
 
 def _only_dataset(path: str, kind: str) -> str:

@@ -18,27 +18,9 @@ from hyperslab.errors import MissingGroup, UsageError
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf.image import image_group
-from hyperslab.formats.netcdf.variables import (
-    OF_ARRAYS,
-    OF_COORDINATES,
-    Group,
-    Listing,
-    Variable,
-    named_in,
-)
+from hyperslab.formats.netcdf.variables import Group, Listing
 from hyperslab.formats.table import facts_of
 from hyperslab.storage.location import is_remote, local_path
-
-__all__ = [
-    "OF_ARRAYS",
-    "OF_COORDINATES",
-    "Group",
-    "GroupReader",
-    "Listing",
-    "Variable",
-    "named_in",
-    "read_groups",
-]
 
 
 class GroupReader(Protocol):

@@ -75,8 +75,9 @@ class Plan:
     """
     code: str
     "SHA-256 of the functions' code, which a resumed run may be told to accept another of."
+    earlier_fingerprint: str
     earlier_code: str
-    "SHA-256 that an earlier version of the package knew the same code by."
+    "Digests that an earlier version of the package knew the same job and code by."
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
     inputs: Mapping[str, SourceSet]
@@ -191,6 +192,7 @@ def compile_plan(
         limit_nbytes=limit,
         fingerprint=description.fingerprint(pipeline, summary),
         code=description.code_digest(pipeline),
+        earlier_fingerprint=description.earlier_fingerprint(pipeline, summary),
         earlier_code=description.earlier_code_digest(pipeline),
         summary=summary,
         inputs=pipeline.inputs,
@@ -245,8 +247,11 @@ def _require_region_fits(pipeline: Pipeline) -> None:
         return
     asked = f"--region {pipeline.region.text}"
     if isinstance(pipeline.end, Write) and pipeline.end.keep == "volume":
+        remedy = "say --keep blocks"
+        if pipeline.end.name:
+            remedy = f"name a directory instead of {pipeline.end.name}, and say --keep blocks"
         raise UsageError(
-            f"{asked}: part of an array can only be written as a file per block: say --keep blocks"
+            f"{asked}: part of an array can only be written as a file per block: {remedy}"
         )
     if any(n > 1 for n in pipeline.scale):
         raise UsageError(f"{asked} works only for functions that do not merge voxels")

@@ -105,6 +105,18 @@ def _largest(partitions: Sequence[Partition]) -> tuple[int, ...]:
 
 def fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
     """SHA-256 over everything that decides the results, but the sources and the code."""
+    steps = [
+        {**described, "function": step.ref.known_as}
+        for described, step in zip(summary["steps"], pipeline.steps, strict=True)
+    ]
+    end = summary["end"]
+    if isinstance(pipeline.end, Reduce):
+        end = {**end, "function": pipeline.end.ref.known_as}
+    return earlier_fingerprint(pipeline, {**summary, "steps": steps, "end": end})
+
+
+def earlier_fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
+    """The same as an earlier version of the package said it: over the paths of functions, too."""
     asked = {key: value for key, value in summary.items() if key not in ("sources", "partition")}
     parts = {
         "inputs": [(name, inputs.kind, inputs.ndim) for name, inputs in pipeline.inputs.items()],
@@ -118,7 +130,7 @@ def fingerprint(pipeline: Pipeline, summary: Mapping[str, Any]) -> str:
 
 def code_digest(pipeline: Pipeline) -> str:
     """SHA-256 over the code of all functions."""
-    return _over([(ref.target, ref.digest) for ref in pipeline.refs])
+    return _over([(ref.known_as, ref.digest) for ref in pipeline.refs])
 
 
 def earlier_code_digest(pipeline: Pipeline) -> str:

@@ -95,9 +95,9 @@ def describe_failure(
     """An exception as data, with the sentence that a user reads. Never raises.
 
     `entries` are the functions of hyperslab that call the user's code, which `refs` refer to;
-    `whole` keeps hyperslab's frames in the traceback.
+    `whole` keeps hyperslab's frames in the traceback, of which those of built-ins are some.
     """
-    files = {name for ref in refs for name, _ in ref.files}
+    files = {name for ref in refs if not ref.is_built_in for name, _ in ref.files}
     entered = _entered(error.__traceback__, entries)
     begin = error.__traceback__
     frame = None
@@ -235,7 +235,8 @@ def _sentence(error: BaseException) -> str:
             return error.strerror
         return f"{error.strerror}: {error.filename}"
     if isinstance(error, HyperslabError):
-        return said
+        # who ends the run says whether it can be resumed
+        return error.sentence or said
     name = type(error).__name__
     if not said:
         return name

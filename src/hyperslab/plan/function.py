@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +58,20 @@ class FunctionRef:
     def is_ours(self) -> bool:
         """Whether it is one of this package, which says by itself what it needs and returns."""
         return self.target.startswith("hyperslab.")
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is a built-in, whose lines mean nothing to who uses it."""
+        return self.target.startswith(_BUILTINS)
+
+    @property
+    def known_as(self) -> str:
+        """What records know it by beside its code: its own name, whether it is given by a path or
+        as one of a module, and wherever its file lies; all of `target` where there is no file.
+        """
+        if self.is_ours or not self.files:
+            return self.target
+        return self.name
 
     @property
     def name(self) -> str:
@@ -150,7 +164,10 @@ def _with_neighbours(
     beside = {name: _file_digest(Path(name)) for name in _imported_files(module)}
     beside.pop(files[0][0], None)
     files = (files[0], *sorted(beside.items()))
-    return FunctionRef(target, digest_of_parts(target, [d for _, d in files]), params, files)
+    parts = [digest for _, digest in files]
+    before = digest_of_parts(target, parts)
+    ref = FunctionRef(target, before, params, files)
+    return replace(ref, digest=digest_of_parts(ref.known_as, parts), earlier_digest=before)
 
 
 def _imported_files(module: ModuleType) -> set[str]:

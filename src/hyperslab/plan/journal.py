@@ -177,8 +177,8 @@ class SlotJournal:
             write()
         except OSError as error:
             raise RunStopped(
-                f"the run directory cannot be written ({error.strerror}): {self._partials.parent};"
-                f" {_MEND}"
+                f"the run directory cannot be written ({error.strerror}): {self._partials.parent}",
+                _MEND,
             ) from error
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ def _open_to_append(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise RunStopped(
-            f"the run directory cannot be written ({error.strerror}): {path}; {_MEND}"
+            f"the run directory cannot be written ({error.strerror}): {path}", _MEND
         ) from error
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from hyperslab import formats
 from hyperslab.arrays.axes import Axes
@@ -35,6 +35,7 @@ from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.promise import PLAIN, NewAxis, Promise, dtype_name, promised
 from hyperslab.plan.promise import Named as NamedOutputs
 from hyperslab.plan.region import Region, region_of
+from hyperslab.plan.settings import Settings
 from hyperslab.storage.location import local_folder
 
 Boundary = Literal["reflect", "nearest", "constant"]
@@ -203,7 +204,8 @@ class Pipeline:
         require_choice("--values", values, get_args(Values))
         require_choice("--boundary", boundary, get_args(Boundary))
         given = {PRIMARY: source, **others}
-        object.__setattr__(self, "inputs", _gathered(given, storage_options))
+        inputs = {name: gather(one, storage_options=storage_options) for name, one in given.items()}
+        object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "boundary", boundary)
         object.__setattr__(self, "steps", ())
@@ -341,8 +343,10 @@ class Pipeline:
         require_encoding(encoding)
         require_writable(format, keep)
         place = local_folder(dest)
-        if "name" not in more and formats.is_file_name(place):
-            return self.altered(end=_one_file(place, format, keep, encoding, more))
+        if "name" not in more:
+            if formats.is_file_name(place):
+                return self.altered(end=_one_file(place, format, keep, encoding, more))
+            formats.require_known_suffix(place)
         return self.altered(end=Write(place, format or "nii", keep, encoding, **more))
 
     def settled(self) -> Pipeline:
@@ -380,7 +384,7 @@ class Pipeline:
             )
         return self.altered(end=Reduce(ref, temporaries))
 
-    def compute(self, **settings: Any) -> Any:
+    def compute(self, **settings: Unpack[Settings]) -> Any:
         """Run it and return the result in memory: the value of a reduction, otherwise the array
         that the steps make, and a list of arrays where there are several sources.
 
@@ -418,13 +422,6 @@ class Pipeline:
     def _must_be_open(self, verb: str) -> None:
         if self.end is not None:
             raise UsageError(f"{verb}() after write() or reduce(): the pipeline has ended")
-
-
-def _gathered(
-    given: Mapping[str, Named | Sequence[Named] | SourceSet],
-    storage_options: Mapping[str, Any] | None,
-) -> dict[str, SourceSet]:
-    return {name: gather(value, storage_options=storage_options) for name, value in given.items()}
 
 
 def _resampling(

@@ -219,11 +219,9 @@ class Pair:
 
 def affine_of(whole: Whole) -> Array | None:
     """The affine of an array whose file says one: formats without have that of voxels."""
-    affine = whole.header.affine
-    if affine is None:
+    if not whole.header.is_placed:
         return None
-    is_said = whole.header.native is not None or not np.array_equal(affine, np.eye(4))
-    return affine if is_said else None
+    return whole.header.affine
 
 
 def _is_near(image: Array, grid: Array, shape: tuple[int, ...]) -> bool:

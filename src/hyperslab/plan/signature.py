@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hyperslab.errors import UsageError, suggest
+from hyperslab.errors import UsageError, refused_input, suggest
 from hyperslab.plan.function import FunctionRef
 from hyperslab.units import show_list
 
@@ -36,13 +36,16 @@ def require_accepts(
         )
     named = {p.name: p.default for p in taken[1:] if p.kind in _NAMED and p.name not in automatic}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
-    given = [("--param", name) for name in ref.params] + [("--with", name) for name in inputs]
-    for flag, name in given:
+    known = list(named)
+    for name in ref.params:
         if name in automatic or not (name in named or takes_any):
-            raise unknown_parameter(flag, name, ref.name, list(named))
-        if flag == "--with" and name in ref.params:
-            raise UsageError(f"--with {name} is also given as --param {name}; leave one out")
-    missing = named.keys() - {name for _, name in given}
+            raise unknown_parameter(name, ref.name, known)
+    for name in inputs:
+        if name in automatic or not (name in named or takes_any):
+            raise refused_input(name, _unknown(name, ref.name, known))
+        if name in ref.params:
+            raise refused_input(name, f" is also given as --param {name}; leave one out")
+    missing = named.keys() - {*ref.params, *inputs}
     for name in (
         name for name in named if name in missing and named[name] is inspect.Parameter.empty
     ):
@@ -61,9 +64,13 @@ def named_parameters(function: Any) -> list[str]:
     return [parameter.name for parameter in taken if parameter.kind in _NAMED]
 
 
-def unknown_parameter(flag: str, param: str, function: str, known: Sequence[str]) -> UsageError:
+def unknown_parameter(name: str, function: str, known: Sequence[str]) -> UsageError:
     """The error for a parameter that a function does not have; names those that it has."""
-    return UsageError(
-        f"{flag} {param}: '{function}' has no parameter '{param}'{suggest(param, known)}; it has"
+    return UsageError(f"--param {name}{_unknown(name, function, known)}")
+
+
+def _unknown(name: str, function: str, known: Sequence[str]) -> str:
+    return (
+        f": '{function}' has no parameter '{name}'{suggest(name, known)}; it has"
         f" {show_list(known) or 'none'}"
     )

@@ -42,18 +42,10 @@ def can_lie_on(mask: ArraySource, image: ArraySource) -> bool:
     """Whether it can be told which voxel of a mask lies at one of an image."""
     if mask.ndim < 3 or mask.size == 0:
         return False
-    if not (is_placed(mask) and is_placed(image)):
+    if not (mask.header.is_placed and image.header.is_placed):
         return mask.shape[:3] == image.shape[:3]
     affine = np.asarray(mask.header.affine)
     return bool(np.isfinite(affine).all()) and bool(np.linalg.det(affine[:3, :3]))
-
-
-def is_placed(source: ArraySource) -> bool:
-    """Whether an array has a place in space; that of a file without one is made up."""
-    affine = source.header.affine
-    if affine is None:
-        return False
-    return source.header.native is not None or not np.array_equal(affine, np.eye(4))
 
 
 def _voxels(image: ArraySource, slab: Hyperslab, mask: ArraySource) -> npt.NDArray[np.int64]:
@@ -63,7 +55,7 @@ def _voxels(image: ArraySource, slab: Hyperslab, mask: ArraySource) -> npt.NDArr
         for start, count, step in zip(slab.start[:3], slab.count[:3], slab.stride[:3], strict=True)
     ]
     own = np.stack(np.meshgrid(*axes, indexing="ij")).reshape(3, -1)
-    if not (is_placed(mask) and is_placed(image)):
+    if not (mask.header.is_placed and image.header.is_placed):
         return own
     way = np.linalg.inv(np.asarray(mask.header.affine)) @ np.asarray(image.header.affine)
     return np.asarray(np.rint(way[:3, :3] @ own + way[:3, 3:]), np.int64)

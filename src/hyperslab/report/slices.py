@@ -19,7 +19,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
-from hyperslab.report.outline import Bools, can_lie_on, edge, inside, is_placed
+from hyperslab.report.outline import Bools, can_lie_on, edge, inside
 
 MOST_PIXELS = 240
 "Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
@@ -85,7 +85,7 @@ def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice,
 
     Raises what `reading.read` does.
     """
-    if not _is_image(source):
+    if not _can_be_shown(source):
         return ()
     cuts = _cuts(source)
     if not _is_cheap(source, [cut.slab for cut in cuts]):
@@ -118,9 +118,12 @@ def _values_of(source: ArraySource) -> Values:
     return "real"
 
 
-def _is_image(source: ArraySource) -> bool:
-    """Whether an array has a place in space, and numbers that a grey can stand for."""
-    if not is_placed(source) or source.ndim < 3 or source.size == 0 or source.broken:
+def _can_be_shown(source: ArraySource) -> bool:
+    """Whether an array is an image whose first axes are those of space, with numbers that a grey
+    can stand for.
+    """
+    is_upright = source.is_image and source.header.is_placed
+    if not is_upright or source.size == 0 or source.broken:
         return False
     is_real = source.stored.kind in "biuf"
     is_solid = min(source.shape[:3]) > 1

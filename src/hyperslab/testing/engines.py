@@ -24,7 +24,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.driver import run as driver
 from hyperslab.driver import verification
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan.journal import Tail

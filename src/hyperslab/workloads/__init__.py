@@ -47,7 +47,7 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
     known = list(inspect.signature(module.build).parameters)[1:]
     for param, value in params.items():
         if param not in known:
-            raise unknown_parameter("--param", param, name, known)
+            raise unknown_parameter(param, name, known)
         if not _fits(value, hints[param]):
             raise UsageError(
                 f"--param {param}={_shown(value)}: give {words_of(hints[param])}:"

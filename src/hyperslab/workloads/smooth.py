@@ -8,6 +8,8 @@ side from which a boundary mirrors it.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,37 +22,43 @@ from hyperslab.errors import UsageError
 from hyperslab.plan.becoming import output_dtype
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.workloads import kernels
+from hyperslab.workloads.voxels import voxel_sizes_mm
 
 VERSION = 1
 "Version of its results: raised when they change, see `hyperslab.plan.builtin`."
 SUMMARY = "Gaussian filter over the axes of space; returns float32, or float64 for float64."
 PARAMS: Mapping[str, str] = {
-    "sigma": "standard deviation in voxels, one for all axes of space or one for each of them",
+    "sigma": (
+        "standard deviation in voxels, 1 by default, or in millimetres, as 2.5mm; one for all axes"
+        " of space or one for each of them"
+    ),
+    "fwhm": (
+        "full width at half maximum in millimetres, as 6mm, in place of sigma; one for all axes of"
+        " space or one for each of them, as 6mm,6mm,4mm"
+    ),
     "truncate": "radius of the filter in standard deviations",
 }
+FWHM_PER_SIGMA = 2 * math.sqrt(2 * math.log(2))
+"Full width at half maximum of a Gaussian, in standard deviations."
+_MM = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*mm\s*")
 _PIECE_NBYTES = 2**20
 
 
 def build(
-    pipeline: Pipeline, sigma: float | tuple[float, ...] = 1.0, truncate: float = 4.0
+    pipeline: Pipeline,
+    sigma: float | tuple[float, ...] | str | None = None,
+    fwhm: str | None = None,
+    truncate: float = 4.0,
 ) -> Pipeline:
     """Add the filter with the halo that it needs. The axes of space are the first three that are
-    not named as time; one `sigma` for every axis of the array filters the others too. Raises
-    UsageError.
+    not named as time; one `sigma` for every axis of the array filters the others too. What is given
+    in millimetres becomes voxels by the voxel sizes of the image. Raises UsageError.
     """
     dtype = output_dtype(pipeline)
     ndim = pipeline.source.ndim
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(f"smooth needs real numbers of up to 64 bits, not {dtype}")
-    asked = sigma
-    if not isinstance(asked, tuple):
-        asked = (asked,)
-    sigmas = along_space(asked, pipeline.source.dims, ndim)
-    if not sigmas or not all(0 <= s < float("inf") for s in sigmas):
-        space = len(axes_of_space(pipeline.source.dims, ndim))
-        raise UsageError(
-            f"--param sigma={sigma}: give one number of at least 0, or {space} of them"
-        )
+    sigmas = _sigmas(pipeline, sigma, fwhm)
     if not 0 < truncate < float("inf"):
         raise UsageError(f"--param truncate={truncate:g}: give a number above 0")
     radii = tuple(_radius(s, truncate) for s in sigmas)
@@ -59,6 +67,51 @@ def build(
     return pipeline.map(
         gaussian, params, dtype=_result_dtype(dtype).name, halo=halo, temporaries=0.5
     )
+
+
+def _sigmas(
+    pipeline: Pipeline, sigma: float | tuple[float, ...] | str | None, fwhm: str | None
+) -> tuple[float, ...]:
+    """Standard deviations in voxels, for axes from the first one on."""
+    if sigma is not None and fwhm is not None:
+        raise UsageError(f"--param fwhm={fwhm}: sigma is also given; leave one out")
+    if fwhm is not None:
+        return _from_mm(pipeline, "fwhm", fwhm, FWHM_PER_SIGMA)
+    if isinstance(sigma, str):
+        return _from_mm(pipeline, "sigma", sigma, 1.0)
+    if sigma is None:
+        sigma = 1.0
+    asked = sigma if isinstance(sigma, tuple) else (sigma,)
+    told = ",".join(f"{one:g}" for one in asked)
+    return _along_space(pipeline, f"sigma={told}", asked)
+
+
+def _from_mm(pipeline: Pipeline, name: str, text: str, per_sigma: float) -> tuple[float, ...]:
+    """Standard deviations in voxels of widths in millimetres, each of so many of them."""
+    widths = [_MM.fullmatch(part) for part in text.split(",")]
+    if None in widths:
+        raise UsageError(
+            f"--param {name}={text}: give millimetres, as 6mm, or for each axis, as 6mm,6mm,4mm"
+        )
+    asked = tuple(float(width[1]) / per_sigma for width in widths if width is not None)
+    sigmas_mm = _along_space(pipeline, f"{name}={text}", asked)
+    sizes = voxel_sizes_mm(pipeline.source, f"--param {name}={text}")
+    beside = [axis for axis, one in enumerate(sigmas_mm) if one and axis not in sizes]
+    if beside:
+        raise UsageError(
+            f"--param {name}={text}: axis {beside[0]} is none of space, and has no millimetres"
+        )
+    return tuple(one / sizes.get(axis, 1.0) for axis, one in enumerate(sigmas_mm))
+
+
+def _along_space(pipeline: Pipeline, told: str, asked: tuple[float, ...]) -> tuple[float, ...]:
+    """One number for all axes of space, or one for each, as one for each axis."""
+    ndim = pipeline.source.ndim
+    found = along_space(asked, pipeline.source.dims, ndim)
+    if not found or not all(0 <= one < float("inf") for one in found):
+        space = len(axes_of_space(pipeline.source.dims, ndim))
+        raise UsageError(f"--param {told}: give one number of at least 0, or {space} of them")
+    return found
 
 
 def gaussian(block: Array, sigmas: tuple[float, ...], truncate: float = 4.0) -> Array:

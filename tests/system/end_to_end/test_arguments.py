@@ -199,6 +199,16 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
             ["--mask", f"{ANATOMICAL}"],
             "--mask: 'brighten' has no parameter 'mask'; it has ",
         ),
+        (
+            f"{EXAMPLE}:brighten",
+            ["--with", f"mask={ANATOMICAL}", "--labels", f"{ANATOMICAL}"],
+            "hyperslab: --with mask: 'brighten' has no parameter 'mask'",
+        ),
+        (
+            f"{EXAMPLE}:inside",
+            ["--mask", f"{ANATOMICAL}", "-p", "mask=3"],
+            "hyperslab: --mask is also given as --param mask; leave one out",
+        ),
         (f"{EXAMPLE}:brighten", ["--dtype", "flaot"], "--dtype flaot: not a NumPy dtype"),
         (
             f"{EXAMPLE}:brighten",

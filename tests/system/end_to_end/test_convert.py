@@ -296,6 +296,7 @@ def test_dtype_is_changed_on_request_and_only_if_every_value_fits(tmp_path: Path
     done = call("convert", source, tmp_path / "small.h5", "--dtype", "uint8", *SMALL)
     assert done.code == 1
     assert "--dtype uint8: the value -10 at (0, 0, 0) is below 0: choose" in done.err
+    assert "cast" not in done.err, "a line of ours is none of the user's"
     assert not (tmp_path / "small.h5").exists()
     convert(FUNCTIONAL, tmp_path / "real.nii", "--dtype", "float64")
     np.testing.assert_array_equal(real_values(tmp_path / "real.nii")[0], real_values(FUNCTIONAL)[0])

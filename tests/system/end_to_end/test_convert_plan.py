@@ -19,7 +19,8 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.ways.gzip import Gzip
 from hyperslab.driver import run
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import EPI, call, growth, save

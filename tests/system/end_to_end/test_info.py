@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -251,6 +252,25 @@ def test_a_file_of_many_datasets_is_listed() -> None:
     assert {
         name: (dtype, shape) for name, dtype, shape in (row.split() for row in rows)
     } == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "image"), [("small.mnc", "/minc-2.0/image/0/image"), ("tiny.mnc", "image")]
+)
+def test_of_an_image_with_more_beside_it_the_image_is_shown(name: str, image: str) -> None:
+    path = DATA / "minc" / name
+    told = succeed("info", path)
+    named = succeed("info", f"{path}::{image}")
+    assert told.startswith(named.partition("::")[0])
+    shown, _, others = told.partition("beside it: ")
+    assert fields(shown) == fields(named)
+    assert "add ::NAME to see one" in others.splitlines()[0]
+    listed = [row.split()[0] for row in others.splitlines()[1:]]
+    assert listed
+    assert image not in listed
+    full, *short = json.loads(succeed("info", path, "--json"))
+    assert full["chunks"] is not None
+    assert [one["name"] for one in short] == listed
 
 
 @pytest.mark.parametrize("url", [ANATOMICAL, FUNCTIONAL, BRAIN, f"{LAYOUT}/deflate.h5"])

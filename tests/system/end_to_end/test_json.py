@@ -39,10 +39,10 @@ def test_an_image(path: Path) -> None:
 def test_a_file_of_several_arrays_and_one_of_them(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.zeros((4, 6), "f8"), chunks=(2, 3), compression="gzip")
-        file["y"] = np.int16(3)
+        file["y"] = np.zeros(3, np.int16)
         file["x"].attrs["missing"] = np.nan
     table = document("info", tmp_path / "a.h5")
-    assert [(entry["name"], entry["shape"]) for entry in table] == [("/x", [4, 6]), ("/y", [])]
+    assert [(entry["name"], entry["shape"]) for entry in table] == [("/x", [4, 6]), ("/y", [3])]
     (said,) = document("info", f"{tmp_path / 'a.h5'}::/x")
     assert said["chunks"] == [2, 3]
     assert [codec["name"] for codec in said["codecs"]] == ["deflate"]
@@ -64,10 +64,11 @@ def test_functions_and_their_parameters() -> None:
     assert all(one["about"] for entry in listed for one in entry["parameters"])
     (smooth,) = document("functions", "smooth")
     assert {one["name"]: one["default"] for one in smooth["parameters"]} == {
-        "sigma": 1.0,
+        "sigma": None,
+        "fwhm": None,
         "truncate": 4.0,
     }
-    assert "-p sigma=1.0" in succeed("functions", "smooth")
+    assert "-p truncate=4.0" in succeed("functions", "smooth")
     wrong = call("functions", "smoth")
     assert wrong.code == 2
     assert "did you mean 'smooth'?" in wrong.err

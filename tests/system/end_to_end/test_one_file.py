@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import hyperslab
-from tests.system.end_to_end.command import ANATOMICAL, call, outputs
+from tests.system.end_to_end.command import ANATOMICAL, call, outputs, succeed, values_of
 
 SERIAL = ("--engine", "serial", "--no-report")
 HALF = """
@@ -55,3 +58,48 @@ def test_results_name_the_files_that_there_are(tmp_path: Path) -> None:
         pipeline, engine="serial", report=False, blocks="1x1x2", retries=0, check=False
     )
     assert (result.state, result.outputs) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("made.nii.gzz", "(did you mean '.nii.gz'?)"),
+        ("made.hdf", "(did you mean '.hdf5'?)"),
+        ("made.tif", "give a name that ends in .nii, .nii.gz, .h5,"),
+    ],
+)
+def test_a_name_that_no_format_has_is_no_directory(tmp_path: Path, name: str, said: str) -> None:
+    out = tmp_path / name
+    for line in (
+        ("run", "increment", ANATOMICAL, "-o", out),
+        ("run", "stats", ANATOMICAL, "-o", out),
+        ("convert", ANATOMICAL, out),
+    ):
+        refused = call(*line)
+        assert refused.code == 2
+        assert said in refused.err
+        assert f"or {out}/ for a directory" in refused.err
+    assert not out.exists()
+
+
+def test_a_directory_may_have_such_a_name(tmp_path: Path) -> None:
+    given = ("run", "increment", ANATOMICAL, *SERIAL, "-o")
+    succeed(*given, f"{tmp_path}/made.tif/")
+    (tmp_path / "there.tif").mkdir()
+    succeed(*given, tmp_path / "there.tif")
+    succeed(*given, tmp_path / "sub-01.smoothed")
+    for name in ("made.tif", "there.tif", "sub-01.smoothed"):
+        assert len(outputs(tmp_path / name)) == 1
+    succeed("convert", ANATOMICAL, f"{tmp_path}/converted.v2/", *SERIAL)
+    assert len(outputs(tmp_path / "converted.v2")) == 1
+
+
+def test_what_a_refused_region_advises_is_taken(tmp_path: Path) -> None:
+    given = ("run", "increment", ANATOMICAL, "--region", "3:9,4:20,:", *SERIAL)
+    refused = call(*given, "-o", tmp_path / "made.nii")
+    assert refused.code == 2
+    assert "name a directory instead of made.nii, and say --keep blocks" in refused.err
+    succeed(*given, "-o", tmp_path / "made", "--keep", "blocks")
+    (made,) = outputs(tmp_path / "made")
+    expected = values_of(ANATOMICAL)[3:9, 4:20] + 1
+    assert np.array_equal(values_of(made), expected)

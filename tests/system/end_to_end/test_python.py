@@ -378,7 +378,7 @@ def test_a_pipeline_shows_built_ins_as_they_are_called() -> None:
 def test_a_setting_that_is_none_is_refused_as_python_does() -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL)
     with pytest.raises(TypeError, match=r"run\(\) has no setting 'blcks' .did you mean 'blocks'"):
-        hyperslab.run(pipeline, blcks=3)
+        hyperslab.run(pipeline, blcks=3)  # type: ignore[call-arg]
 
 
 def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:

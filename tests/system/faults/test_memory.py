@@ -16,7 +16,8 @@ import pytest
 from hyperslab import workloads
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline

@@ -14,7 +14,8 @@ import pytest
 import hyperslab as hs
 from hyperslab.driver import resume
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.prepare import Options, prepare
+from hyperslab.driver.options import Options
+from hyperslab.driver.prepare import prepare
 from hyperslab.errors import OutputBusy
 from hyperslab.plan.journal import Tail
 from tests.system.faults.command import (

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hyperslab.testing import functions
 from hyperslab.testing.functions import executions
+from tests.system.end_to_end.command import call_program
 from tests.system.faults.command import FUNCTIONS, hyperslab, load, make_volume
 
 BLOCKS = 4
@@ -145,3 +147,21 @@ def test_an_edited_function(tmp_path: Path, wholes: list[np.ndarray]) -> None:
     for n, values in enumerate(wholes):
         parts = [load(path) for path in sorted((tmp_path / "out").glob(f"b_{n}_*.nii"))]
         assert np.array_equal(np.concatenate(parts, axis=2), values)
+
+
+def test_the_same_function_by_another_way(tmp_path: Path, wholes: list[np.ndarray]) -> None:
+    """As one of a module, by its path, by that of a copy: nothing is repeated."""
+    assert len(wholes) == BLOCKS
+    text = Path(functions.__file__).read_text()
+    for folder in ("code", "copied"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ways_to_it.py").write_text(text)
+    more = job(tmp_path, "counted", "--no-report", "--no-trial", "--engine", "serial")[2:]
+    for way in ("ways_to_it", tmp_path / "copied" / "ways_to_it.py"):
+        done = call_program("run", f"{way}:counted", *more, cwd=tmp_path / "code")
+        assert done.code == 0, done.err
+        assert count(tmp_path) == EACH * BLOCKS
+        more = (*more, "--resume")
+    (tmp_path / "code" / "ways_to_it.py").write_text(f"{text}\n# edited\n")
+    done = call_program("run", "ways_to_it:counted", *more, cwd=tmp_path / "code")
+    assert "the function was edited after" in done.err

@@ -28,7 +28,7 @@ import xxhash
 from hyperslab import native
 from hyperslab.arrays import Array
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArraySource, GzipIndex
-from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.errors import AGAIN, FormatError, SourceChanged
 from hyperslab.formats import facts_of
 from hyperslab.storage.location import Remote
 from hyperslab.storage.unfinished import beside
@@ -203,9 +203,7 @@ def _open_unchanged(source: ArraySource) -> int:
     try:
         fd = os.open(source.url, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise SourceChanged(
-            f"{source.url} is no longer there; when it is back, run again with --resume"
-        ) from error
+        raise SourceChanged(f"{source.url} is no longer there: restore it", AGAIN) from error
     try:
         _check_unchanged(source, fd)
     except BaseException:
@@ -218,7 +216,8 @@ def _check_unchanged(source: ArraySource, fd: int) -> None:
     now = os.fstat(fd)
     if (now.st_size, now.st_mtime_ns) != (source.file_size, source.mtime_ns):
         raise SourceChanged(
-            f"{source.url}: was written to while it was opened; open it again, or run with --resume"
+            f"{source.url}: was written to while it was opened: open it again",
+            "or run again with --resume",
         )
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.kept import Reader, let_go_of_all
-from hyperslab.errors import FormatError, SourceChanged
+from hyperslab.errors import AGAIN, FormatError, SourceChanged
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import RemoteFile
 from hyperslab.trace import span
@@ -108,4 +108,4 @@ def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
 
 
 def _changed(source: ArraySource, what: str) -> SourceChanged:
-    return SourceChanged(f"{source.url}: {what}; when it is restored, run again with --resume")
+    return SourceChanged(f"{source.url}: {what}: restore it", AGAIN)

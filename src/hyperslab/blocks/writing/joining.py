@@ -19,7 +19,7 @@ from hyperslab.blocks.positioned import opened, write_at
 from hyperslab.blocks.writing import segments
 from hyperslab.blocks.writing.directio import WINDOW_NBYTES, DirectFile
 from hyperslab.blocks.writing.segments import Segment
-from hyperslab.errors import FormatError
+from hyperslab.errors import AGAIN, FormatError
 from hyperslab.formats import hooks, module
 from hyperslab.storage.frame import Span
 
@@ -71,7 +71,7 @@ def join(
     if not any(map(segments.is_home, held)):
         path.unlink(missing_ok=True)  # with what a join that failed has copied
     elif not path.exists():
-        raise FormatError(f"{path} is gone, with what was written to it; run again with --resume")
+        raise FormatError(f"{path} is gone, with what was written to it", AGAIN)
     begin(sink, folder)
     return path, _finish(sink, path, segments.settle(held, folder, is_local), is_local)
 

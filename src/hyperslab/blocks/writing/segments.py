@@ -312,4 +312,4 @@ def _read(fd: int, nbytes: int, offset: int) -> bytes:
 
 def _damaged(path: str, end: int) -> FormatError:
     where = f"{path}: what was written up to byte {end}"
-    return FormatError(f"{where} is damaged; remove the file and run again with --resume")
+    return FormatError(f"{where} is damaged", "remove the file and run again with --resume")

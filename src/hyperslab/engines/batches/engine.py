@@ -17,7 +17,7 @@ from hyperslab.engines import EngineOptions, Managed, Running
 from hyperslab.engines.batches import batch, inflight
 from hyperslab.engines.batches.orders import clear, round_name, write_orders
 from hyperslab.engines.batches.tally import Tally, keep
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.machine.clock import ClockServer, Reference, reference, serve_towards
 from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
@@ -76,7 +76,7 @@ class BatchEngine(Managed):
     def cut(self, tasks: Sequence[Task], name: str, steps: int) -> list[bytes]:
         """The tasks of a round of this name as batches. Raises RunStopped when nobody is there."""
         if not self._slots:
-            raise RunStopped("all workers left before the first task; --resume continues the run")
+            raise RunStopped("all workers left before the first task", CONTINUES)
         is_single = self.single_steps and steps > 1
         most = len(self._slots) * self.batches_per_slot
         return batch.cut(tasks, most, name, is_single)

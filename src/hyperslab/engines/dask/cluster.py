@@ -25,7 +25,7 @@ from hyperslab.engines.dask.client import (
 )
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
 from hyperslab.engines.dask.watch import Watch
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.trace import Slot
 
 RESULT_LIMIT_S = 60.0
@@ -171,8 +171,7 @@ class DaskEngine(BatchEngine):
             raise self._lost()
         if self._watch.is_alone():
             raise RunStopped(
-                f"the cluster has had no worker for a while: {self._where()}; --resume continues"
-                " the run"
+                f"the cluster has had no worker for a while: {self._where()}", CONTINUES
             )
 
     def who_lives(self) -> Callable[[Slot], bool]:
@@ -180,10 +179,7 @@ class DaskEngine(BatchEngine):
 
     def _lost(self) -> RunStopped:
         self._is_lost = True
-        return RunStopped(
-            f"the connection to Dask's scheduler is lost: {self._where()}; --resume continues"
-            " the run"
-        )
+        return RunStopped(f"the connection to Dask's scheduler is lost: {self._where()}", CONTINUES)
 
     def _finish(self, future: Any) -> Tally | None:
         """The result of a future; None for batches of workers that died, which are left to the

@@ -33,7 +33,7 @@ from hyperslab.engines.gnu_parallel.logins import (
     require_answers,
 )
 from hyperslab.engines.gnu_parallel.program import require_parallel, start, version_here
-from hyperslab.errors import RunStopped, UsageError
+from hyperslab.errors import CONTINUES, RunStopped, UsageError
 from hyperslab.trace import Slot
 
 ENGINE = "--engine gnu-parallel"
@@ -85,10 +85,7 @@ class Jobs:
         if status < 0:
             status = FIRST_SIGNAL - status
         if status > MOST_FAILURES:
-            raise RunStopped(
-                f"GNU Parallel {how_it_ended(status)}{self._last_words()};"
-                " --resume continues the run"
-            )
+            raise RunStopped(f"GNU Parallel {how_it_ended(status)}{self._last_words()}", CONTINUES)
 
     def _require_that_jobs_ran(self) -> None:
         ended = {job.status for job in joblog.read(self._record)}
@@ -203,7 +200,8 @@ class GnuParallel(CommandEngine):
         if not left:
             raise RunStopped(
                 f"no host of {self.options.connect} answers any more: see"
-                f" {self.options.folder / LOG}; --resume continues the run"
+                f" {self.options.folder / LOG}",
+                CONTINUES,
             )
         self._logins = left
 

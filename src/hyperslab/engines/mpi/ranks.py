@@ -28,7 +28,7 @@ from hyperslab.engines.environment import environment, program
 from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.mpi.ending import Dead, first_dead, refusal
 from hyperslab.engines.mpi.rank import MARK, Answer, Order
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 
 START_LIMIT_S = 120.0
 "A cluster's launcher may take its time."
@@ -43,7 +43,7 @@ class RankDied(RunStopped):
 
     def __init__(self, sentence: str, pid: int | None) -> None:
         """`pid` is its process, None where nobody knows which one it was."""
-        super().__init__(sentence)
+        super().__init__(sentence, CONTINUES)
         self.pid = pid
 
 
@@ -130,7 +130,7 @@ class Ranks:
         return first_dead(self._said(), self._ranks)
 
     def _death(self, dead: Dead | None) -> RankDied:
-        rest = f"and MPI cannot go on without it; see {self.log}; --resume continues the run"
+        rest = f"and MPI cannot go on without it; see {self.log}"
         if dead is None:
             how = f"{self._name} ended with status {self._process.returncode}"
             return RankDied(f"a rank of MPI has died ({how}), {rest}", None)

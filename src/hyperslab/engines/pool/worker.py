@@ -6,7 +6,8 @@ of them holds the interpreter's lock, the kernel sees to that (`lifeline`).
 
     parent -> worker   Begin, then Task after Task, then End; closing the connection ends the worker
     worker -> parent   ("ready",), then per task ("start" | "done", thread, task id),
-                       ("ended",) after End, ("broken", sentence) when outcomes cannot be recorded
+                       ("ended",) after End, ("broken", sentence, advice for a run that can be
+                       resumed) when outcomes cannot be recorded
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 
 from hyperslab.engines.environment import forget_memory_variables, volunteer
 from hyperslab.engines.lifeline import end_with_the_driver
+from hyperslab.errors import HyperslabError
 from hyperslab.plan.journal import SlotJournal
 from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Merge, StepFunction, Task
@@ -80,7 +82,9 @@ class Worker:
         except Exception as error:  # noqa: BLE001
             traceback.print_exc()
             self._send(
-                "broken", f"a worker cannot load the function: {type(error).__name__}: {error}"
+                "broken",
+                f"a worker cannot load the function: {type(error).__name__}: {error}",
+                "",
             )
             return
         self._threads = [
@@ -114,7 +118,7 @@ class Worker:
                     self._send("done", slot.thread, task.id)
             journal.close()
         except BaseException as error:  # noqa: BLE001  # handed to the driver
-            self._send("broken", str(error) or type(error).__name__)
+            self._send("broken", *_told(error))
 
     def _next(self, journal: SlotJournal) -> Task | None:
         try:
@@ -126,6 +130,13 @@ class Worker:
     def _send(self, *message: Any) -> None:
         with self._sending:
             self._connection.send(message)
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What an error says, and its advice for a run that can be resumed."""
+    if isinstance(error, HyperslabError):
+        return error.sentence, error.resuming
+    return str(error) or type(error).__name__, ""
 
 
 def main(fd: int, lifeline: int) -> None:

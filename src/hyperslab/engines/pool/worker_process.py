@@ -126,8 +126,8 @@ class WorkerProcess:
                 self.given.pop(task)
             case ("ended",):
                 self.ended = True
-            case ("broken", str(reason)):
-                raise RunStopped(reason)
+            case ("broken", str(reason), str(resuming)):
+                raise RunStopped(reason, resuming)
 
     def late(self, limit_s: float) -> list[int]:
         """Threads whose task has been running for longer than this."""

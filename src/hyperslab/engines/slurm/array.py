@@ -11,7 +11,7 @@ from pathlib import Path
 from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import Job, Unanswered
 from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
 
 LEAST_PAUSE_S = 0.3
@@ -126,15 +126,16 @@ class Array:
         """
         if time.monotonic() - self._answered > SILENCE_LIMIT_S:
             raise RunStopped(
-                f"Slurm's controller has not answered for {SILENCE_LIMIT_S / 60:.0f} minutes;"
-                " --resume continues"
+                f"Slurm's controller has not answered for {SILENCE_LIMIT_S / 60:.0f} minutes",
+                CONTINUES,
             )
         left = [job for job in self.jobs.values() if not job.has_ended]
         if left and all(job.state == "PENDING" and job.reason in NEVER for job in left):
             waiting = show_count(len(left), "job")
             raise RunStopped(
                 f"Slurm will not begin {waiting} of the run ({left[0].reason}): see 'scontrol show"
-                f" job {left[0].id}'; --resume continues"
+                f" job {left[0].id}'",
+                CONTINUES,
             )
 
     def require_begun(self, log: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hyperslab.errors import HyperslabError, RunStopped, UsageError
+from hyperslab.errors import CONTINUES, HyperslabError, RunStopped, UsageError
 
 ANSWER_LIMIT_S = 120.0
 "How long Slurm's commands may try to reach a controller that is busy."
@@ -82,7 +82,7 @@ def submit(script: str, arguments: Sequence[str]) -> str:
     try:
         said = _call(["sbatch", "--parsable", *arguments], script)
     except Unanswered as error:
-        raise RunStopped(f"Slurm does not take the jobs: {error}; --resume continues") from error
+        raise RunStopped(f"Slurm does not take the jobs: {error}", CONTINUES) from error
     return said.strip().partition(";")[0]
 
 

@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from hyperslab.engines import Detached, EngineOptions, JobsLeft, Queued, Running
+from hyperslab.engines import EngineOptions, Running
 from hyperslab.engines.batches.engine import Ending, Work
 from hyperslab.engines.batches.launcher import CommandEngine, Launched
+from hyperslab.engines.jobs import Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Unanswered

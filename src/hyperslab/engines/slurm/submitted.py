@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from hyperslab.engines import JOBS
+from hyperslab.engines.jobs import JOBS
 from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import Unanswered
 from hyperslab.engines.slurm.waiting import Waited
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.storage.recordfile import load_record, save_record
 
 _LOST = (
@@ -140,7 +140,7 @@ def _largest() -> int:
     try:
         return commands.largest_array()
     except Unanswered as error:
-        raise RunStopped(f"Slurm does not answer: {error}; --resume continues") from error
+        raise RunStopped(f"Slurm does not answer: {error}", CONTINUES) from error
 
 
 def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, int, int | None]]:

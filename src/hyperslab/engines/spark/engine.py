@@ -29,7 +29,7 @@ from hyperslab.engines.spark.session import (
     task_ends,
     why_failed,
 )
-from hyperslab.errors import RunStopped
+from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.machine.java import require_java
 from hyperslab.trace import Slot
 
@@ -62,8 +62,8 @@ class Job:
         if self.call.error is None:
             return self.call.result
         why = why_failed(self.call.error)
-        if why:
-            raise RunStopped(why) from self.call.error
+        if why is not None:
+            raise why from self.call.error
         return None
 
     def tallies(self) -> Iterator[Tally]:
@@ -172,8 +172,8 @@ class Spark(BatchEngine):
         if self._solitude.is_too_long(is_anybody_there):
             raise RunStopped(
                 f"{self.options.connect} has given the run no executor for"
-                f" {patience.ALONE_LIMIT_S:.0f} s: start workers, or free some; --resume"
-                " continues the run"
+                f" {patience.ALONE_LIMIT_S:.0f} s: start workers, or free some",
+                CONTINUES,
             )
 
 

@@ -19,7 +19,7 @@ from hyperslab.engines.batches import survey
 from hyperslab.engines.batches.workers import pack_hyperslab, require_able, sent_by_value
 from hyperslab.engines.environment import KEEP_MEMORY, THREAD_VARIABLES
 from hyperslab.engines.spark.java import said_by_java
-from hyperslab.errors import RunStopped, UsageError
+from hyperslab.errors import CONTINUES, RunStopped, UsageError
 from hyperslab.trace import OwnTime, Slot
 
 MOST_FAILURES = 8
@@ -109,33 +109,29 @@ def is_of_dead_java(error: BaseException) -> bool:
 
 def java_died(error: BaseException) -> RunStopped:
     """What to raise for such an error."""
-    return RunStopped(
-        f"Spark's Java process has died ({said_by_java(error)}); --resume continues the run"
-    )
+    return RunStopped(f"Spark's Java process has died ({said_by_java(error)})", CONTINUES)
 
 
-def why_failed(error: BaseException) -> str:
-    """Why Spark gave up on a job, in a sentence; empty when batches lost their workers, which are
+def why_failed(error: BaseException) -> RunStopped | None:
+    """What to raise when Spark gave up on a job; None when batches lost their workers, which are
     run again.
     """
     said = str(error)
     if isinstance(error, RunStopped):
-        return said
+        return RunStopped(error.sentence, error.resuming)
     if is_of_dead_java(error):
-        return str(java_died(error))
+        return java_died(error)
     if stopped := re.search(r"RunStopped: (.*)", said):
-        return stopped[1]
+        return RunStopped(stopped[1])
     if WORKER_DIED.search(said):
-        return ""
+        return None
     lines = [
         line.strip()
         for line in said.splitlines()
         if re.match(r"\w*(Error|Exception)\b", line.strip())
     ]
-    return (
-        f"Spark cannot run the tasks: {lines[-1] if lines else said_by_java(error)}; --resume"
-        " continues the run"
-    )
+    last = lines[-1] if lines else said_by_java(error)
+    return RunStopped(f"Spark cannot run the tasks: {last}", CONTINUES)
 
 
 def has_executors(context: Any) -> bool:

@@ -31,7 +31,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink, Encoded, Form
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.hdf5 import chunkindex
 from hyperslab.formats.hdf5.attributes import (
@@ -150,9 +150,7 @@ def index(
     head = sink.head or b""
     found, first = np.unique(numbers, return_index=True)
     if missing := math.prod(grid) - len(found):
-        raise FormatError(
-            f"{sink.path}: {show_count(missing, 'chunk')} not written; run again with --resume"
-        )
+        raise FormatError(f"{sink.path}: {show_count(missing, 'chunk')} not written", AGAIN)
     if len(found) != len(numbers):
         raise FormatError(
             f"{sink.path}: {show_count(len(numbers) - len(found), 'chunk')} written by more than"

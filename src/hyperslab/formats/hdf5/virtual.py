@@ -17,7 +17,7 @@ from typing import Any
 
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.errors import FormatError
+from hyperslab.errors import AGAIN, FormatError
 from hyperslab.formats.hdf5.attributes import dataset_name
 from hyperslab.formats.hdf5.sinks import create, sink
 from hyperslab.units import show_count
@@ -115,8 +115,8 @@ def write_index(whole: ArraySink, parts: Iterable[str], folder: str, path: str) 
         filled += math.prod(held.shape)
     if filled != math.prod(whole.shape):
         raise FormatError(
-            f"{whole.path}: {show_count(math.prod(whole.shape) - filled, 'element')} not written;"
-            " run again with --resume"
+            f"{whole.path}: {show_count(math.prod(whole.shape) - filled, 'element')} not written",
+            AGAIN,
         )
     held_in_memory = io.BytesIO()  # libhdf5 cannot close a file on a disk that is full
     with h5py.File(held_in_memory, "w") as file:

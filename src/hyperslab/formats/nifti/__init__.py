@@ -41,6 +41,7 @@ from hyperslab.formats.nifti.header import (
     sampling_of,
     scaling_of,
     shape_of,
+    unit_of_space,
 )
 from hyperslab.formats.nifti.sinks import assemble, encode, sink
 from hyperslab.formats.nifti.whole import corner, whole_shape
@@ -124,6 +125,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             corner=corner(header, raw[header.sizeof_hdr : offset]),
             whole_shape=whole_shape(raw[header.sizeof_hdr : offset]),
             base_sampling=sampling_of(header),
+            space_unit=unit_of_space(header),
         ),
         nbytes_stored=nbytes_stored,
         file_size=identity.file_size,

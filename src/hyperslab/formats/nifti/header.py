@@ -36,6 +36,7 @@ _UNITS_OF_TIME = {8: "s", 16: "ms", 24: "us", 32: "Hz", 40: "ppm", 48: "rad s-1"
 _TIME = 3
 "Axis of time."
 _CODES_OF_SPACE = {"m": 1, "mm": 2, "um": 3}
+_UNITS_OF_SPACE = {code: unit for unit, code in _CODES_OF_SPACE.items()}
 _CODES_OF_TIME = {unit: code for code, unit in _UNITS_OF_TIME.items()}
 SAID_BESIDE = (
     "dim_info",
@@ -110,6 +111,12 @@ def parse(raw: bytes) -> NiftiHeader:
     if is_second:
         kind = Nifti2Header
     return kind(raw[: kind.sizeof_hdr])
+
+
+def unit_of_space(header: NiftiHeader) -> str:
+    """Unit of the affine; '' where the header does not say one."""
+    code = int(header["xyzt_units"]) % TIME_UNIT
+    return _UNITS_OF_SPACE.get(code, "")
 
 
 def sampling_of(header: NiftiHeader) -> dict[str, Sampling]:
@@ -340,11 +347,9 @@ def _steps(header: Header, ndim: int) -> list[float]:
 
 def _unit_codes(header: Header, time: Sampling | None) -> int:
     """The units of space and of time, where the header of another format says them."""
-    units = {one.unit for one in header.base_sampling.values() if one.cosines}
-    units |= {header.space_unit} - {""}
     code = 0
-    if header.base_affine is not None and len(units) == 1:
-        code = _CODES_OF_SPACE.get(units.pop(), 0)
+    if header.base_affine is not None:
+        code = _CODES_OF_SPACE.get(header.unit_of_space, 0)
     if time is not None:
         code += _CODES_OF_TIME.get(time.unit, 0)
     return code

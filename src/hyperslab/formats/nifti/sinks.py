@@ -22,7 +22,7 @@ from hyperslab.arrays.header import Header
 from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
-from hyperslab.errors import FormatError, UsageError
+from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
 from hyperslab.formats.netcdf.agreement import agree, meaning
 from hyperslab.formats.netcdf.packing import Packing
@@ -87,9 +87,7 @@ def assemble(sink: ArraySink, pieces: Iterable[Encoded]) -> Iterator[bytes | mem
         yield member.add(stream)
     missing = len(head) + math.prod(sink.shape) * item - member.length
     if missing:
-        raise FormatError(
-            f"{sink.path}: {show_count(missing, 'byte')} not written; run again with --resume"
-        )
+        raise FormatError(f"{sink.path}: {show_count(missing, 'byte')} not written", AGAIN)
     yield member.tail()
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hyperslab.errors import FormatError, HyperslabError, SourceChanged, Unavailable, UsageError
+from hyperslab.errors import (
+    AGAIN,
+    FormatError,
+    HyperslabError,
+    SourceChanged,
+    Unavailable,
+    UsageError,
+)
 from hyperslab.storage.location import Remote
 
 _ALWAYS_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 509})
@@ -51,8 +58,8 @@ _SENSELESS = frozenset(
 _CREDENTIALS = "check the credentials (storage options key and secret; anon=true for public data)"
 _WORDS: dict[str, tuple[type[HyperslabError], str]] = {
     "missing": (FormatError, "there is no such object ({said}); check its name and its bucket"),
-    "gone": (SourceChanged, "is no longer there; when it is back, run again with --resume"),
-    "changed": (SourceChanged, "{said}; when it is restored, run again with --resume"),
+    "gone": (SourceChanged, "is no longer there: restore it"),
+    "changed": (SourceChanged, "{said}: restore it"),
     "denied": (FormatError, f"access is denied ({{said}}); {_CREDENTIALS}"),
     "hidden": (
         FormatError,
@@ -157,7 +164,10 @@ class Fault:
             after = f", at each of {attempts} attempts"
         said = remote.hide(self.said)
         sentence = words.format(said=said, after=after, limit=f"{limit_s:g} s")
-        return kind(f"{remote}: {sentence}")
+        resuming = ""
+        if kind is SourceChanged:
+            resuming = AGAIN
+        return kind(f"{remote}: {sentence}", resuming)
 
 
 def understand(error: BaseException) -> Fault:

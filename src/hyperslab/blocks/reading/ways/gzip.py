@@ -21,11 +21,12 @@ from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.gzipindex import SPACING_NBYTES, WINDOW_NBYTES
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.ways.way import Way
-from hyperslab.errors import FormatError
+from hyperslab.errors import AGAIN, FormatError
 
 _DRESS_NBYTES = 4096
 _DECODER_NBYTES = 64 * 1024
 "What one decoder takes, and more."
+_ANEW = f"{AGAIN}, which makes a new one"
 
 
 class _Intervals(NamedTuple):
@@ -126,8 +127,7 @@ def _windows_of(source: ArraySource) -> Iterator[int | None]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        remedy = "run again with --resume, which makes a new one"
-        raise FormatError(f"{source.url}: its index {path} is gone; {remedy}") from error
+        raise FormatError(f"{source.url}: its index {path} is gone", _ANEW) from error
     try:
         yield fd
     finally:
@@ -136,13 +136,11 @@ def _windows_of(source: ArraySource) -> Iterator[int | None]:
 
 def _fault(source: ArraySource, rows: Array, error: Any) -> FormatError:
     """What the core says of a row, as an error that names the place in the file."""
-    remedy = "fetch or copy the file again"
-    if error.kind == "misplaced":
-        remedy = "run again with --resume, which makes a new one"
     at = int(rows[error.row, 1]) // 8
-    return FormatError(
-        f"{source.url}: the gzip data that begin at byte {at} {error.text}; {remedy}"
-    )
+    told = f"{source.url}: the gzip data that begin at byte {at} {error.text}"
+    if error.kind == "misplaced":
+        return FormatError(told, _ANEW)
+    return FormatError(f"{told}; fetch or copy the file again")
 
 
 def _arguments(source: ArraySource, index: GzipIndex, region: Hyperslab) -> tuple[Array, Any, Any]:

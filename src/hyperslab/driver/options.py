@@ -1,0 +1,159 @@
+"""Options: how to run a pipeline, as flags and keywords say it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Literal, ParamSpec, TypeVar, get_args
+
+from hyperslab.arrays.partition import Rule
+from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs
+from hyperslab.errors import UsageError, suggest, told_in_python
+from hyperslab.plan.settings import Granularity, Settings
+from hyperslab.plan.written import parse_rule, parse_size, written
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+GRANULARITIES: tuple[str, ...] = get_args(Granularity)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run a pipeline: where, with what, and what to do about failures.
+
+    Named as the flags of `hyperslab run`, and written as there or as numbers: `blocks="3x3x3"` or
+    `blocks=(3, 3, 3)`, `memory="1GB"` or `memory=10**9`. Raises UsageError for what no run can do.
+    """
+
+    engine: str = DEFAULT
+    workers: int | None = None
+    "Worker processes; None: every processor that this process may use."
+    threads: int | None = None
+    "Tasks at a time per worker."
+    memory_bytes: int | None = None
+    "Bytes for all slots together; None: a share of what is available."
+    rule: Rule = field(default_factory=Rule)
+    granularity: Granularity = "fused"
+    retries: int = 1
+    task_timeout_s: float | None = None
+    fail_fast: bool | None = None
+    "Whether the first failure ends the run; None: the first tasks do, when all fail alike."
+    resume: bool = False
+    accept_changed_function: bool = False
+    "True: what the function did before it was edited still counts for a resumed run."
+    verb: Literal["run", "convert"] = "run"
+    "The command, whose options the remedies name."
+    connect: str = ""
+    """A running cluster: tcp://HOST:PORT, tls://..., a scheduler file, spark://HOST:PORT,
+    ssh:HOST,HOST, world; or slurm.
+    """
+    throttle: int | None = None
+    "Jobs of a batch system that may run at a time, the same as `workers`."
+    slurm_option: str | Sequence[str] = ()
+    "What jobs of Slurm are submitted with: an option such as 'partition=short', or several."
+    report: bool = True
+    "Whether the page is written at the end; `hyperslab report` writes it at any time."
+    live: bool = False
+    "Whether a page on this machine shows the run while it goes on; standard error has its address."
+    trial: bool = True
+    "Whether functions are tried on made-up numbers, to learn what they return."
+    debug: bool = False
+    "Whether tracebacks of failures keep hyperslab's own frames."
+    memory: InitVar[int | str | None] = None
+    "Bytes for all slots together, or a size such as '8GB'."
+    block_shape: InitVar[str | Sequence[int] | None] = None
+    blocks: InitVar[str | int | Sequence[int] | None] = None
+    "Number of blocks, or one per axis."
+    partition: InitVar[str | None] = None
+    "auto, chunks, slabs or bytes=SIZE."
+    axes_whole: InitVar[str | int | Sequence[int] | None] = None
+    "Axes that are never cut."
+    task_timeout: InitVar[float | None] = None
+    "Seconds after which a task's worker is stopped."
+
+    @told_in_python
+    def __post_init__(
+        self,
+        memory: int | str | None,
+        block_shape: str | Sequence[int] | None,
+        blocks: str | int | Sequence[int] | None,
+        partition: str | None,
+        axes_whole: str | int | Sequence[int] | None,
+        task_timeout: float | None,
+    ) -> None:
+        facts_of(self.engine)
+        if self.granularity not in GRANULARITIES:
+            raise UsageError(
+                f"--granularity {self.granularity}: choose one of {', '.join(GRANULARITIES)}"
+            )
+        if memory is not None:
+            nbytes = parse_size("--memory", str(memory))
+            object.__setattr__(self, "memory_bytes", nbytes)
+        if task_timeout is not None:
+            object.__setattr__(self, "task_timeout_s", task_timeout)
+        asked = (
+            written("--block-shape", block_shape),
+            written("--blocks", blocks),
+            partition,
+            written("--axes-whole", axes_whole),
+        )
+        if any(text is not None for text in asked):
+            object.__setattr__(self, "rule", parse_rule(*asked))
+        if self.accept_changed_function and not self.resume:
+            raise UsageError("--accept-changed-function needs --resume")
+        _require_numbers(self)
+        require_jobs(
+            self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
+        )
+
+
+def chosen(verb: str, options: Options | None, settings: Settings) -> Options:
+    """The options that a function was called with, as such or as settings. Raises TypeError for
+    both, and for a setting that is none.
+    """
+    known = list(inspect.signature(Options).parameters)
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{verb}() has no setting '{name}'{suggest(name, known)}")
+    if options is None:
+        return Options(**settings)
+    if settings:
+        listed = ", ".join(settings)
+        raise TypeError(f"{verb}() has Options and also {listed}: say it in Options(...)")
+    return options
+
+
+def spelled_out(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, whose signature names every setting: for help() and notebooks, which do
+    not look into a TypedDict.
+    """
+    signature = inspect.signature(function)
+    options = inspect.signature(Options).parameters
+    keywords = [
+        options[name].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name in Settings.__annotations__
+    ]
+    *own, _ = signature.parameters.values()
+    told = signature.replace(parameters=[*own, *keywords])
+    function.__signature__ = told  # type: ignore[attr-defined]
+    return function
+
+
+def _require_numbers(options: Options) -> None:
+    """Raise UsageError for numbers that no run can do with."""
+    slots = ("workers", "throttle", "threads")
+    for flag, number in ((f"--{name}", getattr(options, name)) for name in slots):
+        if number is not None and number < 1:
+            raise UsageError(f"{flag} {number}: give 1 or more")
+    if options.throttle is not None and options.workers is not None:
+        raise UsageError("--throttle and --workers mean the same of jobs: give one of them")
+    if options.memory_bytes is not None and options.memory_bytes < 1:
+        raise UsageError("--memory: give a positive size such as 8GB")
+    if options.retries < 0:
+        raise UsageError(f"--retries {options.retries}: give 0 or more")
+    if options.task_timeout_s is not None and options.task_timeout_s <= 0:
+        raise UsageError(
+            f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds"
+        )

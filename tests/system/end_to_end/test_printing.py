@@ -1,0 +1,50 @@
+"""What functions print: where it goes, and that a run which ends well says so once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hyperslab
+from tests.system.end_to_end.command import ANATOMICAL, call
+
+TALKING = """
+def talking(block):
+    print("a block of", block.shape)
+    print("its mean is", block.mean())
+    return block
+
+def silent(block):
+    return block
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(TALKING)
+    return path
+
+
+def test_a_run_says_once_where_the_function_has_printed(mine: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = call("run", f"{mine}:talking", ANATOMICAL, "-o", out, "--blocks", "3", "--no-report")
+    assert done.code == 0
+    log = out / ".hyperslab" / "run-0001" / "worker.log"
+    (line,) = [line for line in done.out.splitlines() if line.startswith("printed")]
+    assert line == f"printed    6 lines, by the function: {log}"
+    assert log.read_text().count("its mean is") == 3
+
+
+def test_a_function_that_prints_nothing_is_not_spoken_of(mine: Path, tmp_path: Path) -> None:
+    done = call("run", f"{mine}:silent", ANATOMICAL, "-o", tmp_path / "out", "--no-report")
+    assert done.code == 0
+    assert "printed" not in done.out
+
+
+def test_python_knows_it_as_well(mine: Path, tmp_path: Path) -> None:
+    pipeline = hyperslab.Pipeline(ANATOMICAL).map(f"{mine}:talking").write(tmp_path / "out")
+    result = hyperslab.run(pipeline, blocks=2, workers=1, report=False)
+    assert result.printed is not None
+    assert result.printed.read_text().count("a block of") == 2
