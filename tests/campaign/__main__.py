@@ -12,8 +12,9 @@ import threading
 from pathlib import Path
 
 from tests.campaign import playing, table
+from tests.campaign.jobs import SLOTS
 from tests.campaign.playing import Verdict
-from tests.campaign.scenarios import SCENARIOS
+from tests.campaign.scenarios import SCENARIOS, Wish
 
 
 def main() -> int:
@@ -21,20 +22,21 @@ def main() -> int:
     asked = _arguments().parse_args()
     folder = Path(asked.folder or tempfile.mkdtemp(prefix="hyperslab-campaign-"))
     indices = [asked.only] if asked.only is not None else list(range(1, asked.rounds + 1))
+    wish = Wish(asked.scenario, asked.engine)
     lock = threading.Lock()
 
     def tell(verdict: Verdict) -> None:
         with lock:
-            print(table.describe(verdict, asked.seed, asked.scenario), flush=True)
+            print(table.describe(verdict, asked.seed, wish), flush=True)
 
-    verdicts = playing.play_all(asked.seed, indices, folder, asked.at_a_time, asked.scenario, tell)
+    verdicts = playing.play_all(asked.seed, indices, folder, asked.at_a_time, wish, tell)
     wrong = [verdict for verdict in verdicts if not verdict.is_right]
     print(f"\n{table.render(verdicts)}")
     if not wrong:
         shutil.rmtree(folder)
         return 0
     print(f"\n{len(wrong)} of {len(verdicts)} rounds are not right:")
-    print("\n".join(table.describe(verdict, asked.seed, asked.scenario) for verdict in wrong))
+    print("\n".join(table.describe(verdict, asked.seed, wish) for verdict in wrong))
     return 1
 
 
@@ -53,6 +55,9 @@ def _arguments() -> argparse.ArgumentParser:
         default="",
         choices=("", *SCENARIOS),
         help="Play this scenario in every round.",
+    )
+    parser.add_argument(
+        "--engine", default="", choices=("", *SLOTS), help="Play every round on this engine."
     )
     parser.add_argument(
         "--at-a-time", type=int, default=3, help="Rounds that are played at the same time."

@@ -108,7 +108,7 @@ def await_end(
         judge_manners(this, command.words, ended)
     elif any(phrase in ended.text for phrase in NEVER_SAID[:2]):
         this.find("unhelpful", f"{' '.join(command.words[:2])}: {ended.last_words}")
-    if is_alone:
+    if is_alone and not (is_disturbed and this.job.is_queued):
         expect_no_orphans(this)
     return ended
 
@@ -149,6 +149,15 @@ def await_that(condition: Callable[[], object], patience_s: float = PATIENCE_S) 
             return False
         time.sleep(0.01)
     return True
+
+
+def workers_of(this: Round, command: Command) -> list[psutil.Process]:
+    """The processes that do the tasks of a command; those of a batch system are not below it."""
+    below = command.workers()
+    if not this.job.is_queued:
+        return below
+    own = {command.process.pid, *(process.pid for process in below)}
+    return [process for process in this.home.left() if process.pid not in own]
 
 
 def await_moment(this: Round, command: Command) -> None:

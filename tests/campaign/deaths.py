@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from tests.campaign import shim
-from tests.campaign.commands import Command, await_end, await_moment, begin
+from tests.campaign.commands import Command, await_end, await_moment, begin, workers_of
 from tests.campaign.judgement import expect_nothing_torn, expect_the_result, resume_to_the_end
 from tests.campaign.rounds import Round
 from tests.system.clusters.processes import signal_all
@@ -44,7 +44,7 @@ def slower(this: Round) -> dict[str, str]:
 
 def _strike(this: Round, command: Command, victim: str, number: signal.Signals) -> bool:
     """Whether somebody was there to be struck."""
-    workers = command.workers()
+    workers = workers_of(this, command)
     if command.has_ended or (victim.startswith("worker") and not workers):
         return False
     if victim == "worker":

@@ -32,6 +32,8 @@ SLOTS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "dask-bag": (2, ("--engine", "dask-bag", "--workers", "2")),
     "spark": (2, ("--engine", "spark", "--workers", "2")),
     "gnu-parallel": (2, ("--engine", "gnu-parallel", "--workers", "2")),
+    "mpi": (2, ("--engine", "mpi", "--workers", "2")),
+    "slurm": (2, ("--engine", "slurm", "--workers", "2")),
 }
 "Of an engine: tasks at a time, and how to ask for it."
 SHARES = {
@@ -43,6 +45,8 @@ SHARES = {
     "dask-bag": 4,
     "spark": 1,
     "gnu-parallel": 4,
+    "mpi": 5,
+    "slurm": 2,
 }
 SHARE_OF_REPORTS, SHARE_OF_REPLACEMENTS = 0.1, 0.3
 
@@ -136,6 +140,11 @@ class Job:
     @property
     def is_spark(self) -> bool:
         return self.engine == "spark"
+
+    @property
+    def is_queued(self) -> bool:
+        """Its tasks are a batch system's, and go on when their driver is killed."""
+        return self.engine == "slurm"
 
     def place(self, out: Path) -> Path:
         """What the job makes in the directory `out`, as the verbs are told of it."""

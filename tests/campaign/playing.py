@@ -9,7 +9,7 @@ import random
 import shutil
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from tests.campaign import scenarios, shim
 from tests.campaign.commands import await_end, begin
 from tests.campaign.jobs import Job
 from tests.campaign.rounds import Finding, Reference, References, Round
+from tests.campaign.scenarios import Wish
 from tests.system.clusters.processes import Household, household
 
 NOTHING_HIT = "nothing was hit"
@@ -47,12 +48,10 @@ class Verdict:
         return not self.findings
 
 
-def play(seed: int, index: int, folder: Path, references: References, only: str = "") -> Verdict:
-    """Play one round: what happens depends on the seed, its number and a scenario that is asked
-    for, alone.
-    """
+def play(seed: int, index: int, folder: Path, references: References, wish: Wish) -> Verdict:
+    """Play one round: what happens depends on the seed, its number and the wish, alone."""
     chance = random.Random(f"{seed}/{index}")
-    name, job = scenarios.draw(chance, only)
+    name, job = scenarios.draw(chance, wish)
     return play_job(seed, index, folder, references, name, job, chance)
 
 
@@ -71,7 +70,13 @@ def play_job(
     shutil.rmtree(own, ignore_errors=True)
     if why_not := scenarios.SCENARIOS[name].missing():
         return Verdict(index, name, job.label, (), (), 0, 0.0, own, why_not)
-    with home_of(own) as home:
+    queue: Mapping[str, str] = {}
+    if job.is_queued:
+        try:
+            queue = references.queue.variables()
+        except pytest.skip.Exception as why:
+            return Verdict(index, name, job.label, (), (), 0, 0.0, own, str(why))
+    with home_of(own, **queue) as home:
         this = Round(seed, index, own, chance, job, references, home)
         why_not = _played(this, scenarios.SCENARIOS[name].play)
     verdict = Verdict(
@@ -95,19 +100,22 @@ def play_all(
     indices: list[int],
     folder: Path,
     at_a_time: int,
-    only: str,
+    wish: Wish,
     tell: Callable[[Verdict], None],
 ) -> list[Verdict]:
     """Play rounds, several at a time; each is told of when it ends."""
     references = References(folder / "references", undisturbed)
 
     def one(index: int) -> Verdict:
-        verdict = play(seed, index, folder, references, only)
+        verdict = play(seed, index, folder, references, wish)
         tell(verdict)
         return verdict
 
-    with ThreadPoolExecutor(at_a_time) as pool:
-        return list(pool.map(one, indices))
+    try:
+        with ThreadPoolExecutor(at_a_time) as pool:
+            return list(pool.map(one, indices))
+    finally:
+        references.queue.end()
 
 
 def undisturbed(references: References, job: Job, edition: int) -> Reference:
@@ -130,9 +138,9 @@ def undisturbed(references: References, job: Job, edition: int) -> Reference:
     return Reference(this.out, shim.counted(notes) if variables else {})
 
 
-def home_of(folder: Path) -> AbstractContextManager[Household]:
+def home_of(folder: Path, **more: str) -> AbstractContextManager[Household]:
     """What the processes of a round live in: a folder, and no more of our environment than they
-    need.
+    need; `more` joins that.
     """
     (folder / "tmp").mkdir(parents=True)
     path = os.environ.get("PYTHONPATH", "")
@@ -142,6 +150,7 @@ def home_of(folder: Path) -> AbstractContextManager[Household]:
         TMPDIR=str(folder / "tmp"),
         PYTHONFAULTHANDLER="1",
         SPARK_LOCAL_IP="127.0.0.1",
+        **more,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.campaign import jobs, shim
 from tests.campaign.jobs import Job
+from tests.campaign.queue import Queue
 from tests.system.clusters.processes import Household
 
 OLD = 1
@@ -48,6 +49,11 @@ class References:
         default_factory=lambda: defaultdict(threading.Lock)
     )
     _known: dict[str, Reference] = field(default_factory=dict)
+    queue: Queue = field(init=False)
+    "The batch system of those rounds whose tasks are its jobs."
+
+    def __post_init__(self) -> None:
+        self.queue = Queue(self.folder / "queue")
 
     def of(self, job: Job, edition: int = 0) -> Reference:
         """That of a job whose sources are of an edition."""

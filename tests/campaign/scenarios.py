@@ -26,15 +26,29 @@ from tests.campaign.rounds import Round
 
 WITHOUT_JAVA = tuple(name for name in jobs.SLOTS if name != "spark")
 "Java is slow to start, and has calls of its own that nothing is to befall."
-OURS = tuple(name for name in WITHOUT_JAVA if name != "gnu-parallel")
-"Perl has such calls, too."
+OURS = tuple(name for name in WITHOUT_JAVA if name not in ("gnu-parallel", "slurm"))
+"Perl has such calls, too, and jobs of a batch system are not below the command."
 LOCAL = ("serial", "threads", "processes", "processes of threads")
-POOLS = ("processes", "processes of threads", "dask-futures", "dask-bag")
+POOLS = ("processes", "processes of threads", "dask-futures", "dask-bag", "mpi", "slurm")
 RUNS = tuple(name for name, kind in jobs.KINDS.items() if kind.verb == "run" and name != jobs.HELD)
 
 
 def _nothing() -> str:
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What rounds are to be of; '' leaves it to chance."""
+
+    scenario: str = ""
+    engine: str = ""
+
+    @property
+    def options(self) -> list[str]:
+        """The same for the command line."""
+        asked = {"--scenario": self.scenario, "--engine": self.engine}
+        return [word for name, value in asked.items() if value for word in (name, value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +79,17 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-def draw(chance: random.Random, only: str = "") -> tuple[str, Job]:
-    """A scenario, or the one asked for, and a job for it."""
-    drawn = chance.choices([*SCENARIOS], [scenario.share for scenario in SCENARIOS.values()])[0]
-    name = only or drawn
+def draw(chance: random.Random, wish: Wish = Wish()) -> tuple[str, Job]:
+    """A scenario and a job for it, as far as nobody wishes for others."""
+    able = {
+        name: scenario
+        for name, scenario in SCENARIOS.items()
+        if wish.engine in ("", *scenario.engines)
+    }
+    drawn = chance.choices([*able], [scenario.share for scenario in able.values()])[0]
+    name = wish.scenario or drawn
     scenario = SCENARIOS[name]
-    return name, jobs.draw(chance, scenario.kinds, scenario.engines)
+    engines = scenario.engines
+    if wish.engine:
+        engines = (wish.engine,)
+    return name, jobs.draw(chance, scenario.kinds, engines)

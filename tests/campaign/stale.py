@@ -17,6 +17,7 @@ from tests.campaign.commands import (
     begin,
     call,
     expect_no_orphans,
+    workers_of,
 )
 from tests.campaign.judgement import expect_the_data, resume_to_the_end
 from tests.campaign.rounds import Round
@@ -55,7 +56,7 @@ def _stopped(this: Round) -> None:
     """Workers are stopped (SIGSTOP) at any moment of their work."""
     command = begin(this, *this.line())
     await_moment(this, command)
-    workers = command.workers()
+    workers = workers_of(this, command)
     if command.has_ended or not workers:
         await_end(this, command)
         return

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.campaign.playing import Verdict
 from tests.campaign.rounds import FAULTS
+from tests.campaign.scenarios import Wish
 
 COLUMNS = ("scenario", "rounds", "right", *FAULTS, "repeated", "not hit", "seconds")
 
@@ -25,7 +26,7 @@ def render(verdicts: Sequence[Verdict]) -> str:
     return "\n".join([*lines, "", *_injections(verdicts)])
 
 
-def describe(verdict: Verdict, seed: int, only: str) -> str:
+def describe(verdict: Verdict, seed: int, wish: Wish) -> str:
     """A round in a line; one that is not right with what was found, and the line that plays it
     again.
     """
@@ -37,11 +38,9 @@ def describe(verdict: Verdict, seed: int, only: str) -> str:
     if verdict.is_right:
         return head
     found = [f"    {finding.fault}: {finding.what}" for finding in verdict.findings]
-    options = f" --scenario {shlex.quote(only)}" if only else ""
-    again = (
-        f"    again: {sys.executable} -m tests.campaign --seed {seed} --only"
-        f" {verdict.index}{options}"
-    )
+    number = ["--seed", str(seed), "--only", str(verdict.index)]
+    line = [sys.executable, "-m", "tests.campaign", *number, *wish.options]
+    again = f"    again: {shlex.join(line)}"
     return "\n".join([head, *found, again, f"    kept in {verdict.folder}"])
 
 

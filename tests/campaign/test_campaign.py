@@ -16,6 +16,7 @@ from tests.campaign.commands import Ended, begin, judge_manners
 from tests.campaign.jobs import Job
 from tests.campaign.playing import NOTHING_HIT, Verdict, home_of, undisturbed
 from tests.campaign.rounds import Finding, References, Round
+from tests.campaign.scenarios import Wish
 from tests.campaign.shim import Rule
 from tests.system.clusters.processes import signal_all
 from tests.system.clusters.required import required
@@ -98,7 +99,7 @@ def test_a_round(tmp_path: Path, references: References, name: str) -> None:
             playing.play_job(SEED, 0, tmp_path, references, name, job, random.Random(number))
         )
     required(verdicts[-1].why_not)
-    assert verdicts[-1].is_right, table.describe(verdicts[-1], SEED, name)
+    assert verdicts[-1].is_right, table.describe(verdicts[-1], SEED, Wish(name))
 
 
 def test_every_scenario_is_played_here() -> None:
@@ -109,6 +110,13 @@ def test_a_round_does_not_depend_on_others() -> None:
     drawn = [scenarios.draw(random.Random(f"1/{index}")) for index in range(200)]
     assert drawn[150] == scenarios.draw(random.Random("1/150"))
     assert {name for name, _ in drawn} == {*scenarios.SCENARIOS}
+
+
+def test_an_engine_may_be_asked_for() -> None:
+    """In those scenarios that it takes part in."""
+    drawn = [scenarios.draw(random.Random(index), Wish(engine="slurm")) for index in range(60)]
+    assert {name for name, _ in drawn} == {"deaths", "races", "stale workers"}
+    assert {job.engine for _, job in drawn} == {"slurm"}
 
 
 def faults(this: Round) -> set[str]:
@@ -272,8 +280,11 @@ def test_the_table_says_how_to_play_it_again(tmp_path: Path) -> None:
         "6",
     ]
     assert injected.split() == ["1", "x", "SIGKILL", "to", "driver"]
-    assert "-m tests.campaign --seed 5 --only 2\n" in table.describe(wrong, 5, "")
-    assert "again" not in table.describe(right, 5, "")
+    assert "-m tests.campaign --seed 5 --only 2\n" in table.describe(wrong, 5, Wish())
+    wish = Wish("stale workers", "mpi")
+    again = "--only 2 --scenario 'stale workers' --engine mpi\n"
+    assert again in table.describe(wrong, 5, wish)
+    assert "again" not in table.describe(right, 5, Wish())
 
 
 def test_all_signals_reach_what_a_round_has_started(begun: Round) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hyperslab import engines
 from hyperslab.driver import hosts
 from hyperslab.driver.hosts import Answers, ask_hosts
-from hyperslab.driver.prepare import Options
+from hyperslab.driver.options import Options
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.serial import Serial
 from hyperslab.errors import RunStopped, UsageError

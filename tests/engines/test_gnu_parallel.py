@@ -27,6 +27,7 @@ from hyperslab.engines.gnu_parallel import joblog, keeper, logins, program
 from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
+from tests.engines.fence import removes_the_fence
 from tests.engines.images import IMAGES
 from tests.system.clusters import dask, sshd
 from tests.system.clusters.required import required
@@ -139,12 +140,6 @@ def test_what_jobs_read_is_not_written_again(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         engine.launch(tmp_path / "orders.r1.pickle.sh", 1)
     assert jobs.read_text() == "of another submission"
-
-
-def removes_the_fence(block: Array, folder: str) -> Array:
-    for path in Path(folder).glob("out/.hyperslab/run-*/workers"):
-        path.unlink()
-    return block
 
 
 def test_why_a_job_cannot_go_on_is_why_the_run_stops(tmp_path: Path, pipeline: Pipeline) -> None:
@@ -379,6 +374,30 @@ def test_a_reduction_on_another_host(tmp_path: Path, home: Path, pipeline: Pipel
     )
     assert result.value == int(load(tmp_path / "in.nii").sum(dtype=np.int64))
     assert {span.slot for span in result.trace.spans} == {f"{OTHER}/w0/t0"}
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (None, {"connecttimeout 30", "serveraliveinterval 15", "serveralivecountmax 4"}),
+        ("ssh -oServerAliveInterval=7", {"serveraliveinterval 7", "serveralivecountmax 4"}),
+    ],
+)
+def test_ssh_notices_a_silent_host_within_a_minute_or_as_the_user_says(
+    monkeypatch: pytest.MonkeyPatch, command: str | None, options: set[str]
+) -> None:
+    required(sshd.missing())
+    monkeypatch.delenv(program.SSH, raising=False)
+    if command:
+        monkeypatch.setenv(program.SSH, command)
+    line = [*program.environment()[program.SSH].split(), "-F", "/dev/null", "-G", "node"]
+    said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert options <= set(said.splitlines())
+
+
+def test_another_way_to_reach_hosts_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program.SSH, "/opt/bin/lsh -v")
+    assert program.environment()[program.SSH] == "/opt/bin/lsh -v"
 
 
 def test_a_folder_that_a_host_does_not_see_stops_the_run(home: Path, pipeline: Pipeline) -> None:

@@ -18,6 +18,7 @@ import pytest
 import hyperslab
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.options import Options
+from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions, require
 from hyperslab.engines.facts import MPI
 from hyperslab.engines.mpi import messages, mpiexec, portions
@@ -35,6 +36,10 @@ SAID = {
     "MPICH": (
         "=   PID 72 RUNNING AT a\n=   EXIT CODE: 11\n=====\nSegmentation fault (signal 11)\n",
         (1, "was killed by SIGSEGV"),
+    ),
+    "MPICH, code": (
+        "=   PID 72 RUNNING AT a\n=   EXIT CODE: 7\n=   CLEANING UP REMAINING PROCESSES\n",
+        (1, "exited with code 7"),
     ),
     "MPICH, two hosts": (
         "=   PID 71 RUNNING AT b\n=   EXIT CODE: 9\n=====\nEXIT STRING: Killed (signal 9)\n",
@@ -97,32 +102,61 @@ def test_values_larger_than_messages_stay_in_files(
 ELSEWHERE = """#!/bin/sh
 [ "$1" = --version ] && exec {mpiexec} --version
 shift 2
-exec {mpiexec} -n 1 "$@" : -n 1 unshare --map-root-user --uts \\
-    sh -c 'hostname elsewhere; exec "$@"' sh "$@"
+exec {mpiexec} -n 1 "$@" : -n 1 unshare --map-root-user --uts --mount \\
+    sh -c 'hostname elsewhere; mount -t tmpfs none {unseen}; exec "$@"' sh "$@"
 """
-"An mpiexec that starts one rank here and one in a place with a host name of its own."
+"""An mpiexec that starts one rank here and one in a place with a host name of its own, and a folder
+of its own where others see another one.
+"""
 
 
-def test_ranks_of_other_hosts_have_slots_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Messages and counter go over the network, and rank 0 serves the counter from a thread."""
+@pytest.fixture
+def unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the second of two ranks does not see; messages and counter go over the network,
+    and rank 0 serves the counter from a thread.
+    """
     required(mpi.missing())
+    folder = tmp_path / "unseen"
+    folder.mkdir()
     launcher = tmp_path / "launcher"
-    launcher.write_text(ELSEWHERE.format(mpiexec=mpi.started(2)[0]))
+    launcher.write_text(ELSEWHERE.format(mpiexec=mpi.started(2)[0], unseen=folder))
     launcher.chmod(0o755)
     monkeypatch.setenv(mpiexec.VARIABLE, str(launcher))
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")
+    return folder
+
+
+def total(values: Any, out: Path, workers: int, **options: Any) -> Result:
+    """Add up an array in 40 blocks."""
     fold = hyperslab.Fold(lambda block: int(block.sum()), lambda a, b: a + b)
-    pipeline = hyperslab.Pipeline(np.ones((40, 100), np.int64)).reduce(fold)
-    options = Options(engine="mpi", workers=2, rule=hyperslab.Rule("blocks", (40, 1)))
-    result = hyperslab.run(pipeline, options, out=tmp_path / "out")
+    pipeline = hyperslab.Pipeline(values).reduce(fold)
+    rule = hyperslab.Rule("blocks", (40, 1))
+    return hyperslab.run(pipeline, engine="mpi", workers=workers, rule=rule, out=out, **options)
+
+
+def test_ranks_of_other_hosts_have_slots_of_their_own(tmp_path: Path, unseen: Path) -> None:
+    result = total(np.ones((40, 100), np.int64), tmp_path / "out", 2)
     assert result.value == 4000
     assert [slot.rpartition("/w")[0] for slot in result.trace.slots] == [
         socket.gethostname(),
         "elsewhere",
     ]
     assert result.trace.meta["clocks"].keys() == {socket.gethostname(), "elsewhere"}
+
+
+def test_a_folder_that_a_rank_does_not_see_stops_the_run(unseen: Path) -> None:
+    said = f"the workers on elsewhere cannot write to {unseen}/out/.*on a file system that driver"
+    with pytest.raises(RunStopped, match=said):
+        total(np.ones((40, 100), np.int64), unseen / "out", 2)
+
+
+def test_threads_need_an_mpi_that_takes_calls_of_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required(mpi.missing())
+    monkeypatch.setenv("MPI4PY_RC_THREAD_LEVEL", "serialized")
+    with pytest.raises(RunStopped, match="without MPI_THREAD_MULTIPLE, which ranks of several"):
+        total(np.ones((40, 100), np.int64), tmp_path / "out", 1, threads=2)
 
 
 @pytest.mark.parametrize(("tasks", "slots"), [(0, 2), (1, 8), (32, 2), (1000, 3), (10_000, 64)])

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +16,24 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.driver import manage
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
-from hyperslab.engines.slurm import array, commands, requests
+from hyperslab.engines.slurm import array, commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
-from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.commands import Job, Silent, Unanswered
 from hyperslab.engines.slurm.engine import Slurm
-from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
+from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, pieces
 from hyperslab.engines.slurm.waiting import Waited, missing_s
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline
-from hyperslab.report.progress import Quiet
 from hyperslab.testing import EngineTests, functions
+from tests.engines.at import At
 from tests.engines.chosen import DIFFERING, only
+from tests.engines.fence import removes_the_fence
 from tests.system.clusters import slurm
 from tests.system.clusters.processes import ClusterFailed
 from tests.system.clusters.required import required
@@ -61,27 +63,19 @@ class TestSlurm(EngineTests):
         return {**super()._place(), "slurm_option": (MEMORY,)}
 
 
-class At(Quiet):
-    """Progress that does something when so many tasks are done."""
-
-    def __init__(self, tasks: int, deed: Callable[[], object]) -> None:
-        self._left = tasks
-        self._deed = deed
-
-    def advance(self, nbytes: int) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._deed()
-
-
 def slow(block: Any) -> Any:
     time.sleep(0.3)
     return block + block.dtype.type(1)
 
 
-def run(tmp_path: Path, function: Any = functions.add, **options: Any) -> Result:
+def run(
+    tmp_path: Path,
+    function: Any = functions.add,
+    params: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Result:
     """Add one to a volume, slab by slab."""
-    pipeline = Pipeline(str(tmp_path / "in.nii")).map(function)
+    pipeline = Pipeline(str(tmp_path / "in.nii")).map(function, params)
     settings = {**PLACE, "partition": "slabs", "report": False, "check": False, **options}
     return hyperslab.run(pipeline.write(tmp_path / "out", keep="volume"), **settings)
 
@@ -157,6 +151,26 @@ def test_jobs_that_cannot_begin_are_told(tmp_path: Path, monkeypatch: pytest.Mon
     assert "/no/such/python" in log.read_text()
 
 
+def test_why_a_job_cannot_go_on_is_why_the_run_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not submitted again, as what fills a disk for one job does so for the next."""
+    make_volume(tmp_path / "in.nii")
+    monkeypatch.setattr(Slurm, "batches_per_slot", 2)
+    rounds: list[str] = []
+    submit = commands.submit
+
+    def counted(script: str, arguments: Sequence[str]) -> str:
+        rounds.append(script)
+        return submit(script, arguments)
+
+    monkeypatch.setattr(commands, "submit", counted)
+    with pytest.raises(RunStopped, match=r"^the run has been stopped"):
+        run(tmp_path, removes_the_fence, {"folder": str(tmp_path)}, workers=1)
+    assert len(rounds) == 1
+    assert manage.status(tmp_path / "out").why_stopped.startswith("the run has been stopped")
+
+
 def refused(tmp_path: Path, *options: str, **more: Any) -> str:
     """What is said of a run that is refused, which leaves nothing behind."""
     if not (tmp_path / "in.nii").exists():
@@ -174,6 +188,7 @@ def test_what_slurm_would_reject_is_refused_before_anything_starts(tmp_path: Pat
     assert "array=3': is hyperslab's own: the run is cut by" in refused(tmp_path, "array=3")
     assert "o=/tmp/x: is hyperslab's own" in refused(tmp_path, "-o=/tmp/x")
     assert "give NAME=VALUE" in refused(tmp_path, "=3")
+    assert "requeue: is hyperslab's own: what a job leaves" in refused(tmp_path, "requeue")
     assert "mem=100M': Python takes 201 MB of it; give more" in refused(tmp_path, "mem=100M")
     assert "Invalid mem specification" in refused(tmp_path, "mem=lots")
     assert "runs one task at a time" in refused(tmp_path, MEMORY, threads=2)
@@ -218,6 +233,111 @@ def test_jobs_have_the_memory_that_tasks_are_planned_with(tmp_path: Path) -> Non
         requests.memory_of_jobs(EngineOptions(tmp_path, 1, job_options=("mem=lots",)))
 
 
+def test_memory_may_be_said_of_a_processor_or_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_cpus = EngineOptions(tmp_path, 1, job_options=("mem-per-cpu=1G", "cpus-per-task=3"))
+    assert requests.memory_of_jobs(of_cpus) == 3 * 2**30 - WORKER_BASE_BYTES
+    assert not [text for text in requests.asked(of_cpus) if text.startswith("--mem=")]
+    plain = EngineOptions(tmp_path, 1)
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "1500")
+    assert requests.memory_of_jobs(plain) == 1500 * 2**20 - WORKER_BASE_BYTES
+    assert requests.asked(plain) == []
+    monkeypatch.setenv("SBATCH_MEM_PER_CPU", "100")
+    with pytest.raises(UsageError, match=r"^SBATCH_MEM_PER_CPU=100: Python takes 201 MB of it"):
+        requests.memory_of_jobs(plain)
+    all_of_it = EngineOptions(tmp_path, 1, job_options=("mem=0",))
+    assert requests.memory_of_jobs(all_of_it) == requests.JOB_NBYTES
+
+
+SBATCH = """#!/bin/sh
+env > {folder}/environment
+echo "Welcome to the cluster, 42"
+echo "{answer}"
+"""
+
+
+def test_sbatch_is_called_for_our_job_and_its_number_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the user's variables say of other jobs, and a site's own sbatch beside it."""
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="7;there"))
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ours = {"SLURM_JWT": "token", "SBATCH_CLUSTERS": "there", "SBATCH_QOS": "high"}
+    of_others = dict.fromkeys(("SLURM_JOB_ID", "SBATCH_ARRAY_INX"), "1")
+    of_others |= {"SBATCH_EXPORT": "NONE", "SBATCH_ERROR": "/tmp/x"}
+    for name, value in {**ours, **of_others}.items():
+        monkeypatch.setenv(name, value)
+    assert commands.submit("", []) == "7"
+    lines = (tmp_path / "environment").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert given["SLURM_CLUSTERS"] == "there"
+    assert (given["SLURM_JWT"], given["SBATCH_QOS"]) == ("token", "high")
+    assert given.keys().isdisjoint({*of_others, "SBATCH_CLUSTERS"})
+    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="Usage: sbatch"))
+    with pytest.raises(RunStopped, match="no number of a job, but 'Welcome to the cluster, 42'"):
+        commands.submit("", [])
+
+
+def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "CLUSTER: there\n7_1|RUNNING|None|node3|100|110|N/A\n"
+    monkeypatch.setattr(commands, "_call", lambda line, **more: said)
+    assert commands.jobs(["7"]) == [Job("7_1", "RUNNING", "None", "node3", 100.0, 110.0, None)]
+
+
+def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the first array without an answer, and not the second."""
+    silence = Silent("timed out")
+    answers: list[Silent | str] = [silence, silence, "12"]
+
+    def submit(script: str, arguments: Sequence[str]) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Silent):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(submitted, "SILENCE_PAUSE_S", 0)
+    monkeypatch.setattr(commands, "largest_array", lambda: 2)
+    monkeypatch.setattr(commands, "submit", submit)
+    monkeypatch.setattr(commands, "named", lambda names, user: [Job("11_[0-1]", "PENDING")])
+    request = Request([], lambda first: "")
+    found = submitted.submit(tmp_path, replace(SUBMITTED, count=4, arrays=()), request)
+    assert found.arrays == (("11", 0, 2), ("12", 2, 2))
+    assert submitted.load(tmp_path) == found
+    monkeypatch.setattr(submitted, "SILENCE_LIMIT_S", -1.0)
+    answers.append(silence)
+    with pytest.raises(RunStopped, match="Slurm does not answer: timed out; --resume continues"):
+        submitted.submit(tmp_path, replace(SUBMITTED, arrays=()), request)
+    assert answers == []
+
+
+def test_silence_is_told_from_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sbatch = tmp_path / "sbatch"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    failed = "sbatch: error: Batch job submission failed: "
+    for words, kind in (
+        ("Socket timed out on send/recv operation", Silent),
+        ("Unable to contact slurm controller (connect failure)", Silent),
+        ("Invalid account or account/partition combination specified", RunStopped),
+    ):
+        sbatch.write_text(f"#!/bin/sh\necho '{failed}{words}' >&2\nexit 1\n")
+        sbatch.chmod(0o755)
+        with pytest.raises(kind, match=words[:20]):
+            commands.submit("", [])
+
+
+def test_the_size_of_arrays_is_the_cluster_s(cluster: slurm.Slurm) -> None:
+    assert commands.largest_array() == slurm.MOST_ELEMENTS
+    largest = f"--array=0-{slurm.MOST_ELEMENTS - 1}"
+    commands.try_out("#!/bin/sh\n", [largest])
+    with pytest.raises(UsageError, match="Invalid job array specification"):
+        commands.try_out("#!/bin/sh\n", [f"--array=0-{slurm.MOST_ELEMENTS}"])
+
+
 SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
 
 
@@ -234,13 +354,15 @@ def test_jobs_that_slurm_has_forgotten_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its accounting may know how."""
-    answers = [[Job("7_0", "RUNNING"), Job("7_1", "PENDING"), Job("8", "RUNNING")], []]
+    running = Job("7_0", "RUNNING", start_s=1, end_s=10**9)
+    answers = [[running, Job("7_1", "PENDING"), Job("8", "RUNNING")], []]
     monkeypatch.setattr(commands, "jobs", lambda numbers: answers.pop(0))
     monkeypatch.setattr(commands, "accounted", lambda numbers: [Job("7_1", "OUT_OF_MEMORY")])
     watched = Array(tmp_path, SUBMITTED)
     assert not watched.is_over(0)
     watched.ask()
     assert watched.has_ended
+    assert watched.jobs[0].end_s is None, "when it was to end says nothing"
     assert [watched.jobs[n].state for n in (0, 1)] == ["FORGOTTEN", "OUT_OF_MEMORY"]
 
 

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.table import CARGO, MUTANTS, Mutant
+from tests.mutants.mutant import CARGO, Mutant
+from tests.mutants.table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "docs", "examples", "rust")

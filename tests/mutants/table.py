@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-CARGO = "cargo: "
-"Before the name of a test of the Rust core."
-
-
-class Mutant(NamedTuple):
-    """One broken line."""
-
-    what: str
-    "What is wrong then, in a few words."
-    file: str
-    "From the root of the repository."
-    old: str
-    "What is there, once in the file."
-    new: str
-    test: str
-    "The fastest that notices: an id of pytest, or `cargo: NAME`."
-
+from tests.mutants.engine_rows import ENGINES
+from tests.mutants.mutant import CARGO, Mutant
 
 MUTANTS = [
     # arrays
@@ -318,56 +301,7 @@ MUTANTS = [
         "z * n",
         "tests/driver/test_shared_pages.py::test_blocks_that_meet_between_pages_are_allowed",
     ),
-    # engines
-    Mutant(
-        "a task that its worker died of is not reported",
-        "src/hyperslab/engines/pool/processes.py",
-        "for thread in list(process.running):",
-        "for thread in ():",
-        "tests/system/faults/test_workers.py::test_a_worker_that_dies_once_is_forgiven",
-    ),
-    Mutant(
-        "a batch begins again with the task that its worker died of",
-        "src/hyperslab/engines/batches/batch.py",
-        "return batch.tasks[number + 1 :]",
-        "return batch.tasks[number:]",
-        "tests/engines/test_twice.py::test_a_batch_goes_on_behind_the_task_that_its_worker_died_of",
-    ),
-    Mutant(
-        "a batch whose process died is left where it was",
-        "src/hyperslab/engines/batches/launcher.py",
-        """[ -e {marks}/{name}.b"$1" ] || break""",
-        "break",
-        "tests/engines/test_toy.py::test_a_batch_goes_on_behind_each_task_that_its_process_died_of",
-    ),
-    Mutant(
-        "the jobs of a GNU Parallel that was killed go on",
-        "src/hyperslab/engines/gnu_parallel/keeper.py",
-        "    end_all()\n    return status",
-        "    return status",
-        "tests/engines/test_gnu_parallel.py::test_a_keeper_leaves_nothing_behind",
-    ),
-    Mutant(
-        "what a tree of merges has used up is not told",
-        "src/hyperslab/engines/batches/tally.py",
-        "(*tally.spent, tally.path) if path",
-        "tally.spent if path",
-        "tests/engines/test_twice.py::test_batches_and_merges_one_after_the_other",
-    ),
-    Mutant(
-        "what ends a thread is passed over",
-        "src/hyperslab/engines/threads.py",
-        "broken.append(error)",
-        "pass",
-        "tests/engines/test_threads.py::test_what_a_slot_cannot_record_ends_the_run",
-    ),
-    Mutant(
-        "a cluster is alone since its round began",
-        "src/hyperslab/engines/batches/patience.py",
-        "if is_anybody_there:",
-        "if is_anybody_there is None:",
-        "tests/engines/test_rounds.py::test_solitude_begins_when_somebody_was_last_seen",
-    ),
+    *ENGINES,
     # report
     Mutant(
         "idle time is counted from the beginning",

@@ -12,7 +12,8 @@ import pytest
 
 from hyperslab.testing import EngineTests, FormatTests
 from tests.mutants.__main__ import broken
-from tests.mutants.table import CARGO, MUTANTS, Mutant
+from tests.mutants.mutant import CARGO, Mutant
+from tests.mutants.table import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 LEAST = 32

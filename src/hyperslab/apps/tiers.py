@@ -6,11 +6,12 @@ import functools
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from hyperslab.driver.hosts import Answers, ask_hosts, reaches_hosts
-from hyperslab.driver.prepare import Options, options_of
+from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.errors import UsageError, told_in_python
+from hyperslab.plan.settings import Settings
 from hyperslab.storage.location import is_remote, local_path, text_of
 from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.tiers.tier import Tier
@@ -18,8 +19,9 @@ from hyperslab.storage.tiers.tier import Tier
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+@spelled_out
 @told_in_python
-def tiers(paths: Paths, options: Options | None = None, **settings: Any) -> list[Tier]:
+def tiers(paths: Paths, options: Options | None = None, **settings: Unpack[Settings]) -> list[Tier]:
     """What paths are made of: one Tier for each path, or with a cluster one for each of its hosts,
     after that of this host; those of a path follow each other.
 
@@ -28,7 +30,7 @@ def tiers(paths: Paths, options: Options | None = None, **settings: Any) -> list
     error is raised for a path that cannot be looked at: its Tier says why. Raises UsageError, and
     RunStopped where the cluster cannot do the job.
     """
-    options = options or options_of("tiers", settings)
+    options = chosen("tiers", options, settings)
     asked = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not asked or "" in map(str, asked):
         raise UsageError("give the paths that are to be looked at")

@@ -59,6 +59,8 @@ def tell(now: manage.Status, out: Path) -> None:
         _show(word, [failed(why.where, why, 1) for why in now.failing])
     if now.ended_early:
         typer.echo(f"ended      early: {now.ended_early}")
+    if now.why_stopped:
+        typer.echo(f"because    {now.why_stopped}")
     if now.state in ("died", "stopped", "cancelled", "failed"):
         typer.echo("next       run the same command with --resume: it does only what is missing")
 

@@ -13,7 +13,7 @@ from hyperslab.apps.tiers import tiers as looked_at
 from hyperslab.cli import document
 from hyperslab.cli.companions import join
 from hyperslab.cli.flags import ENGINE, Engine, Json, SlurmOption, Workers
-from hyperslab.driver.prepare import Options
+from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.storage.tiers.tier import Tier, share_a_medium
 from hyperslab.storage.tiers.words import kind_words, meaning, medium_words, space_words

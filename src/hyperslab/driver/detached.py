@@ -46,11 +46,14 @@ def going_on(directory: RunDirectory) -> JobsLeft | None:
     if not folders:
         return None
     left = engines.jobs_left(folders[-1])
-    if left is None or not left.is_detached or left.are_there is False:
-        return None
-    if has_ended(folders[-1]):
+    if left is None or not may_end(folders[-1], left):
         return None
     return left
+
+
+def may_end(folder: Path, left: JobsLeft) -> bool:
+    """Whether the jobs that a submission has left may see it to its end."""
+    return left.is_detached and left.are_there is not False and not has_ended(folder)
 
 
 def has_ended(folder: Path) -> bool:

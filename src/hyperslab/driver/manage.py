@@ -23,8 +23,12 @@ from hyperslab.storage import fence
 
 CANCEL_PATIENCE_S = 30.0
 WAIT_POLL_S = 0.2
-WAIT_LOOK_S = 5.0
-"How often who waits looks whether there is still a driver, or a job."
+LEAST_LOOK_S = 5.0
+MOST_LOOK_S = 60.0
+LOOK_SHARE = 0.05
+"""Who waits looks whether there is still a driver, or a job, after this share of the time that it
+has waited: a batch system has more to do than to answer.
+"""
 POLL_S = 0.1
 
 
@@ -47,6 +51,8 @@ class Status:
     "Why it ended before all tasks had been tried; '' if it did not."
     jobs: str = ""
     "What the jobs of a batch system do that it was submitted to; '' where it has none."
+    why_stopped: str = ""
+    "Why it could not go on; '' where it did, or has not said so."
 
 
 def status(out: str | os.PathLike[str]) -> Status:
@@ -66,9 +72,13 @@ def status(out: str | os.PathLike[str]) -> Status:
         if outcome.failure and outcome.task not in done
     }
     state: RunState = last["state"]
-    if state == "running" and not alive and not _is_left(directory):
-        # unless it has ended since
-        state = load_status(folder).get("state", "running")
+    jobs = None
+    if state == "running":
+        jobs = engines.jobs_left(folder)
+    is_left = jobs is not None and detached.may_end(folder, jobs)
+    if state == "running" and not alive and not is_left:
+        last = {**last, **load_status(folder)}  # unless it has ended since
+        state = last["state"]
         if state == "running":
             state = "died"
     owner = ""
@@ -77,15 +87,11 @@ def status(out: str | os.PathLike[str]) -> Status:
     reasons = tuple(failing.values())
     counted = max(last["done"], len(done))
     told = ""
-    if state == "running" and (jobs := engines.jobs_left(folder)):
+    if state == "running" and jobs is not None:
         told = jobs.told
-    more = (last.get("time"), owner, tail.damaged, last.get("ended_early", ""), told)
+    why = (last.get("ended_early", ""), told, last.get("why_stopped", ""))
+    more = (last.get("time"), owner, tail.damaged, *why)
     return Status(state, last["tasks"], counted, reasons, *more)
-
-
-def _is_left(directory: RunDirectory) -> bool:
-    """Whether a run that no driver owns was left to jobs that may go on with it."""
-    return detached.going_on(directory) is not None
 
 
 def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Status:
@@ -93,9 +99,10 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
     for none, DamagedRecord.
     """
     progress = progress or Quiet()
-    directory = RunDirectory.of(out)
-    tail = Tail(directory.latest())
+    folder = RunDirectory.of(out).latest()
+    tail = Tail(folder)
     now = status(out)
+    began = time.monotonic()
     progress.begin(now.tasks - now.done, 0, now.done)
     done = {outcome.task for outcome in tail.poll() if outcome.status == "done"}
     look_at = 0.0
@@ -105,9 +112,10 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
             if outcome.status == "done" and outcome.task not in done:
                 done.add(outcome.task)
                 progress.advance(sum(p.nbytes for p in outcome.phases if p.kind == "read"))
-        if time.monotonic() > look_at:
+        if time.monotonic() > look_at or detached.has_ended(folder):
             now = status(out)
-            look_at = time.monotonic() + WAIT_LOOK_S
+            pause_s = LOOK_SHARE * (time.monotonic() - began)
+            look_at = time.monotonic() + min(max(pause_s, LEAST_LOOK_S), MOST_LOOK_S)
     progress.end()
     return now
 

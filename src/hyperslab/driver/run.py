@@ -32,7 +32,14 @@ from hyperslab.driver.submission import PAGE, provenance, save_records, save_val
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.engines.jobs import Detached
-from hyperslab.errors import OutputBusy, RunStopped, UsageError, in_callers_words, told_in_python
+from hyperslab.errors import (
+    HyperslabError,
+    OutputBusy,
+    RunStopped,
+    UsageError,
+    in_callers_words,
+    told_in_python,
+)
 from hyperslab.machine import pressure
 from hyperslab.plan.journal import Tail, moved_bytes
 from hyperslab.plan.pipeline import Pipeline, Write
@@ -102,6 +109,7 @@ class Driver(Rounds):
         self.value: Any = None
         self.saved: list[Path] = []
         self.state: RunState = "running"
+        self.why_stopped = ""
         self.pipeline = pipeline
         self.overwrites = isinstance(pipeline.end, Write) and pipeline.end.overwrite
         self.last_job: tuple[str, ...] = ()
@@ -189,6 +197,8 @@ class Driver(Rounds):
         self.state = "stopped"
         if self.directory.is_cancelled():
             self.state = "cancelled"
+        elif isinstance(reason, HyperslabError):
+            self.why_stopped = str(reason)
         try:
             self._keep_records()
         except OSError as error:
@@ -341,7 +351,8 @@ class Driver(Rounds):
             self.options.report,
             ended_early,
         )
-        save_status(self.folder, self.state, {**self._counts(), "ended_early": ended_early})
+        why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
+        save_status(self.folder, self.state, {**self._counts(), **why})
         return Result(
             self.state,
             list(map(Output, self.products.there(outputs))),

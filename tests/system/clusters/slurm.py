@@ -29,6 +29,8 @@ PACKAGES = {
 "Debian's package of each command."
 DAEMONS = "/usr/sbin"
 "Debian keeps them where only root's login looks."
+MOST_ELEMENTS = 1234
+"Of an array."
 SETTINGS = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
@@ -51,6 +53,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 MpiDefault=none
 ReturnToService=2
+MaxArraySize={most}
 KillWait=2
 DefMemPerCPU=100
 SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
@@ -148,6 +151,7 @@ def _settings(folder: Path, munge: Path) -> str:
         folder=folder,
         cpus=max(4, os.cpu_count() or 1),
         memory_mb=memory_mb,
+        most=MOST_ELEMENTS,
     )
 
 

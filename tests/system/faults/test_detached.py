@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import hyperslab as hyperslab_
 from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.submission import load_records
+from hyperslab.engines.slurm import commands
 from hyperslab.testing.functions import executions
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
@@ -75,7 +77,9 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
     said, _ = shell.communicate(timeout=60)
     assert "status 0" in said
     assert f"hyperslab wait {out}" in said
-    told = call("status", out)
+    with mock.patch.object(commands, "named", wraps=commands.named) as asked:
+        told = call("status", out)
+    assert asked.call_count == 1, "the queue is others', too"
     assert told.code == 0
     assert "state      running" in told.out
     assert "jobs       " in told.out
@@ -164,6 +168,19 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     done = hyperslab(*on_this_host, "--resume")
     assert done.returncode == 0, done
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+
+
+def test_ctrl_c_gives_the_jobs_back(tmp_path: Path, cluster: slurm.Slurm) -> None:
+    make_volume(tmp_path / "in.nii")
+    out = tmp_path / "out"
+    with running(*counted(tmp_path)) as driver:
+        await_recorded(driver, out, 1)
+        driver.send(signal.SIGINT)
+        code, said = driver.wait()
+    assert code == 130, said
+    assert "Traceback" not in said
+    await_that("an empty queue", lambda: in_the_queue(cluster) == "")
+    assert not (out / SUBMISSION / "jobs.json").exists()
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

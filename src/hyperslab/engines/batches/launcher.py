@@ -162,7 +162,11 @@ def main() -> None:
 
 
 def why_stopped(log: Path, since: int) -> str:
-    """The reason that a command has printed to the log behind so many bytes; '' if none has."""
+    """The reason that a command has printed to the log behind so many bytes; '' if none has, or
+    there is no log.
+    """
+    if not log.exists():
+        return ""
     with open(log, "rb") as file:
         file.seek(since)
         lines = file.read().decode(errors="replace").splitlines()

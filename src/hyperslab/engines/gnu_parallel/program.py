@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,12 @@ SETTINGS = ("PARALLEL", "PARALLEL_CSH")
 OPTIONS = ("--profile", "/dev/null", "--null", "--ungroup")
 """Options of every command: a profile takes the place of the user's own, whose options are for
 commands that people type; arguments may hold line ends; what jobs print goes to the log at once.
+"""
+SSH = "PARALLEL_SSH"
+"Variable that names the command which GNU Parallel reaches other hosts by."
+NOTICING = ("ConnectTimeout=30", "ServerAliveInterval=15", "ServerAliveCountMax=4")
+"""Options by which ssh finds that a host is silent, within a minute: one without power, or behind a
+cut cable, closes no connection. What stands before them in the command holds.
 """
 
 
@@ -81,7 +88,16 @@ def environment() -> dict[str, str]:
     """
     variables: Mapping[str, str] = os.environ
     kept = {name: value for name, value in variables.items() if name not in SETTINGS}
+    kept[SSH] = _noticing(variables.get(SSH, "ssh"))
     return {**kept, "PARALLEL_SHELL": "/bin/sh", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+def _noticing(command: str) -> str:
+    """A command that reaches hosts, which finds by itself that one is silent if it is ssh."""
+    program = shlex.split(command)[:1]
+    if list(map(os.path.basename, program)) != ["ssh"]:
+        return command
+    return " ".join([command, *(f"-o{option}" for option in NOTICING)])
 
 
 def start(

@@ -16,6 +16,7 @@ from hyperslab.engines.environment import FIRST_SIGNAL, how_it_ended
 _SAYINGS = (
     # MPICH, Intel MPI, MVAPICH
     r"PID (?P<pid>\d+) RUNNING AT \S+\s+=\s+EXIT CODE: (?P<signal>\d+)(?s:.*?)\(signal \d+\)",
+    r"PID (?P<pid>\d+) RUNNING AT \S+\s+=\s+EXIT CODE: (?P<code>\d+)",
     # Open MPI
     r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)",
     r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)",

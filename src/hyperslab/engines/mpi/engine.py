@@ -130,6 +130,8 @@ class Mpi(BatchEngine):
         ranks = self._world.survey()
         require_able(ranks, options.folder)
         elsewhere = [rank["host"] for rank in ranks if rank["host"] != options.host]
+        if elsewhere or options.threads > 1:
+            _require_threads(ranks)
         if elsewhere:
             self.serve_clock(elsewhere[0])
         self._slots = slots_of(ranks, options.threads)
@@ -167,6 +169,15 @@ class Mpi(BatchEngine):
                 lives = functools.partial(_is_other, pid)
                 yield from inflight.leftovers(round_marks, lives)
             raise
+
+
+def _require_threads(ranks: Sequence[Mapping[str, Any]]) -> None:
+    """Raise RunStopped where an MPI lets one thread of a rank call it alone."""
+    if not all(rank["takes_threads"] for rank in ranks):
+        raise RunStopped(
+            "this MPI was started without MPI_THREAD_MULTIPLE, which ranks of several threads or on"
+            " several hosts need: leave MPI4PY_RC_THREAD_LEVEL unset, or take an MPI that has it"
+        )
 
 
 def _is_other(pid: int | None, slot: Slot) -> bool:

@@ -180,9 +180,15 @@ def _sentence(error: BaseException) -> str:
 
 
 def _about(folder: str) -> dict[str, Any]:
-    """What this rank has, and which process it is."""
-    leads = os.getpgrp() == os.getpid()
-    return {**survey.survey(folder), "pid": os.getpid(), "leads": leads}
+    """What this rank has, which process it is, and whether several of its threads may call MPI."""
+    from mpi4py import MPI
+
+    return {
+        **survey.survey(folder),
+        "pid": os.getpid(),
+        "leads": os.getpgrp() == os.getpid(),
+        "takes_threads": MPI.Query_thread() == MPI.THREAD_MULTIPLE,
+    }
 
 
 def _own_output() -> TextIO:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hyperslab.engines.batches.launcher import why_stopped
 from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import Job, Unanswered
 from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
@@ -87,16 +88,22 @@ class Array:
         if silent:
             self._take(commands.accounted(numbers))
         for n in silent:
-            if not self._knows(n):
-                self.jobs[n] = replace(self.jobs.get(n, Job("", "")), state=FORGOTTEN)
+            self._forget(n)
 
     def ask_of_ended(self) -> None:
         """Learn the states of elements that have ended, where Slurm can be asked."""
         with suppress(Unanswered):
             self.ask()
         for n in range(self.submitted.count):
-            if not self._knows(n):
-                self.jobs[n] = replace(self.jobs.get(n, Job("", "")), state=FORGOTTEN)
+            self._forget(n)
+
+    def _forget(self, number: int) -> None:
+        """Note of an element that Slurm knows it no longer, unless its end is known. When it was to
+        end, which is told of those that run, says nothing any more.
+        """
+        if not self._knows(number):
+            last = self.jobs.get(number, Job("", ""))
+            self.jobs[number] = replace(last, state=FORGOTTEN, end_s=None)
 
     def _take(self, jobs: Iterable[Job]) -> set[int]:
         """Note what is said of elements; returns which ones."""
@@ -137,6 +144,13 @@ class Array:
                 f" job {left[0].id}'",
                 CONTINUES,
             )
+
+    def require_able(self, log: Path) -> None:
+        """Raise RunStopped when a batch could not go on, as on a full disk, with its reason."""
+        if any(job.state == "FAILED" for job in self.jobs.values()):
+            reason = why_stopped(log, self.submitted.log_nbytes)
+            if reason:
+                raise RunStopped(reason)
 
     def require_begun(self, log: Path) -> None:
         """Raise RunStopped when all elements have failed; called where none has begun a task."""

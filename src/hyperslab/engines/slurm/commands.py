@@ -16,10 +16,19 @@ from hyperslab.errors import CONTINUES, HyperslabError, RunStopped, UsageError
 
 ANSWER_LIMIT_S = 120.0
 "How long Slurm's commands may try to reach a controller that is busy."
-KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
-"Variables that say where Slurm is."
-HIDING = ("SBATCH_ARRAY_INX", "SBATCH_WAIT", "SBATCH_TEST_ONLY", "SBATCH_JOB_NAME")
+KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER", "SLURM_JWT")
+"Variables that say where Slurm is, and by which token it knows the user."
+HIDING = (
+    "SBATCH_ARRAY_INX",
+    "SBATCH_ERROR",
+    "SBATCH_EXPORT",
+    "SBATCH_JOB_NAME",
+    "SBATCH_TEST_ONLY",
+    "SBATCH_WAIT",
+)
 "Variables that would make another job of what is submitted."
+CLUSTERS = "SBATCH_CLUSTERS"
+"Variable that sbatch alone obeys; all commands are to mean the same cluster."
 FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 "What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
 ENDED = frozenset(
@@ -42,6 +51,14 @@ SECONDS = "%s"
 "Format of times: seconds since the epoch, whatever the zone."
 GONE = "Invalid job id"
 "Part of what is said of jobs that Slurm has forgotten."
+NUMBER = re.compile(r"^(\d+)(;\S*)?$", re.MULTILINE)
+"What sbatch prints of a job, with its cluster; sites may have it print more."
+SILENCE = re.compile(
+    r"unable to contact slurm controller|timed out|zero bytes were transmitted|not responding"
+    r"|connection (refused|reset)|temporarily unavailable",
+    re.IGNORECASE,
+)
+"What commands say whom the controller does not answer at the moment."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +84,12 @@ class Unanswered(HyperslabError):
     """A command of Slurm's that failed, or is not there; the text says why."""
 
 
+class Silent(Unanswered):
+    """A command whom the controller does not answer at the moment; it may have heard all the
+    same.
+    """
+
+
 def require_commands() -> None:
     """Raise UsageError where Slurm's commands are not installed."""
     try:
@@ -78,18 +101,30 @@ def require_commands() -> None:
 
 
 def submit(script: str, arguments: Sequence[str]) -> str:
-    """Submit a job; returns its number. Raises RunStopped for one that is rejected."""
+    """Submit a job; returns its number. Raises Silent where nobody answers, RunStopped for a job
+    that is rejected.
+    """
     try:
         said = _call(["sbatch", "--parsable", *arguments], script)
+    except Silent:
+        raise
     except Unanswered as error:
         raise RunStopped(f"Slurm does not take the jobs: {error}", CONTINUES) from error
-    return said.strip().partition(";")[0]
+    numbers: list[str] = [number for number, _ in NUMBER.findall(said)]
+    if not numbers:
+        first = said.strip().partition("\n")[0]
+        raise RunStopped(
+            f"sbatch prints no number of a job, but {first!r}: look at --slurm-option and at what"
+            " stands for sbatch on the PATH",
+            CONTINUES,
+        )
+    return numbers[-1]
 
 
 def try_out(script: str, arguments: Sequence[str]) -> None:
-    """Raise UsageError for jobs that Slurm would reject; none is submitted."""
+    """Raise UsageError for an array that Slurm would reject; none is submitted."""
     try:
-        _call(["sbatch", "--test-only", *arguments], script)
+        _call(["sbatch", "--test-only", "--array=0", *arguments], script)
     except Unanswered as error:
         raise UsageError(f"--engine slurm: Slurm would not take the jobs: {error}") from error
 
@@ -114,7 +149,7 @@ def _queue(*which: str) -> list[Job]:
         if GONE in str(error):
             return []
         raise
-    return [_read(text) for text in said.splitlines()]
+    return _jobs_in(said)
 
 
 def accounted(numbers: Sequence[str]) -> list[Job]:
@@ -125,7 +160,7 @@ def accounted(numbers: Sequence[str]) -> list[Job]:
         said = _call([*line, fields, f"--jobs={','.join(numbers)}"], SLURM_TIME_FORMAT=SECONDS)
     except Unanswered:
         return []
-    return [_read(text) for text in said.splitlines()]
+    return _jobs_in(said)
 
 
 def cancel(name: str) -> None:
@@ -157,6 +192,11 @@ def _setting(name: str) -> str:
     return found[1]
 
 
+def _jobs_in(said: str) -> list[Job]:
+    """The jobs that are told, a line each; where clusters are named, other lines name them."""
+    return [_read(line) for line in said.splitlines() if "|" in line]
+
+
 def _read(line: str) -> Job:
     number, state, reason, host, *times = line.split("|")
     if host.startswith("("):  # of a job that has no nodes
@@ -180,6 +220,8 @@ def _environment() -> dict[str, str]:
     }
     for name in HIDING:
         kept.pop(name, None)
+    if CLUSTERS in kept:
+        kept["SLURM_CLUSTERS"] = kept.pop(CLUSTERS)
     return kept
 
 
@@ -201,10 +243,17 @@ def _call(line: Sequence[str], text: str = "", **more: str) -> str:
     except FileNotFoundError:
         raise Unanswered(f"there is no {line[0]} here, which is a command of Slurm's") from None
     except subprocess.TimeoutExpired:
-        raise Unanswered(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
+        raise Silent(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
     if done.returncode:
-        raise Unanswered(_complaint(line[0], done.stderr or done.stdout))
+        raise _refusal(_complaint(line[0], done.stderr or done.stdout))
     return done.stdout
+
+
+def _refusal(complaint: str) -> Unanswered:
+    """What a command that failed is told by."""
+    if SILENCE.search(complaint):
+        return Silent(complaint)
+    return Unanswered(complaint)
 
 
 def _complaint(command: str, said: str) -> str:

@@ -36,6 +36,7 @@ OUR_REASONS = {"", "None", "Dependency", "JobArrayTaskLimit"}
 "Reasons to wait that a run gives its own jobs."
 JOURNAL = re.compile(r"(?P<host>.+)\.w\d+\.t\d+\.\d+\.[0-9a-f]+\.jsonl")
 "Name of the journal that an element keeps."
+LOG = "worker.log"
 
 
 class Slurm(CommandEngine):
@@ -123,6 +124,7 @@ class Slurm(CommandEngine):
             count=batches,
             throttle=options.workers,
             journals=len(self._journals()),
+            log_nbytes=_size(options.folder / LOG),
             is_detached=bool(options.last_job),
             user=os.getuid(),
             clock=clock.identity,
@@ -142,7 +144,7 @@ class Slurm(CommandEngine):
         if options.last_job:
             heartbeat = None
         return Request(
-            [*asked, *requests.log_into(options.folder / "worker.log")],
+            [*asked, *requests.log_into(options.folder / LOG)],
             lambda first: requests.element_script(script, first, heartbeat),
             [*asked_of_last, *requests.log_into(options.folder / "driver.log")],
             requests.last_script(options.last_job),
@@ -160,8 +162,12 @@ class Slurm(CommandEngine):
         yield from super().see_out(work)
         array = self._array
         self._note()
-        if array is not None and len(self._journals()) == array.submitted.journals:
-            array.require_begun(self.options.folder / "worker.log")
+        if array is None:
+            return
+        log = self.options.folder / LOG
+        array.require_able(log)
+        if len(self._journals()) == array.submitted.journals:
+            array.require_begun(log)
 
     def _note(self) -> None:
         """Take the times of a round's jobs, and be done with it."""
@@ -236,6 +242,13 @@ class Slurm(CommandEngine):
         names = (path.name for path in (self.options.folder / "journal").iterdir())
         found = map(JOURNAL.fullmatch, names)
         return [match["host"] for match in found if match]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 of one that is not there yet."""
+    if not path.exists():
+        return 0
+    return path.stat().st_size
 
 
 def _lanes(hosts: Sequence[str], options: EngineOptions) -> list[Slot]:

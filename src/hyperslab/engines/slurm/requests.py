@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ OURS = {
     "job-name": "jobs are found by their names",
     "output": "what jobs print is kept in worker.log",
     "parsable": "hyperslab reads what sbatch prints",
+    "requeue": "what a job leaves undone is submitted again by the run",
     "test-only": "it would submit nothing",
     "wait": "hyperslab waits by itself",
     "wrap": "jobs run the tasks",
@@ -29,7 +31,12 @@ OURS = {
 "Options of sbatch that hyperslab gives itself, and why."
 SHORT = {"a": "array", "D": "chdir", "d": "dependency", "e": "error", "J": "job-name"}
 SHORT |= {"M": "clusters", "o": "output", "W": "wait"}
-MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+MEMORY = {
+    "mem": "SBATCH_MEM_PER_NODE",
+    "mem-per-cpu": "SBATCH_MEM_PER_CPU",
+    "mem-per-gpu": "SBATCH_MEM_PER_GPU",
+}
+"Options that say how much memory a job gets, and the variables that say the same to sbatch."
 MEMORY_UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 "Units of sbatch's sizes, of which the first is meant where none is named."
 JOB_NBYTES = 2 * 2**30
@@ -45,16 +52,14 @@ def asked(options: EngineOptions, least_nbytes: int = 0) -> list[str]:
     more where a job needs that at least. Raises UsageError.
     """
     arguments = []
-    names = set()
     for text in options.job_options:
         name, equals, value = text.lstrip("-").partition("=")
         _require_free(text, SHORT.get(name, name))
-        names.add(name)
         if len(name) == 1:
             arguments.append(f"-{name}{value}")
         else:
             arguments.append(f"--{name}{equals}{value}")
-    if names.isdisjoint(MEMORY):
+    if _memory(options) is None:
         each = JOB_NBYTES
         if options.memory_bytes:
             each = options.memory_bytes // options.workers
@@ -78,26 +83,49 @@ def _given(options: EngineOptions) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
+def _memory(options: EngineOptions) -> tuple[str, str, str] | None:
+    """(option, value, how the user said it) of the memory of a job; None where nobody says."""
+    given = _given(options)
+    said = [
+        (name, given[name], f"--slurm-option {name}={given[name]}")
+        for name in MEMORY
+        if name in given
+    ]
+    said += [
+        (name, os.environ[variable], f"{variable}={os.environ[variable]}")
+        for name, variable in MEMORY.items()
+        if variable in os.environ
+    ]
+    return next(iter(said), None)
+
+
 def memory_of_jobs(options: EngineOptions) -> int:
     """Bytes for all tasks that run at a time, by the memory that their jobs are given. Raises
     UsageError.
     """
-    given = _given(options)
-    each = JOB_NBYTES
-    if "mem" in given and given["mem"] != "0":  # which means all that a node has
-        each = _nbytes(given["mem"]) - WORKER_BASE_BYTES
-        if each < 1:
-            raise UsageError(
-                f"--slurm-option mem={given['mem']}: Python takes {show_bytes(WORKER_BASE_BYTES)}"
-                " of it; give more"
-            )
-    return each * options.workers
+    return _memory_of_job(options) * options.workers
 
 
-def _nbytes(text: str) -> int:
+def _memory_of_job(options: EngineOptions) -> int:
+    """Bytes for the task of a job."""
+    said = _memory(options)
+    if said is None or said[0] == "mem-per-gpu":
+        return JOB_NBYTES
+    name, value, words = said
+    wanted = _nbytes(value, words)
+    if name == "mem-per-cpu":
+        wanted *= cpus(options)
+    if wanted == 0:  # all that a node has
+        return JOB_NBYTES
+    if wanted <= WORKER_BASE_BYTES:
+        raise UsageError(f"{words}: Python takes {show_bytes(WORKER_BASE_BYTES)} of it; give more")
+    return wanted - WORKER_BASE_BYTES
+
+
+def _nbytes(text: str, words: str) -> int:
     found = re.fullmatch(r"(\d+)([KMGT]?)B?", text.upper())
     if found is None:
-        raise UsageError(f"--slurm-option mem={text}: give a size such as 4G")
+        raise UsageError(f"{words}: give a size such as 4G")
     return int(found[1]) * MEMORY_UNITS[found[2]]
 
 

@@ -7,19 +7,25 @@ without a driver can end them.
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from hyperslab.engines.jobs import JOBS
 from hyperslab.engines.slurm import commands
-from hyperslab.engines.slurm.commands import Unanswered
+from hyperslab.engines.slurm.commands import Silent, Unanswered
 from hyperslab.engines.slurm.waiting import Waited
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.storage.recordfile import load_record, save_record
 
+T = TypeVar("T")
+SILENCE_LIMIT_S = 300.0
+"How long a controller that does not answer is asked to take a job."
+SILENCE_PAUSE_S = 10.0
 _LOST = (
     "which jobs of Slurm belong to the run is not known; look for them with 'squeue --me', and end"
     " them with scancel"
@@ -39,6 +45,8 @@ class SubmittedJobs:
     "Number of elements that may run at a time."
     journals: int = 0
     "Number of elements of earlier rounds that have begun."
+    log_nbytes: int = 0
+    "Size of the jobs' log when they were submitted."
     is_detached: bool = False
     user: int = 0
     clock: str = ""
@@ -110,14 +118,15 @@ def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> Submitte
     save(folder, submitted)
     try:
         for first, size, throttle, before in pieces(
-            submitted.count, submitted.throttle, _largest()
+            submitted.count, submitted.throttle, _insist(commands.largest_array)
         ):
             after = []
             if before is not None:
                 after = [f"--dependency=afterany:{submitted.arrays[before][0]}"]
             array = f"--array=0-{size - 1}%{throttle}"
             line = [*request.arguments, f"--job-name={submitted.name}", *after, array]
-            number = commands.submit(request.script_of(first), line)
+            job = _Job(submitted.name, request.script_of(first), line, submitted.numbers)
+            number = _insist(job.submit)
             submitted = replace(submitted, arrays=(*submitted.arrays, (number, first, size)))
             save(folder, submitted)
         if submitted.is_detached:
@@ -133,14 +142,45 @@ def _submit_last(submitted: SubmittedJobs, request: Request) -> str:
     after = ":".join(submitted.numbers)
     name = f"--job-name={submitted.name_of_last}"
     line = [*request.last_arguments, name, f"--dependency=afterany:{after}"]
-    return commands.submit(request.last_script, line)
+    return _insist(_Job(submitted.name_of_last, request.last_script, line, ()).submit)
 
 
-def _largest() -> int:
-    try:
-        return commands.largest_array()
-    except Unanswered as error:
-        raise RunStopped(f"Slurm does not answer: {error}", CONTINUES) from error
+@dataclass(slots=True)
+class _Job:
+    """A job, or an array, that is to be submitted once."""
+
+    name: str
+    script: str
+    arguments: Sequence[str]
+    known: Sequence[str]
+    "Numbers of others of this name."
+    _is_tried: bool = False
+
+    def submit(self) -> str:
+        """Return its number. Who got no answer may have been heard, so that the next call looks in
+        the queue first. Raises Silent, RunStopped.
+        """
+        if self._is_tried:
+            there = commands.named([self.name], os.getuid())
+            taken = {job.id.partition("_")[0] for job in there}.difference(self.known)
+            if taken:
+                return taken.pop()
+        self._is_tried = True
+        return commands.submit(self.script, self.arguments)
+
+
+def _insist(ask: Callable[[], T]) -> T:
+    """What Slurm answers; one that is silent is asked again for a while. Raises RunStopped."""
+    deadline = time.monotonic() + SILENCE_LIMIT_S
+    while True:
+        try:
+            return ask()
+        except Silent as error:
+            if time.monotonic() > deadline:
+                raise RunStopped(f"Slurm does not answer: {error}", CONTINUES) from error
+        except Unanswered as error:
+            raise RunStopped(f"Slurm cannot be asked: {error}", CONTINUES) from error
+        time.sleep(SILENCE_PAUSE_S)
 
 
 def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, int, int | None]]:
