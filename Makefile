@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs test lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,15 @@ help: ## list these commands
 demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
+# A directory through FUSE that is as slow as another storage; wheels do not have it.
+tierfs: $(VENV)/bin/hyperslab-tierfs ## build the program behind 'hyperslab tiers emulate'
+
+$(VENV)/bin/hyperslab-tierfs: $(RUST) | $(VENV)/.cargo
+	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package hyperslab-tierfs
+	@install rust/target/debug/hyperslab-tierfs $@
+
 # pytest comes last, whatever the checks say, so that its closing line ends the output of a sound run.
-test: $(VENV)/.installed-test system-packages $(VENV)/spark-classes.jsa ## run every check and every test
+test: $(VENV)/.installed-test system-packages $(VENV)/spark-classes.jsa $(VENV)/bin/hyperslab-tierfs ## run every check and every test
 	@status=0; $(MAKE) --no-print-directory lint & \
 	$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml || status=1; \
 	wait $$! || status=1; \

@@ -1,0 +1,757 @@
+//! A directory through FUSE: everything is done at once in the directory beneath, and answered when
+//! the tier says so.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FallocateFlags};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::unistd::{UnlinkatFlags, Whence};
+
+use crate::backing::{self, Entry};
+use crate::inodes::{Inode, Inodes, Key};
+use crate::queue::Nanos;
+use crate::tier::{Due, Operation, Tier};
+use crate::timer::Timer;
+
+/// Bytes that the kernel asks for or sends at once, at most.
+const REQUEST_NBYTES: u32 = 1 << 20;
+/// Requests that nobody waits for, such as those that read ahead, which are under way at once.
+const IN_BACKGROUND: u16 = 64;
+/// Extended attributes that the kernel asks for by itself are not charged.
+const KERNELS_OWN: &[u8] = b"security.";
+/// Numbers of files are not given to others while the kernel knows them.
+const GENERATION: Generation = Generation(0);
+
+/// A file that is open.
+struct Open {
+    file: File,
+    inode: Arc<Inode>,
+}
+
+/// A directory that is being listed: as it was when the listing began.
+struct Listing {
+    directory: File,
+    entries: Mutex<Arc<Vec<Entry>>>,
+}
+
+/// Things that have been opened, by the number that the kernel knows each by.
+struct Handles<T> {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<T>>>,
+}
+
+impl<T> Handles<T> {
+    fn new() -> Self {
+        Self { next: AtomicU64::new(1), open: Mutex::default() }
+    }
+
+    fn add(&self, opened: T) -> FileHandle {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().unwrap().insert(number, Arc::new(opened));
+        FileHandle(number)
+    }
+
+    fn get(&self, handle: FileHandle) -> Result<Arc<T>, Errno> {
+        self.open.lock().unwrap().get(&handle.0).cloned().ok_or(Errno::EBADF)
+    }
+
+    fn remove(&self, handle: FileHandle) {
+        self.open.lock().unwrap().remove(&handle.0);
+    }
+}
+
+/// The file system of one tier.
+pub struct TierFs {
+    tier: Arc<Tier>,
+    timer: Timer,
+    inodes: Inodes,
+    files: Handles<Open>,
+    listings: Handles<Listing>,
+}
+
+impl TierFs {
+    /// A directory as a tier.
+    pub fn new(root: OwnedFd, tier: Arc<Tier>, timer: Timer) -> Result<Self, Errno> {
+        let key = Key::of(&fstat(&root)?);
+        let inodes = Inodes::new(root, key);
+        Ok(Self { tier, timer, inodes, files: Handles::new(), listings: Handles::new() })
+    }
+
+    /// Answer when it is time to.
+    fn answer(&self, due: Due, act: impl FnOnce() + Send + 'static) {
+        let tier = self.tier.clone();
+        self.timer.at(due.at, move |late| {
+            tier.was_late(due, late);
+            act();
+        });
+    }
+
+    /// Count and serve an operation on names or attributes.
+    fn operate(&self, operation: Operation) -> Due {
+        self.tier.operate(operation, self.timer.now())
+    }
+
+    /// Answer an operation that returns nothing.
+    fn answer_empty(&self, due: Due, done: Result<(), Errno>, reply: ReplyEmpty) {
+        self.answer(due, move || match done {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    /// Answer an operation that returns a file by its name.
+    fn answer_entry(&self, due: Due, found: Result<(OwnedFd, FileStat), Errno>, reply: ReplyEntry) {
+        let ttl = self.tier.settings.attribute_ttl;
+        let found = found.map(|(fd, stat)| self.remember(fd, &stat));
+        self.answer(due, move || match found {
+            Ok(attributes) => reply.entry(&ttl, &attributes, GENERATION),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    /// Answer an operation that returns the attributes of a file.
+    fn answer_attributes(
+        &self,
+        due: Due,
+        number: INodeNo,
+        found: Result<FileStat, Errno>,
+        reply: ReplyAttr,
+    ) {
+        let ttl = self.tier.settings.attribute_ttl;
+        self.answer(due, move || match found {
+            Ok(stat) => reply.attr(&ttl, &backing::attributes(&stat, number.0)),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn remember(&self, fd: OwnedFd, stat: &FileStat) -> FileAttr {
+        let number = self.inodes.remember(fd, Key::of(stat));
+        backing::attributes(stat, number)
+    }
+
+    fn stat(&self, number: INodeNo) -> Result<FileStat, Errno> {
+        fstat(&self.inodes.get(number.0)?.fd)
+    }
+
+    fn forget_file(&self, number: INodeNo, lookups: u64) {
+        let Some(inode) = self.inodes.forget(number.0, lookups) else { return };
+        if backing::is_gone(&inode) {
+            self.tier.remove(inode.key);
+        }
+    }
+
+    fn fopen_flags(&self) -> FopenFlags {
+        if self.tier.settings.keep_cache {
+            return FopenFlags::FOPEN_KEEP_CACHE;
+        }
+        FopenFlags::empty()
+    }
+
+    fn truncate(
+        &self,
+        inode: &Inode,
+        handle: Option<FileHandle>,
+        nbytes: u64,
+        request: &Request,
+    ) -> Result<(), Errno> {
+        match handle {
+            Some(handle) => nix::unistd::ftruncate(&self.files.get(handle)?.file, nbytes as i64)?,
+            None => nix::unistd::truncate(inode.path().as_str(), nbytes as i64)?,
+        }
+        self.tier.cut(inode.key, nbytes);
+        if request.uid() == 0 {
+            return Ok(());
+        }
+        backing::drop_set_id(inode)
+    }
+
+    fn synced(&self, handle: FileHandle, datasync: bool) -> Result<Arc<Inode>, Errno> {
+        let open = self.files.get(handle)?;
+        let synced = if datasync { open.file.sync_data() } else { open.file.sync_all() };
+        synced.map_err(|error| backing::errno_of(&error))?;
+        Ok(open.inode.clone())
+    }
+}
+
+/// Act once all of a file is on its targets: reads that came in between have put that off.
+fn when_settled(
+    timer: &Timer,
+    tier: Arc<Tier>,
+    inode: Arc<Inode>,
+    latency: Nanos,
+    act: impl FnOnce() + Send + 'static,
+) {
+    let settled = tier.settled(&inode);
+    if settled <= timer.now() {
+        let due = timer.now() + latency;
+        timer.at(due, move |_| act());
+        return;
+    }
+    let own = timer.clone();
+    timer.at(settled, move |_| when_settled(&own, tier, inode, latency, act));
+}
+
+/// Find what was just made, and give it to who asked for it.
+fn made(
+    parent: &Inode,
+    name: &OsStr,
+    mode: u32,
+    request: &Request,
+) -> Result<(OwnedFd, FileStat), Errno> {
+    let (fd, _) = backing::find(parent, name)?;
+    let stat = backing::give(&fd, parent, mode, request)?;
+    Ok((fd, stat))
+}
+
+fn said(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno as i32)
+}
+
+#[allow(clippy::too_many_arguments)]
+impl Filesystem for TierFs {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel that knows less of these does without.
+        let wished = InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
+        for flag in wished.iter() {
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(REQUEST_NBYTES);
+        let _ = config.set_max_background(IN_BACKGROUND);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let due = self.operate(Operation::Lookup);
+        let found = self.inodes.get(parent.0).and_then(|parent| backing::find(&parent, name));
+        self.answer_entry(due, found, reply);
+    }
+
+    fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
+        self.forget_file(number, lookups);
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let due = self.operate(Operation::Getattr);
+        self.answer_attributes(due, number, self.stat(number), reply);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _changed_at: Option<SystemTime>,
+        _backed_up: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let due = self.operate(Operation::Setattr);
+        let change = || {
+            let inode = self.inodes.get(number.0)?;
+            if uid.is_some() || gid.is_some() {
+                backing::change_owner(&inode, uid, gid)?;
+            }
+            if let Some(mode) = mode {
+                backing::change_mode(&inode, mode)?;
+            }
+            if let Some(nbytes) = size {
+                self.truncate(&inode, handle, nbytes, request)?;
+            }
+            if accessed.is_some() || modified.is_some() {
+                backing::change_times(&inode, accessed, modified)?;
+            }
+            fstat(&inode.fd)
+        };
+        self.answer_attributes(due, number, change(), reply);
+    }
+
+    fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
+        let due = self.operate(Operation::Readlink);
+        let inode = self.inodes.get(number.0);
+        let target = inode.and_then(|inode| nix::fcntl::readlinkat(&inode.fd, ""));
+        self.answer(due, move || match target {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let due = self.operate(Operation::Mknod);
+        let make = || {
+            let parent = self.inodes.get(parent.0)?;
+            let kind = SFlag::from_bits_truncate(mode & libc::S_IFMT);
+            let permissions = Mode::from_bits_truncate(mode);
+            let device = backing::decoded_device(rdev);
+            nix::sys::stat::mknodat(&parent.fd, name, kind, permissions, device)?;
+            made(&parent, name, mode, request)
+        };
+        self.answer_entry(due, make(), reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let due = self.operate(Operation::Mkdir);
+        let make = || {
+            let parent = self.inodes.get(parent.0)?;
+            nix::sys::stat::mkdirat(&parent.fd, name, Mode::from_bits_truncate(mode))?;
+            made(&parent, name, mode, request)
+        };
+        self.answer_entry(due, make(), reply);
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let due = self.operate(Operation::Unlink);
+        let parent = self.inodes.get(parent.0);
+        let done =
+            parent.and_then(|at| nix::unistd::unlinkat(&at.fd, name, UnlinkatFlags::NoRemoveDir));
+        self.answer_empty(due, done, reply);
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let due = self.operate(Operation::Rmdir);
+        let parent = self.inodes.get(parent.0);
+        let done =
+            parent.and_then(|at| nix::unistd::unlinkat(&at.fd, name, UnlinkatFlags::RemoveDir));
+        self.answer_empty(due, done, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let due = self.operate(Operation::Symlink);
+        let make = || {
+            let parent = self.inodes.get(parent.0)?;
+            backing::symlink(target, &parent, name)?;
+            made(&parent, name, 0, request)
+        };
+        self.answer_entry(due, make(), reply);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let due = self.operate(Operation::Rename);
+        let rename = || {
+            let (from, to) = (self.inodes.get(parent.0)?, self.inodes.get(new_parent.0)?);
+            let flags = nix::fcntl::RenameFlags::from_bits_truncate(flags.bits());
+            nix::fcntl::renameat2(&from.fd, name, &to.fd, new_name, flags)
+        };
+        self.answer_empty(due, rename(), reply);
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let due = self.operate(Operation::Link);
+        let link = || {
+            let (inode, parent) = (self.inodes.get(number.0)?, self.inodes.get(new_parent.0)?);
+            let path = inode.path();
+            let here = nix::fcntl::AT_FDCWD;
+            let follow = AtFlags::AT_SYMLINK_FOLLOW;
+            nix::unistd::linkat(here, path.as_str(), &parent.fd, new_name, follow)?;
+            backing::find(&parent, new_name)
+        };
+        self.answer_entry(due, link(), reply);
+    }
+
+    fn open(&self, _request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let due = self.operate(Operation::Open);
+        let open = || {
+            let inode = self.inodes.get(number.0)?;
+            let file = backing::open(&inode, flags.0)?;
+            Ok(self.files.add(Open { file, inode }))
+        };
+        let (opened, flags): (Result<FileHandle, Errno>, _) = (open(), self.fopen_flags());
+        self.answer(due, move || match opened {
+            Ok(handle) => reply.opened(handle, flags),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let due = self.operate(Operation::Create);
+        let create = || {
+            let parent = self.inodes.get(parent.0)?;
+            let (file, fd, stat) = backing::create(&parent, name, mode, flags, request)?;
+            let attributes = self.remember(fd, &stat);
+            let inode = self.inodes.get(attributes.ino.0)?;
+            Ok((attributes, self.files.add(Open { file, inode })))
+        };
+        let created: Result<(FileAttr, FileHandle), Errno> = create();
+        let (ttl, flags) = (self.tier.settings.attribute_ttl, self.fopen_flags());
+        self.answer(due, move || match created {
+            Ok((attributes, handle)) => {
+                reply.created(&ttl, &attributes, GENERATION, handle, flags);
+            }
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let now = self.timer.now();
+        let read = || {
+            let open = self.files.get(handle)?;
+            let data = backing::read(&open.file, offset, size as usize)?;
+            Ok((open.inode.key, data))
+        };
+        match read() {
+            Ok((key, data)) => {
+                let due = self.tier.read(key, offset, data.len() as u64, now);
+                self.answer(due, move || reply.data(&data));
+            }
+            Err(errno) => reply.error(said(errno)),
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let now = self.timer.now();
+        let write = || {
+            let open = self.files.get(handle)?;
+            let written = backing::write(&open.file, offset, data)?;
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                backing::drop_set_id(&open.inode)?;
+            }
+            Ok((open, written))
+        };
+        let written: Result<(Arc<Open>, usize), Errno> = write();
+        match written {
+            Ok((open, nbytes)) => {
+                let due = self.tier.write(&open.inode, offset, nbytes as u64, now);
+                self.answer(due, move || reply.written(nbytes as u32));
+            }
+            Err(errno) => reply.error(said(errno)),
+        }
+    }
+
+    /// Nothing is written when a file is closed: after this answer the kernel asks no more.
+    fn flush(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        _handle: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.files.remove(handle);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.tier.count(Operation::Fsync);
+        match self.synced(handle, datasync) {
+            Ok(inode) => {
+                let latency = self.tier.settings.latency;
+                when_settled(&self.timer, self.tier.clone(), inode, latency, || reply.ok());
+            }
+            Err(errno) => reply.error(said(errno)),
+        }
+    }
+
+    fn opendir(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let due = self.operate(Operation::Opendir);
+        let open = || {
+            let directory =
+                backing::open(&*self.inodes.get(number.0)?, libc::O_RDONLY | libc::O_DIRECTORY)?;
+            Ok(self.listings.add(Listing { directory, entries: Mutex::default() }))
+        };
+        let opened: Result<FileHandle, Errno> = open();
+        self.answer(due, move || match opened {
+            Ok(handle) => reply.opened(handle, FopenFlags::empty()),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let due = self.operate(Operation::Readdir);
+        let list = || {
+            let listing = self.listings.get(handle)?;
+            let mut entries = listing.entries.lock().unwrap();
+            if offset == 0 {
+                *entries = Arc::new(backing::list(&listing.directory)?);
+            }
+            Ok(entries.clone())
+        };
+        let listed: Result<Arc<Vec<Entry>>, Errno> = list();
+        self.answer(due, move || match listed {
+            Ok(entries) => {
+                let left = entries.iter().enumerate().skip(offset as usize);
+                for (position, entry) in left {
+                    let next = position as u64 + 1;
+                    if reply.add(INodeNo(entry.number), next, entry.kind, &entry.name) {
+                        break;
+                    }
+                }
+                reply.ok();
+            }
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.listings.remove(handle);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        let now = self.timer.now();
+        let due = self.tier.pass(Operation::Fsync, now);
+        let listing = self.listings.get(handle);
+        let synced = listing.and_then(|listing| nix::unistd::fsync(&listing.directory));
+        self.answer_empty(due, synced, reply);
+    }
+
+    fn statfs(&self, _request: &Request, number: INodeNo, reply: ReplyStatfs) {
+        let due = self.tier.pass(Operation::Statfs, self.timer.now());
+        let inode = self.inodes.get(number.0);
+        let found = inode.and_then(|inode| nix::sys::statvfs::fstatvfs(&inode.fd));
+        self.answer(due, move || match found {
+            Ok(found) => reply.statfs(
+                found.blocks(),
+                found.blocks_free(),
+                found.blocks_available(),
+                found.files(),
+                found.files_free(),
+                found.block_size() as u32,
+                found.name_max() as u32,
+                found.fragment_size() as u32,
+            ),
+            Err(errno) => reply.error(said(errno)),
+        });
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let due = self.operate(Operation::Setxattr);
+        let inode = self.inodes.get(number.0);
+        let done = inode.and_then(|inode| backing::set_attribute(&inode, name, value, flags));
+        self.answer_empty(due, done, reply);
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let due = if name.as_bytes().starts_with(KERNELS_OWN) {
+            self.tier.pass(Operation::Getxattr, self.timer.now())
+        } else {
+            self.operate(Operation::Getxattr)
+        };
+        let inode = self.inodes.get(number.0);
+        let found =
+            inode.and_then(|inode| backing::get_attribute(&inode, Some(name), size as usize));
+        self.answer(due, move || reply_value(reply, found, size));
+    }
+
+    fn listxattr(&self, _request: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        let due = self.operate(Operation::Listxattr);
+        let inode = self.inodes.get(number.0);
+        let found = inode.and_then(|inode| backing::get_attribute(&inode, None, size as usize));
+        self.answer(due, move || reply_value(reply, found, size));
+    }
+
+    fn removexattr(&self, _request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let due = self.operate(Operation::Removexattr);
+        let inode = self.inodes.get(number.0);
+        let done = inode.and_then(|inode| backing::remove_attribute(&inode, name));
+        self.answer_empty(due, done, reply);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let due = self.operate(Operation::Fallocate);
+        let allocate = || {
+            let open = self.files.get(handle)?;
+            let mode = FallocateFlags::from_bits_retain(mode);
+            nix::fcntl::fallocate(&open.file, mode, offset as i64, length as i64)
+        };
+        self.answer_empty(due, allocate(), reply);
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _number: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let seek = || {
+            let whence = match whence {
+                libc::SEEK_DATA => Whence::SeekData,
+                libc::SEEK_HOLE => Whence::SeekHole,
+                _ => return Err(Errno::EINVAL),
+            };
+            nix::unistd::lseek(&self.files.get(handle)?.file, offset, whence)
+        };
+        match seek() {
+            Ok(found) => reply.offset(found),
+            Err(errno) => reply.error(said(errno)),
+        }
+    }
+}
+
+/// Answer with the value of an extended attribute, or with its length if there is no buffer.
+fn reply_value(reply: ReplyXattr, found: Result<(Vec<u8>, usize), Errno>, size: u32) {
+    match found {
+        Ok((_, length)) if size == 0 => reply.size(length as u32),
+        Ok((value, _)) => reply.data(&value),
+        Err(errno) => reply.error(said(errno)),
+    }
+}

@@ -1,0 +1,120 @@
+//! Emulated storage tiers: a directory through FUSE, as slow as a slower storage would be.
+
+// Bytes and nanoseconds become costs, in which no single one of them counts.
+#![allow(clippy::cast_precision_loss)]
+
+mod arguments;
+mod backing;
+mod control;
+mod filesystem;
+mod inodes;
+mod placement;
+mod queue;
+mod stripes;
+mod tier;
+mod timer;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use nix::fcntl::OFlag;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::{Mode, umask};
+
+use crate::arguments::Arguments;
+use crate::filesystem::TierFs;
+use crate::tier::Tier;
+use crate::timer::Timer;
+
+/// Threads that take requests. None waits for a tier, but any may wait for the directory beneath.
+const THREADS: usize = 8;
+
+fn main() -> ExitCode {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if given.iter().any(|argument| argument == "--help") {
+        print!("{}", arguments::USAGE);
+        return ExitCode::SUCCESS;
+    }
+    match arguments::parse(given).and_then(|arguments| run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let shown = arguments.backing.display();
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let root = nix::fcntl::open(&arguments.backing, flags, Mode::empty())
+        .map_err(|errno| format!("{shown} cannot be opened: {}", errno.desc()))?;
+    allow_many_files().map_err(|errno| format!("no limit of open files: {}", errno.desc()))?;
+    // The kernel has applied the caller's mask already.
+    umask(Mode::empty());
+    let signals = blocked_signals().map_err(|errno| errno.desc().to_string())?;
+    let timer = Timer::start().map_err(|error| error.to_string())?;
+    let tier = Arc::new(Tier::new(arguments.settings.clone()));
+    let filesystem = TierFs::new(root, tier.clone(), timer.clone())
+        .map_err(|errno| format!("{shown} has no attributes: {}", errno.desc()))?;
+    let mut session = Session::new(filesystem, &arguments.mountpoint, &config(arguments))
+        .map_err(|error| error.to_string())?;
+    if let Some(path) = &arguments.control {
+        control::serve(path, tier, timer)
+            .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
+    }
+    unmount_on(signals, session.unmount_callable()).map_err(|error| error.to_string())?;
+    say_ready().map_err(|error| error.to_string())?;
+    session.run().map_err(|error| error.to_string())
+}
+
+fn config(arguments: &Arguments) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(arguments.name.clone()),
+        MountOption::Subtype("hyperslab".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+    ];
+    config.acl = if arguments.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config
+}
+
+/// Raise the limit of open files as far as it goes: every file that the kernel knows is one.
+fn allow_many_files() -> nix::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)
+}
+
+/// The signals that end the program, which no thread but one takes.
+fn blocked_signals() -> nix::Result<SigSet> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    signals.thread_block()?;
+    Ok(signals)
+}
+
+/// Unmount on a signal; while somebody is in the directory, say so and go on.
+fn unmount_on(signals: SigSet, mut unmounter: SessionUnmounter) -> io::Result<()> {
+    let run = move || {
+        while signals.wait().is_ok() {
+            if let Err(error) = unmounter.unmount() {
+                eprintln!("not unmounted: {error}");
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(run)?;
+    Ok(())
+}
+
+fn say_ready() -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(b"ready\n")?;
+    out.flush()
+}
