@@ -187,6 +187,12 @@ def test_the_layout_page_describes_the_core() -> None:
     assert described == modules | rooms
 
 
+def test_the_layout_page_describes_the_program_of_emulated_tiers() -> None:
+    described = _described((ROOT / "docs" / "layout.md").read_text(), "rust/tierfs/src/")
+    folder = ROOT / "rust" / "tierfs" / "src"
+    assert set(described) == {str(p.relative_to(ROOT)) for p in [folder, *folder.rglob("*.rs")]}
+
+
 def test_importing_the_package_loads_no_heavy_library() -> None:
     code = "import json, sys, hyperslab; print(json.dumps(sorted(sys.modules)))"
     out = subprocess.run(

@@ -72,7 +72,13 @@ SUMMARIES = {
     ),
 }
 "What each verb's own help begins with, by the name of its module and function."
-SUB_VERBS: dict[str, dict[str, str]] = {"tiers": {}}
+SUB_VERBS: dict[str, dict[str, str]] = {
+    "tiers": {
+        "emulate": "emulation:emulate",
+        "list": "emulation:list_",
+        "remove": "emulation:remove",
+    }
+}
 """Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this
 package. A path of such a name is written ./list.
 """

@@ -1,0 +1,54 @@
+"""Measured: what was asked of a tier, and what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hyperslab.units import show_rate, show_seconds, show_share
+
+Unit = Literal["B/s", "s", "/s"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was asked of a tier, and what was measured."""
+
+    what: str
+    asked: float | None
+    "Value that was asked for; None where nothing was."
+    value: float
+    unit: Unit
+
+    @property
+    def deviation(self) -> float:
+        """Share of what was asked for by which the tier differs from it; 0 where nothing was."""
+        if not self.asked:
+            return 0.0
+        return abs(self.value / self.asked - 1)
+
+    def show_asked(self) -> str:
+        """What was asked for, as people read it; '' where nothing was."""
+        if self.asked is None:
+            return ""
+        return show(self.asked, self.unit)
+
+    def show_value(self) -> str:
+        """What was measured, as people read it."""
+        return show(self.value, self.unit)
+
+    def sentence(self) -> str:
+        """What differs, by how much."""
+        return (
+            f"{self.what} {self.show_value()} instead of {self.show_asked()}"
+            f" ({show_share(self.deviation)} off)"
+        )
+
+
+def show(value: float, unit: Unit) -> str:
+    """A measured value, such as `98.7 MB/s`, `1.05 ms` or `498 per second`."""
+    if unit == "B/s":
+        return show_rate(value)
+    if unit == "s":
+        return show_seconds(value)
+    return f"{value:.3g} per second"

@@ -1,0 +1,167 @@
+"""Program: hyperslab-tierfs, found, started and asked for its counters."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.storage.emulation.registry import Emulation, folder
+from hyperslab.storage.emulation.settings import options
+
+NAME = "hyperslab-tierfs"
+VARIABLE = "HYPERSLAB_TIERFS"
+"Variable that may name the program."
+DEVICE = Path("/dev/fuse")
+_READY = b"ready\n"
+_REPORT_S = 5.0
+
+
+class EmulationFailed(HyperslabError):
+    """A tier that could not be made, or is not what was asked for."""
+
+
+def find() -> str:
+    """Path of the program. Raises UsageError, with how to get it."""
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        if os.access(named, os.X_OK):
+            return named
+        raise UsageError(f"{VARIABLE} names {named}, which cannot be run")
+    own = Path(sys.executable).parent / NAME
+    if os.access(own, os.X_OK):
+        return str(own)
+    found = shutil.which(NAME)
+    if found is None:
+        raise UsageError(
+            f"an emulated tier needs the program {NAME}, which is not here: build it with"
+            " 'make tierfs' in the sources of hyperslab (Rust 1.88 or newer)"
+        )
+    return found
+
+
+def require_fuse() -> None:
+    """Raise UsageError where this user cannot mount a file system that is a program."""
+    if not DEVICE.exists():
+        raise UsageError(
+            f"there is no {DEVICE}: load the kernel's module (modprobe fuse), or give the"
+            f" container the device (--device {DEVICE})"
+        )
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        raise UsageError(
+            f"{DEVICE} may not be opened by this user: have root allow it (chmod 666 {DEVICE})"
+        )
+    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
+        raise UsageError(
+            "without root, an emulated tier needs fusermount3: install the Debian package fuse3"
+        )
+
+
+def command(emulation: Emulation) -> list[str]:
+    """How the program is started for a tier."""
+    allow_other = "no"
+    if os.geteuid() == 0:
+        allow_other = "yes"
+    return [
+        find(),
+        emulation.backing,
+        emulation.directory,
+        *options(emulation.settings),
+        *("--name", emulation.source),
+        *("--control", f"{emulation.name}.sock"),
+        *("--allow-other", allow_other),
+    ]
+
+
+def start(emulation: Emulation) -> int:
+    """Process that serves a tier, which is mounted by then. Raises EmulationFailed."""
+    place = folder()
+    log = place / f"{emulation.name}.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command(emulation),
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    try:
+        with process.stdout as told:
+            is_ready = told.readline() == _READY
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        reap(process)
+    if is_ready:
+        return process.pid
+    process.wait()
+    raise EmulationFailed(f"{emulation.directory} could not be mounted: {reason(log)}")
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """See to the end of a process that outlives this one, or ends before it."""
+    threading.Thread(target=process.wait, daemon=True).start()
+
+
+def reason(log: Path) -> str:
+    """Why a program has failed, by the last line that it wrote."""
+    lines = log.read_text(errors="replace").split("\n")
+    said = [line.strip() for line in lines if line.strip()]
+    if not said:
+        return "its program said nothing"
+    return said[-1].removeprefix("fusermount3: ")
+
+
+def counters(emulation: Emulation) -> dict[str, Any]:
+    """What the program has counted: operations by name, and bytes. Raises OSError where nobody
+    answers.
+    """
+    descriptor = os.open(folder(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # The folder's own name may be longer than the address of a socket.
+        address = f"/proc/self/fd/{descriptor}/{emulation.name}.sock"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_REPORT_S)
+            client.connect(address)
+            report: dict[str, Any] = json.loads(_all(client))
+    finally:
+        os.close(descriptor)
+    return report
+
+
+def _all(client: socket.socket) -> bytes:
+    parts: list[bytes] = []
+    while part := client.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def unmount(place: str, lazily: bool = False) -> str:
+    """Unmount a file system: what kept it from being, or ''."""
+    way = ["umount", *(["--lazy"] if lazily else []), "--", place]
+    if os.geteuid() != 0:
+        way = ["fusermount3", "-u", *(["-z"] if lazily else []), "--", place]
+    return _run(way)
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return f"{command[0]} is missing"
+    if done.returncode == 0:
+        return ""
+    return done.stderr.strip() or f"{command[0]} failed"

@@ -1,0 +1,187 @@
+"""Registry: which emulated tiers this user has on this host, in a folder that ends with the boot.
+
+A tier is written down before it is made, so that none is there that nobody knows of. A mount is
+ours by the name of its source, which holds the tier's own; nothing else is ever unmounted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation.measured import Measured
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.tiers.mounts import Mount, mounts
+from hyperslab.storage.whole import replace_text
+
+State = Literal["mounted", "stale", "elsewhere", "gone"]
+"""States of a tier: there; there, with nobody who answers ('Transport endpoint is not connected');
+mounted where this process does not see it; no more there.
+"""
+SOURCE = "hyperslab-"
+"Name of the source of every mount, before that of the tier."
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """An emulated tier."""
+
+    name: str
+    kind: str
+    directory: str
+    "Directory where it is, without links."
+    backing: str
+    "Directory that holds the files."
+    settings: Settings
+    made_directory: bool = False
+    "Whether the directory was made for it."
+    pid: int | None = None
+    "Process of its program; None while that is being started."
+    started: int | None = None
+    "Time at which that process started, in clock ticks since the boot."
+    measured: tuple[Measured, ...] = ()
+    parts: tuple[str, ...] = ()
+    "Names of what else was made for it, such as network namespaces."
+
+    @property
+    def source(self) -> str:
+        """Source of its mount, as the kernel names it."""
+        return SOURCE + self.name
+
+    def as_json(self) -> dict[str, Any]:
+        """Record as JSON has it; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Self:
+        """Tier of such a record."""
+        settings = Settings.from_json(record.pop("settings"))
+        measured = tuple(Measured(**one) for one in record.pop("measured"))
+        parts = tuple(record.pop("parts"))
+        return cls(**record, settings=settings, measured=measured, parts=parts)
+
+
+def folder() -> Path:
+    """The folder of this user's records, made if it is not there. Raises UsageError where it is
+    somebody else's.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    place = Path(tempfile.gettempdir()) / f"hyperslab-tiers-{os.geteuid()}"
+    if runtime:
+        place = Path(runtime) / "hyperslab-tiers"
+    place.mkdir(mode=0o700, exist_ok=True)
+    about = place.lstat()
+    is_ours = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
+    if not is_ours or about.st_mode & 0o022:
+        raise UsageError(
+            f"{place} belongs to somebody else, or others may write to it: remove it, or set"
+            " XDG_RUNTIME_DIR"
+        )
+    return place
+
+
+@contextmanager
+def locked() -> Iterator[Path]:
+    """The folder, in which nobody else makes or removes a tier meanwhile."""
+    place = folder()
+    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield place
+    finally:
+        os.close(descriptor)
+
+
+def record(emulation: Emulation) -> None:
+    """Write a tier down, or what it has become."""
+    path = folder() / f"{emulation.name}.json"
+    replace_text(path, json.dumps(emulation.as_json(), indent=1) + "\n")
+
+
+def forget(emulation: Emulation) -> None:
+    """Remove all that is written down of a tier."""
+    for suffix in ("json", "log", "sock"):
+        (folder() / f"{emulation.name}.{suffix}").unlink(missing_ok=True)
+
+
+def recorded() -> list[Emulation]:
+    """All tiers that are written down, in the order of their directories."""
+    found = []
+    for path in folder().glob("*.json"):
+        try:
+            found.append(Emulation.from_json(json.loads(path.read_text())))
+        except FileNotFoundError:  # removed meanwhile
+            continue
+    return sorted(found, key=lambda emulation: emulation.directory)
+
+
+def known() -> list[Emulation]:
+    """All tiers of this user that are written down or mounted here."""
+    found = recorded()
+    sources = {emulation.source for emulation in found}
+    for mount in mounts():
+        is_tier = mount.source.startswith(SOURCE) and mount.file_system.startswith("fuse")
+        is_own = mount.option("user_id") == str(os.geteuid())
+        if is_tier and is_own and mount.source not in sources:
+            found.append(_unrecorded(mount))
+    return found
+
+
+def _unrecorded(mount: Mount) -> Emulation:
+    """What can be told of a tier by its mount alone."""
+    name = mount.source.removeprefix(SOURCE)
+    place = mount.mount_point
+    return Emulation(name, "unknown", place, backing=place, settings=Settings())
+
+
+def with_process(emulation: Emulation, pid: int) -> Emulation:
+    """The same tier, with the process of its program."""
+    return replace(emulation, pid=pid, started=started_of(pid))
+
+
+def started_of(pid: int) -> int | None:
+    """The time at which a process started, in clock ticks since the boot; None of one that has
+    ended.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    if fields[0] in ("Z", "X"):
+        return None
+    return int(fields[19])
+
+
+def is_alive(emulation: Emulation) -> bool:
+    """Whether its program still runs: the same process, and no later one of that number."""
+    if emulation.pid is None or emulation.started is None:
+        return False
+    return started_of(emulation.pid) == emulation.started
+
+
+def mount_here(emulation: Emulation) -> Mount | None:
+    """The mount of a tier, as this process sees it."""
+    found = [mount for mount in mounts() if mount.source == emulation.source]
+    return next(iter(found), None)
+
+
+def state_of(emulation: Emulation) -> State:
+    """The state of a tier."""
+    mount = mount_here(emulation)
+    if mount is None:
+        return "elsewhere" if is_alive(emulation) else "gone"
+    try:
+        os.statvfs(mount.mount_point)
+    except OSError:
+        return "stale"
+    return "mounted"

@@ -1,0 +1,54 @@
+"""Tiers for tests: mounted for a block, and always removed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation import program, registry
+from hyperslab.storage.emulation.registry import Emulation
+from hyperslab.storage.emulation.removing import remove
+from hyperslab.storage.emulation.settings import Settings
+
+RUST = Path(__file__).parents[3] / "rust"
+
+
+@functools.cache
+def require_program() -> None:
+    """Build the program if nobody has, and skip the test where no file system can be mounted."""
+    try:
+        program.require_fuse()
+    except UsageError as why:
+        pytest.skip(str(why))
+    try:
+        program.find()
+    except UsageError:
+        build = ["cargo", "build", "--quiet", "--locked", "--package", program.NAME]
+        subprocess.run(build, cwd=RUST, check=True)
+        os.environ[program.VARIABLE] = str(RUST / "target" / "debug" / program.NAME)
+
+
+@contextmanager
+def mounted(directory: Path, settings: Settings) -> Iterator[Emulation]:
+    """A tier that nobody has measured, in a directory that is there."""
+    require_program()
+    emulation = Emulation(
+        name=os.urandom(4).hex(),
+        kind="throttled",
+        directory=str(directory),
+        backing=str(directory),
+        settings=settings,
+    )
+    emulation = registry.with_process(emulation, program.start(emulation))
+    try:
+        yield emulation
+    finally:
+        remove(replace(emulation, made_directory=False), by_force=True)
