@@ -12,6 +12,7 @@ SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl strace=strace 
 SYSTEM_PACKAGES += h5dump=hdf5-tools ncdump=netcdf-bin
 SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
 SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
+SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat
 # The headers of FUSE have no command: they are installed together with its mount helper.
 SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
 

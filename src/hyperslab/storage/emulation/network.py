@@ -29,6 +29,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 "Where root's programs are, also where the caller's PATH leaves them out."
 SERVER, CLIENT = "192.0.2.1", "192.0.2.2"
 "Addresses of a network that is for examples (RFC 5737): nothing else is in these namespaces."
+LINK = "veth0"
+"Name of the link in either namespace."
 PORT = 2222
 OVERHEAD = 1.05
 "Bytes on the link for each byte of a file: headers of SFTP, TCP, IP and Ethernet."
@@ -89,17 +91,17 @@ def _link(server: str, client: str, bandwidth: float) -> None:
     """Make both namespaces and the link between them."""
     for name in (server, client):
         _ip("netns", "add", name)
-    peer = ("type", "veth", "peer", "name", "link", "netns", client)
-    _ip("-n", server, "link", "add", "link", *peer)
+    peer = ("type", "veth", "peer", "name", LINK, "netns", client)
+    _ip("-n", server, "link", "add", "name", LINK, *peer)
     bits = round(bandwidth * 8 * OVERHEAD)
     burst = max(round(bandwidth / 1000), 66_000)
     limit = max(round(bandwidth / 50), 300_000)
     for name, address in ((server, SERVER), (client, CLIENT)):
-        _ip("-n", name, "address", "add", f"{address}/30", "dev", "link")
-        _ip("-n", name, "link", "set", "link", "up")
+        _ip("-n", name, "address", "add", f"{address}/30", "dev", LINK)
+        _ip("-n", name, "link", "set", LINK, "up")
         _ip("-n", name, "link", "set", "lo", "up")
         shaped = f"root tbf rate {bits}bit burst {burst}b limit {limit}b"
-        _call(["tc", "-n", name, "qdisc", "add", "dev", "link", *shaped.split()])
+        _call(["tc", "-n", name, "qdisc", "add", "dev", LINK, *shaped.split()])
 
 
 def _ip(*words: str) -> None:
