@@ -163,6 +163,13 @@ def test_the_affine_of_a_part_is_of_its_voxels(tmp_path: Path, turn: Any) -> Non
             _ = part[0].hyperslab.affine
         with pytest.raises(UsageError, match="not evenly spaced"):
             _ = dataset.image[[0, 1, 3]].hyperslab.affine
+        with pytest.raises(UsageError, match=rf"keep {first} by a range, as {first}=slice"):
+            _ = dataset.image.max(first, keep_attrs=True).hyperslab.affine
+        with pytest.raises(UsageError, match="keep_attrs=True"):
+            _ = dataset.image.max(first, keep_attrs=False).hyperslab.affine
+        most = dataset.image.astype("f4").coarsen({first: 8}).max().hyperslab.affine
+        middle = apply_affine(expected.affine, (3.5, 0, 0))
+        np.testing.assert_allclose(most[:3, 3], middle, atol=1e-6)
     with pytest.raises(UsageError, match="no affine"):
         _ = xarray.DataArray([1]).hyperslab.affine
 
@@ -218,3 +225,34 @@ def test_coordinates_go_into_netcdf_files_and_back(tmp_path: Path) -> None:
             np.testing.assert_array_equal(
                 again.image[1:].hyperslab.affine, dataset.image[1:].hyperslab.affine
             )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_places_are_selected_whichever_way_an_axis_runs(tmp_path: Path, sign: int) -> None:
+    turn = np.diag((sign, 1, 1))
+    saved(tmp_path / "a.nii", placed(turn), (8, 9, 10, 3), pixdim=[1, 2, 3, 4, 2, 1, 1, 1])
+    with ours(tmp_path / "a.nii") as dataset:
+        image = dataset.image
+        low, high = sorted(image.x.values[[2, 5]])
+        for places in (slice(low, high), slice(high, low), slice(low - 0.5, high + 0.5)):
+            part = image.hyperslab.sel(x=places, y=20, t=slice(2, None))
+            assert part.shape == (4, 10, 2)
+            xarray.testing.assert_identical(part, image[2:6, 3, :, 1:])
+        upwards = image.hyperslab.sel(x=slice(low, None))
+        assert upwards.x.min() == low
+        assert upwards.sizes["x"] == 6
+        with pytest.raises(UsageError, match="no places lie between these"):
+            image.hyperslab.sel(x=slice(low + 0.1, low + 0.2))
+        with pytest.raises(UsageError, match=r"no axis u: its axes are x, y, z, t$"):
+            image.hyperslab.sel(u=1)
+        wrong = slice(high, low) if sign > 0 else slice(low, high)
+        with pytest.raises(UsageError, match=r"no elements along x: .*image.hyperslab.sel"):
+            _ = image.sel(x=wrong).hyperslab.affine
+
+
+def test_places_of_tilted_images_are_voxels(tmp_path: Path) -> None:
+    saved(tmp_path / "a.nii", placed(euler2mat(0.1, 0.2, 0.3)))  # type: ignore[no-untyped-call]
+    with ours(tmp_path / "a.nii") as dataset:
+        with pytest.raises(UsageError, match=r"i, j, k run between .* image.isel\(i=30\)"):
+            dataset.image.hyperslab.sel(x=30)
+        assert dataset.image.hyperslab.sel(i=slice(1, 3)).sizes["i"] == 3

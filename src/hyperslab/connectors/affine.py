@@ -1,4 +1,5 @@
-"""The affine of an image in xarray, as it is and after it was cut: `image.hyperslab.affine`.
+"""An image in xarray: its affine, as it is and after it was cut (`image.hyperslab.affine`), and its
+voxels by their places (`image.hyperslab.sel`).
 
 The attribute `affine` is that of the whole image in its file, as 16 numbers row by row, since
 netCDF files hold no matrices; it stays as it is whatever is selected. Where the voxels of a part
@@ -7,13 +8,15 @@ are, its coordinates say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import OF_SPACE, WORLD
+from hyperslab.arrays.header import OF_SPACE, VOXELS, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.uncut import affine_here, uncut_of
+from hyperslab.formats.netcdf.uncut import Uncut, affine_here, uncut_of
 from hyperslab.formats.netcdf.variables import Coordinate
 
 
@@ -33,18 +36,93 @@ class Placed:
         spaced along one.
         """
         image = self._image
-        uncut = uncut_of({str(name): value for name, value in image.attrs.items()})
+        uncut = self._uncut()
         if uncut is None:
-            raise UsageError("the array has no affine: open an image with engine='hyperslab'")
+            raise UsageError(
+                "the array has no affine: open an image with engine='hyperslab', and keep"
+                " its attributes (keep_attrs=True, or xarray.set_options(keep_attrs=True))"
+            )
         extents = {str(dim): image.sizes[dim] for dim in image.dims if str(dim) in OF_SPACE}
         if len(extents) != len(WORLD):
-            raise UsageError(
-                f"the array has {len(extents)} axes of space ({', '.join(extents) or 'none'}), and"
-                " an affine needs 3: select a range, as x=slice(30, 31), instead of one place"
-            )
-        coordinates = {
-            dim: Coordinate(dim, np.asarray(image.coords[dim]), image.coords[dim].attrs)
-            for dim in extents
-            if dim in image.coords
+            raise _lacking(uncut, list(extents))
+        for dim, extent in extents.items():
+            if not extent:
+                raise _empty(uncut, dim)
+        return affine_here(uncut, extents, self._coordinates(list(extents)))
+
+    def sel(self, **places: float | slice) -> xarray.DataArray:
+        """The voxels nearest to places along axes of space or time, in the units of the coordinates
+        (`x=30`), and those between two places, ends included, in either order (`x=slice(-20, 20)`).
+
+        Raises UsageError for an axis that the image does not have, as x of a tilted image.
+        """
+        found = self._image
+        for dim, place in places.items():
+            if dim not in found.dims:
+                raise self._without(dim)
+            if isinstance(place, slice):
+                found = found.isel({dim: _between(dim, found[dim].values, place)})
+            else:
+                found = found.sel({dim: place}, method="nearest")
+        return found
+
+    def _uncut(self) -> Uncut | None:
+        return uncut_of({str(name): value for name, value in self._image.attrs.items()})
+
+    def _coordinates(self, dims: Sequence[str]) -> dict[str, Coordinate]:
+        known = self._image.coords
+        return {
+            dim: Coordinate(dim, np.asarray(known[dim]), known[dim].attrs)
+            for dim in dims
+            if dim in known
         }
-        return affine_here(uncut, extents, coordinates)
+
+    def _without(self, dim: str) -> UsageError:
+        """The error for a place along an axis that an image does not have."""
+        dims = [str(one) for one in self._image.dims]
+        numbered = [one for one in dims if one in VOXELS]
+        text = f"the array has no axis {dim}: its axes are {', '.join(dims)}"
+        if dim not in WORLD or not numbered:
+            return UsageError(text)
+        return UsageError(
+            f"{text}, of which {', '.join(numbered)} run between those of space, so that no place"
+            f" along {dim} is one of theirs: select voxels, as image.isel({numbered[0]}=30);"
+            " numpy.linalg.inv(image.hyperslab.affine) @ (x, y, z, 1) says which lies at a place"
+        )
+
+
+def _between(name: str, values: Array, wanted: slice) -> Array:
+    """(n,) int64: indices of the places between two, ends included; None is no end. Raises
+    UsageError where there are none.
+    """
+    if wanted.step is not None:
+        raise UsageError(f"{name}={wanted}: a range of places has no step: take some by isel")
+    ends = [end for end in (wanted.start, wanted.stop) if end is not None]
+    low = -np.inf if wanted.start is None else min(ends)
+    high = np.inf if wanted.stop is None else max(ends)
+    found: Array = np.flatnonzero((values >= low) & (values <= high))
+    if not found.size:
+        raise UsageError(
+            f"{name}={wanted}: no places lie between these: those of the array reach from"
+            f" {values.min()} to {values.max()}"
+        )
+    return found
+
+
+def _lacking(uncut: Uncut, left: Sequence[str]) -> UsageError:
+    """The error for an image without some of its axes of space."""
+    gone = [dim for dim in uncut.dims if dim not in left]
+    first = gone[0] if gone else WORLD[0]
+    return UsageError(
+        f"the array has {len(left)} axes of space ({', '.join(left) or 'none'}), and an affine"
+        f" needs 3: keep {first} by a range, as {first}=slice(30, 31), instead of one place, and by"
+        f" image.coarsen({first}=image.sizes['{first}']).max() instead of image.max('{first}')"
+    )
+
+
+def _empty(uncut: Uncut, dim: str) -> UsageError:
+    """The error for an image of which nothing is left along an axis."""
+    return UsageError(
+        f"the array has no elements along {dim}: where places fall along an axis, xarray takes a"
+        f" range as they run, as image.sel({dim}=slice(20, -20)); image.hyperslab.sel takes both"
+    )
