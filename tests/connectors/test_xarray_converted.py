@@ -197,10 +197,11 @@ def test_time_that_runs_backwards_is_told(tmp_path: Path) -> None:
     ("change", "why"),
     [
         (slice(None), ""),
-        (FLIP, "not in the same space as the source"),
+        (FLIP, ""),
+        (slice(1, None), "and lies elsewhere"),
         ([0, 1, 2, 3, 5, 4], "not evenly spaced along y"),
     ],
-    ids=["in place", "flipped", "uneven"],
+    ids=["in place", "flipped", "cut", "uneven"],
 )
 def test_a_mask_that_was_changed_is_not_in_place(tmp_path: Path, change: Any, why: str) -> None:
     series(tmp_path / "a.nii")

@@ -55,6 +55,25 @@ def is_invertible(affine: Array) -> bool:
     return int(rank) == 3
 
 
+def order_between(
+    image: Array, shape: Sequence[int], grid: Array, extents: Sequence[int]
+) -> Array | None:
+    """(4, 4) float64: whole numbers that take voxels of a grid to those of an image whose axes are
+    the grid's in another order or direction, as far as sizes and directions tell; None for any
+    other one. Both have three axes.
+    """
+    if not (is_invertible(image) and is_invertible(grid)):
+        return None
+    turn = np.rint(np.linalg.solve(image[:3, :3], grid[:3, :3]))
+    is_order = (np.abs(turn).sum(axis=0) == 1).all() and (np.abs(turn).sum(axis=1) == 1).all()
+    if not is_order or not np.array_equal(np.abs(turn) @ extents, shape):
+        return None
+    found = np.eye(4)
+    found[:3, :3] = turn
+    found[:3, 3] = np.where(turn.sum(axis=1) < 0, np.array(shape) - 1, 0)
+    return found
+
+
 def directions(affine: Array, shape: Sequence[int]) -> tuple[int | None, ...]:
     """Axes of space (0 to 2) along which the first three axes of an array run; None for one that
     does not run along one alone, or not alone along it.

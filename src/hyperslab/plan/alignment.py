@@ -154,6 +154,10 @@ def _as_they_lie(pair: places.Pair) -> Alignment | None:
     axes = pair.axes()
     single = pair.single(axes)
     shape = pair.other.shape
+    order = pair.order(axes)
+    if order is not None:
+        _require_alike_beyond_space(pair, axes, single)
+        return _by_affines(pair, axes, single, order, "nearest")
     for axis, along in enumerate(axes):
         if shape[axis] != pair.whole.shape[along] and axis not in single:
             raise pair.unlike()
@@ -180,10 +184,8 @@ def _resampled(
             )
     axes = pair.axes()
     single = pair.single(axes)
-    further = range(SPACE, len(axes))
-    if any(pair.other.shape[i] != pair.whole.shape[axes[i]] and i not in single for i in further):
-        raise pair.unlike()
-    if pair.is_in_place(axes):
+    _require_alike_beyond_space(pair, axes, single)
+    if pair.is_in_place(axes) or pair.order(axes) is not None:
         return _as_they_lie(pair)
     if not pair.meet():
         raise pair.apart()
@@ -193,7 +195,25 @@ def _resampled(
         )
     if how == "linear" and dtype.char not in _INTERPOLATED:
         raise UsageError(f"the input '{pair.name}': {dtype} cannot be interpolated; use nearest")
-    between = resampling.voxels_of(image, grid)
+    return _by_affines(pair, axes, single, resampling.voxels_of(image, grid), how)
+
+
+def _require_alike_beyond_space(
+    pair: places.Pair, axes: tuple[int, ...], single: frozenset[int]
+) -> None:
+    """Raise UsageError for other extents along axes that no affine places."""
+    further = range(SPACE, len(axes))
+    if any(pair.other.shape[i] != pair.whole.shape[axes[i]] and i not in single for i in further):
+        raise pair.unlike()
+
+
+def _by_affines(
+    pair: places.Pair,
+    axes: tuple[int, ...],
+    single: frozenset[int],
+    between: Array,
+    how: Resampling,
+) -> Alignment:
     return Alignment(
         len(pair.whole.shape), axes, pair.other.shape, single - set(range(SPACE)), between, how
     )

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.affines import apart, corners, is_invertible, tolerance, voxel_sizes
+from hyperslab.arrays.affines import (
+    apart,
+    corners,
+    is_invertible,
+    order_between,
+    tolerance,
+    voxel_sizes,
+)
 from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
@@ -127,6 +134,20 @@ class Pair:
         if image is None or grid is None:
             return True
         return self.other.shape[:SPACE] == extents and _is_near(image, grid, extents)
+
+    def order(self, axes: tuple[int, ...]) -> Array | None:
+        """(3, 4) float64: voxels of the source to those of an input that has the same ones in
+        another order, as one whose axes run to the left and not to the right; None for any other
+        input, and for one whose voxels are in the source's order.
+        """
+        image, grid = self.affines()
+        if image is None or grid is None or len(axes) < SPACE or self.is_in_place(axes):
+            return None
+        extents = tuple(self.whole.shape[along] for along in axes[:SPACE])
+        between = order_between(image, self.other.shape[:SPACE], grid, extents)
+        if between is None or not _is_near(image @ between, grid, extents):
+            return None
+        return between[:SPACE]
 
     def require_one_space(self, axes: tuple[int, ...]) -> None:
         """Raise UsageError where affines put the two in different places, or a file says of one of

@@ -338,3 +338,41 @@ def test_a_mask_of_another_place_altogether_is_refused(
     assert done.code == 2
     assert "the input 'mask' and the source do not overlap" in done.err
     assert "reaches from (468, -40, -16) to (532, 40, 32) mm" in done.err
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
+@pytest.mark.parametrize("flips", [(), (0,), (0, 1, 2)])
+@pytest.mark.parametrize("more", [(), ("--resample", "nearest"), ("--resample", "mask=linear")])
+def test_a_mask_in_another_order_is_read_in_that_of_the_source(
+    mine: Path, tmp_path: Path, order: tuple[int, ...], flips: tuple[int, ...], more: Any
+) -> None:
+    """At 0.7 mm, and at places whose sums float64 rounds, as edges that lie 1e-15 outside do."""
+    shape = (9, 8, 7)
+    affine = np.diag([0.7, -0.9, 1.1, 1])
+    affine[:3, 3] = -90.3, 126.1, -72.7
+    rng = np.random.default_rng(1)
+    source = save(tmp_path / "a.nii", rng.integers(1, 9999, shape).astype("i2"), affine)
+    mask = rng.integers(0, 2, shape).astype("u1")
+    motion = np.eye(4)
+    for axis in flips:
+        motion[axis, axis] = -1
+        motion[axis, 3] = shape[axis] - 1
+    turned = np.flip(mask, flips).transpose(order)
+    placed = (affine @ motion)[:, [*order, 3]]
+    path = save(tmp_path / "m.nii", turned, placed)
+    given = ("--mask", path, "--blocks", "2x2x2", *more)
+    succeed("run", f"{mine}:inside", source, "-o", tmp_path / "out", *given, *SERIAL)
+    np.testing.assert_array_equal(
+        assembled(tmp_path / "out", source), values_of(source) * (mask > 0)
+    )
+
+
+def test_a_mask_in_another_order_goes_with_a_series(mine: Path, tmp_path: Path) -> None:
+    values = values_of(FUNCTIONAL)
+    mask = np.random.default_rng(2).integers(0, 2, values.shape[:3]).astype("u1")
+    motion = np.diag([-1.0, 1, 1, 1])
+    motion[0, 3] = len(mask) - 1
+    path = save(tmp_path / "m.nii", mask[::-1], affine_of(FUNCTIONAL) @ motion)
+    succeed("run", "stats", FUNCTIONAL, "-o", tmp_path / "o", "--mask", path, *SERIAL)
+    found = json.loads((tmp_path / "o" / "stats.json").read_text())
+    assert found["sum"] == pytest.approx(real_values_of(FUNCTIONAL)[mask > 0].sum())
