@@ -363,12 +363,13 @@ def _begin(engine: str, connect: str) -> None:
 
 def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:
     """Say what a run would do. Returns the exit status."""
-    tell = show_plan
-    if json:
-        tell = say_plan
     folder = Path(local_folder(out))
     prepared = prepare(pipeline, options, folder, dry=True, tell=_mention)
-    return tell(prepared, folder, refusal_of(out))
+    if json:
+        return say_plan(prepared, folder, refusal_of(out), pipeline.notes)
+    for note in pipeline.notes:
+        typer.echo(f"note       {note}")
+    return show_plan(prepared, folder, refusal_of(out))
 
 
 def _mention(text: str) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from hyperslab import formats
+from hyperslab.arrays.resampling import Resampling
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.signature import named_parameters, require_accepts
@@ -113,6 +114,27 @@ def require_choice(flag: str, given: str, choices: Sequence[str]) -> None:
     """Raise UsageError for a word that is none of the choices."""
     if given not in choices:
         raise UsageError(f"{flag} {given}: choose one of {', '.join(choices)}")
+
+
+def resampling_of(
+    given: Resampling | Mapping[str, Resampling] | None, others: Collection[str]
+) -> dict[str, Resampling]:
+    """How each of the further inputs is resampled, where it is. Raises UsageError for other
+    words.
+    """
+    if given is None:
+        return {}
+    by_name: Mapping[str, Resampling] = {}
+    if isinstance(given, str):
+        by_name = dict.fromkeys(others, given)
+    else:
+        by_name = given
+    for name, how in by_name.items():
+        if name not in others:
+            raise UsageError(f"--resample {name}={how}: there is no further input of this name")
+        if how not in get_args(Resampling):
+            raise UsageError(f"--resample {how}: choose one of {', '.join(get_args(Resampling))}")
+    return dict(by_name)
 
 
 def require_writable(format: str, keep: str | None) -> None:

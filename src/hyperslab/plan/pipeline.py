@@ -29,6 +29,7 @@ from hyperslab.plan.asked import (
     parameters,
     require_choice,
     require_writable,
+    resampling_of,
     with_built_in,
 )
 from hyperslab.plan.function import FunctionRef, refer
@@ -70,6 +71,8 @@ class Fold:
     """
     save: Callable[[Any, Path], Sequence[Path]] | None = None
     "(result, folder) -> files written; without it the result is saved as a pickle."
+    takes: Collection[str] = ()
+    "Names of parameters of the fold after it that the lift of a prior gets, too."
 
     @told_in_python
     def __post_init__(self) -> None:
@@ -176,6 +179,8 @@ class Pipeline:
     "How further inputs are brought into the space of the first one, by their names."
     region: Region | None = None
     "The part of every array that it runs over; None: all."
+    notes: tuple[str, ...] = ()
+    "What its user has to know of it, a sentence each."
 
     @told_in_python
     def __init__(
@@ -210,9 +215,10 @@ class Pipeline:
         object.__setattr__(self, "boundary", boundary)
         object.__setattr__(self, "steps", ())
         object.__setattr__(self, "end", None)
-        object.__setattr__(self, "resample", _resampling(resample, others))
+        object.__setattr__(self, "resample", resampling_of(resample, others))
         box = region_of(region) if region is not None else None
         object.__setattr__(self, "region", box)
+        object.__setattr__(self, "notes", ())
 
     @property
     def source(self) -> SourceSet:
@@ -415,7 +421,7 @@ class Pipeline:
     def altered(self, **changes: Any) -> Pipeline:
         """The same but for these fields."""
         new = object.__new__(Pipeline)
-        for name in ("inputs", "values", "boundary", "steps", "end", "resample", "region"):
+        for name in ("inputs", "values", "boundary", "steps", "end", "resample", "region", "notes"):
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
         return new
 
@@ -424,25 +430,11 @@ class Pipeline:
             raise UsageError(f"{verb}() after write() or reduce(): the pipeline has ended")
 
 
-def _resampling(
-    given: Resampling | Mapping[str, Resampling] | None, others: Collection[str]
-) -> dict[str, Resampling]:
-    """How each of the further inputs is resampled, where it is. Raises UsageError for other
-    words.
-    """
-    if given is None:
-        return {}
-    by_name: Mapping[str, Resampling] = {}
-    if isinstance(given, str):
-        by_name = dict.fromkeys(others, given)
-    else:
-        by_name = given
-    for name, how in by_name.items():
-        if name not in others:
-            raise UsageError(f"--resample {name}={how}: there is no further input of this name")
-        if how not in get_args(Resampling):
-            raise UsageError(f"--resample {how}: choose one of {', '.join(get_args(Resampling))}")
-    return dict(by_name)
+def _gathered(
+    given: Mapping[str, Named | Sequence[Named] | SourceSet],
+    storage_options: Mapping[str, Any] | None,
+) -> dict[str, SourceSet]:
+    return {name: gather(value, storage_options=storage_options) for name, value in given.items()}
 
 
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:

@@ -330,9 +330,9 @@ def _lift(job: Job, state: State) -> None:
     assert fold is not None
     made = job.becoming[state.task.whole].main
     state.blocks[0] = _trimmed(job, state.task, made, state.blocks[0])
-    params: Mapping[str, Any] = {}
-    if job.fold_depth == 0:
-        params = job.fold.params
+    params = job.fold.params
+    if job.fold_depth > 0:
+        params = {name: value for name, value in params.items() if name in fold.takes}
     more = {}
     if fold.prior is not None:
         more["prior"] = job.prior

@@ -38,6 +38,7 @@ SUMMARY = (
 PARAMS: Mapping[str, str] = {
     "bins": "number of equal bins, from 1 to 1048576",
     "range": "lower edge of the first and upper edge of the last bin",
+    **selection.PARAMS,
 }
 INPUTS = selection.INPUTS
 DEFAULT_BINS = 1024
@@ -140,12 +141,17 @@ class Range(NamedTuple):
 
 
 def build(
-    pipeline: Pipeline, bins: int | None = None, range: tuple[float, float] | None = None
+    pipeline: Pipeline,
+    bins: int | None = None,
+    range: tuple[float, float] | None = None,
+    mask_above: float | None = None,
 ) -> Pipeline:
     """End the pipeline with the histogram of its values: of all, of those within its input `mask`,
     or of each label of its input `labels`, in bins that all labels share. Raises UsageError.
     """
     dtype = countable(output_dtype(pipeline))
+    chosen = selection.params_of(pipeline, mask_above)
+    pipeline = pipeline.altered(notes=selection.notes_of(pipeline, mask_above))
     if bins is not None and not 1 <= bins <= MOST_BINS:
         raise UsageError(f"--param bins={bins}: give {PARAMS['bins']}")
     if range is not None and not (range[0] < range[1] and max(map(abs, range)) <= _largest(dtype)):
@@ -154,13 +160,15 @@ def build(
             " the smaller one first"
         )
     if range is not None:
-        return _reduce(pipeline, "IN_RANGE", {"bins": bins or DEFAULT_BINS, "range": range})
+        return _reduce(
+            pipeline, "IN_RANGE", {"bins": bins or DEFAULT_BINS, "range": range, **chosen}
+        )
     few = has_few_values(dtype)
     if selection.kind_of(pipeline) == "labels":
         few = few and dtype.itemsize == 1  # 65,536 bins for every label would be too many
     if bins is None and few:
-        return _reduce(pipeline, "PER_VALUE", {})
-    return _reduce(pipeline, "FROM_LOW_TO_HIGH", {"bins": bins})
+        return _reduce(pipeline, "PER_VALUE", chosen)
+    return _reduce(pipeline, "FROM_LOW_TO_HIGH", {"bins": bins, **chosen})
 
 
 def _reduce(pipeline: Pipeline, fold: str, params: Mapping[str, Any]) -> Pipeline:

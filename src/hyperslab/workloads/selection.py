@@ -1,12 +1,13 @@
 """Selection: folds over the values within a mask, or of each label of a label image.
 
-A mask is inside where it is neither 0 nor NaN; labels are whole numbers, of which 0 (and NaN) is
-background. Both are inputs of the pipeline, named `mask` and `labels`; a fold over labels also
-heeds a mask.
+A mask is inside where it is neither 0 nor NaN, or where it is above a number, `mask_above`; labels
+are whole numbers, of which 0 (and NaN) is background. Both are inputs of the pipeline, named `mask`
+and `labels`; a fold over labels also heeds a mask.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
+from hyperslab.blocks.glimpse import glimpse
 from hyperslab.errors import BlockError, UsageError
 from hyperslab.plan.becoming import input_dtype
 from hyperslab.plan.pipeline import Fold, Pipeline
@@ -23,6 +25,9 @@ from hyperslab.workloads import kernels
 
 INPUTS = ("mask", "labels")
 "Names of the inputs that select."
+ABOVE = "mask_above"
+PARAMS: Mapping[str, str] = {ABOVE: "number above which the mask is inside; else where it is not 0"}
+"The parameter of these folds."
 TEMPORARIES = 3.0
 "Memory of these folds, in multiples of their block."
 _PIECE_ELEMENTS = 2**18
@@ -43,13 +48,52 @@ def kind_of(pipeline: Pipeline) -> str:
     return given[-1] if given else ""
 
 
+def params_of(pipeline: Pipeline, mask_above: float | None) -> dict[str, Any]:
+    """The parameters of a fold that selects. Raises UsageError for a number that none can be above,
+    and for one without a mask.
+    """
+    if mask_above is None:
+        return {}
+    if "mask" not in pipeline.inputs:
+        raise UsageError(f"--param {ABOVE}={mask_above}: there is no --mask that it could be of")
+    if not math.isfinite(mask_above):
+        raise UsageError(f"--param {ABOVE}={mask_above}: give a finite number")
+    return {ABOVE: mask_above}
+
+
+def notes_of(pipeline: Pipeline, mask_above: float | None) -> tuple[str, ...]:
+    """What is taken for granted of a mask that holds fractions, as far as a glimpse tells."""
+    if "mask" not in pipeline.inputs or mask_above is not None:
+        return ()
+    for source in pipeline.inputs["mask"].sources:
+        if source.dtype(pipeline.values).kind != "f":
+            continue
+        fraction = _fraction_of(glimpse(source, pipeline.values))
+        if fraction is not None:
+            note = (
+                f"{source.label} holds fractions, such as {fraction:.3g}: as a mask it is inside"
+                f" wherever it is not 0; --param {ABOVE}=0.5 has it inside above 0.5"
+            )
+            return (note,)
+    return ()
+
+
+def _fraction_of(blocks: Sequence[Array]) -> float | None:
+    """A value that is no whole number; None where there is none."""
+    for block in blocks:
+        odd = block[(block != np.rint(block)) & np.isfinite(block)]
+        if odd.size:
+            return float(odd.flat[odd.size // 2])
+    return None
+
+
 def within_mask(fold: Fold) -> Fold:
     """The same fold over the values within the input `mask`."""
     prior = None
     if fold.prior is not None:
         prior = within_mask(fold.prior)
     lift = partial(_lift_within, fold)
-    return Fold(lift, fold.merge, fold.finish, prior=prior, save=fold.save)
+    return Fold(lift, fold.merge, fold.finish, prior=prior, save=fold.save, takes=PARAMS)
 
 
 def of_labels(
@@ -69,29 +113,40 @@ def of_labels(
         partial(_finish_labels, fold, result),
         prior=prior,
         save=save,
+        takes=PARAMS,
     )
 
 
 def _within_labels(fold: Fold) -> Fold:
-    return Fold(partial(_lift_within, fold), fold.merge, fold.finish)
+    return Fold(partial(_lift_within, fold), fold.merge, fold.finish, takes=PARAMS)
 
 
 def _lift_within(
-    fold: Fold, block: Array, mask: Array | None = None, labels: Array | None = None, **more: Any
+    fold: Fold,
+    block: Array,
+    mask: Array | None = None,
+    labels: Array | None = None,
+    mask_above: float | None = None,
+    **more: Any,
 ) -> Any:
     """Lift of the values that are inside."""
     found = fold.lift(np.empty(0, block.dtype), **more)
-    for values, _ in _selected(block, mask, labels):
+    for values, _ in _selected(block, mask, labels, mask_above):
         found = fold.merge(found, fold.lift(values, **more))
     return found
 
 
 def _lift_labels(
-    fold: Fold, block: Array, labels: Array, mask: Array | None = None, **more: Any
+    fold: Fold,
+    block: Array,
+    labels: Array,
+    mask: Array | None = None,
+    mask_above: float | None = None,
+    **more: Any,
 ) -> dict[int, Any]:
     """Lift of each label's values."""
     found: dict[int, Any] = {}
-    for values, kept in _selected(block, mask, labels):
+    for values, kept in _selected(block, mask, labels, mask_above):
         for label, own in _grouped(values, _whole_numbers(kept)):
             lifted = {label: fold.lift(own, **more)}
             found = _merge_labels(fold, found, lifted)
@@ -119,7 +174,7 @@ def _itself(value: Any) -> Any:
 
 
 def _selected(
-    block: Array, mask: Array | None, labels: Array | None
+    block: Array, mask: Array | None, labels: Array | None, mask_above: float | None
 ) -> Iterator[tuple[Array, Array]]:
     """(values, their labels) of the voxels inside, as 1-D arrays, some at a time in the order of
     the block's memory; without labels, values twice.
@@ -130,9 +185,9 @@ def _selected(
     for box in cut(layout, Rule("bytes", (_PIECE_ELEMENTS,)), 0):
         piece = box.slices()
         chosen = np.ones(box.count, np.bool_)
-        for selecting in (mask, labels):
+        for selecting, above in ((mask, mask_above), (labels, None)):
             if selecting is not None:
-                chosen &= inside(selecting.transpose(order)[piece])
+                chosen &= inside(selecting.transpose(order)[piece], above)
         values = stored[piece][chosen]
         kept = values
         if labels is not None:
@@ -141,8 +196,10 @@ def _selected(
             yield values, kept
 
 
-def inside(mask: Array) -> Array:
-    """Where a mask is neither 0 nor NaN."""
+def inside(mask: Array, above: float | None = None) -> Array:
+    """Where a mask is above a number; without one, where it is neither 0 nor NaN."""
+    if above is not None:
+        return np.asarray(mask > above)
     chosen: Array = mask != 0
     if mask.dtype.kind == "f":
         chosen &= ~np.isnan(mask)

@@ -31,7 +31,7 @@ SUMMARY = (
     "Count, minimum, maximum, mean, standard deviation and sum, exact for every partition; NaN"
     " counted apart."
 )
-PARAMS: Mapping[str, str] = {}
+PARAMS: Mapping[str, str] = selection.PARAMS
 INPUTS = selection.INPUTS
 _GUARD_BITS = 128
 
@@ -98,10 +98,11 @@ class Moments:
     infinite: int = 0
 
 
-def build(pipeline: Pipeline) -> Pipeline:
+def build(pipeline: Pipeline, mask_above: float | None = None) -> Pipeline:
     """End the pipeline with the statistics of its values: of all, of those within its input `mask`,
     or of each label of its input `labels`. Raises UsageError for values that are not real numbers.
     """
+    params = selection.params_of(pipeline, mask_above)
     dtype = output_dtype(pipeline)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise UsageError(
@@ -112,7 +113,8 @@ def build(pipeline: Pipeline) -> Pipeline:
     if not selects:
         return pipeline.reduce(f"{__name__}:FOLD", temporaries=1.0)
     fold = {"mask": "IN_MASK", "labels": "PER_LABEL"}[selects]
-    return pipeline.reduce(f"{__name__}:{fold}", temporaries=selection.TEMPORARIES)
+    pipeline = pipeline.altered(notes=selection.notes_of(pipeline, mask_above))
+    return pipeline.reduce(f"{__name__}:{fold}", params, temporaries=selection.TEMPORARIES)
 
 
 def measure(block: Array) -> Moments:

@@ -233,3 +233,39 @@ def test_regions_in_python() -> None:
     require_stats_of(dataclasses.asdict(result.value), values[2:5, :, 1:])
     with pytest.raises(UsageError, match="give slices of step 1"):
         Pipeline(values, region=(slice(None, None, 2),))
+
+
+def test_a_mask_of_fractions_is_told_and_inside_above_a_number(tmp_path: Path) -> None:
+    values = real_values_of(ANATOMICAL)
+    chance = np.random.default_rng(4).uniform(0, 1, values.shape).astype("f4")
+    chance[values < values.mean()] = 0
+    path = save(tmp_path / "chance.nii.gz", chance, affine_of(ANATOMICAL))
+    line = ("run", "stats", ANATOMICAL, "--mask", path, "--engine", "serial", "--no-report")
+    told = call(*line, "-o", tmp_path / "a")
+    assert "chance.nii.gz holds fractions, such as 0." in told.out + told.err
+    assert "holds fractions" in call(*line, "-o", tmp_path / "d", "--dry-run").out
+    require_stats_of(statistics(tmp_path / "a"), values[chance != 0])
+    done = call(*line, "-o", tmp_path / "b", "-p", "mask_above=0.5")
+    assert (done.code, "holds fractions" in done.out + done.err) == (0, False), done
+    require_stats_of(statistics(tmp_path / "b"), values[chance > 0.5])
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_bins_are_those_of_values_above_a_number(tmp_path: Path, labels: bool) -> None:
+    values = np.random.default_rng(5).normal(size=(9, 8, 7))
+    chance = np.random.default_rng(6).uniform(0, 1, values.shape)
+    more: dict[str, Any] = {"labels": np.ones(values.shape, "u1")} if labels else {}
+    pipeline = Pipeline(values, mask=chance, **more)
+    found = pipeline.reduce("histogram", bins=5, mask_above=0.7).compute(engine="serial")
+    if labels:
+        found = found.rows[1]
+    counts, edges = np.histogram(values[chance > 0.7], 5)
+    np.testing.assert_array_equal(found.counts, counts)
+    np.testing.assert_array_equal(found.edges, edges)
+
+
+def test_a_number_for_a_mask_needs_a_mask() -> None:
+    with pytest.raises(UsageError, match="there is no mask"):
+        Pipeline(np.zeros((3, 4, 5))).reduce("stats", mask_above=0.5)
+    with pytest.raises(UsageError, match="finite"):
+        Pipeline(np.zeros(3), mask=np.zeros(3)).reduce("stats", mask_above=float("nan"))

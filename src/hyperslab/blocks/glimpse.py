@@ -1,0 +1,68 @@
+"""Glimpse: some values of an array, as far as these are quick to read.
+
+Held by tests/blocks/test_glimpse.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hyperslab.arrays import Array
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.blocks import reading
+from hyperslab.errors import HyperslabError
+from hyperslab.storage.location import is_remote
+
+MOST_NBYTES = 8 * 2**20
+"Bytes that are read from storage, at most: a gzip stream of so many takes about 0.1 s."
+MOST_OPERATIONS = 64
+MOST_VALUES = 2**22
+"Values that are looked at, at most."
+_MOST_PEAK_NBYTES = 256 * 2**20
+_PLACES = (0.5, 0.25, 0.75, 0.375, 0.625)
+"Where the regions lie along an axis that is not whole, as parts of its extent."
+
+
+def glimpse(source: ArraySource, values: Values = "real") -> list[Array]:
+    """Regions all over an array: of the whole, or of planes, rows or parts of rows in its middle,
+    as much of it as is quick to read. [] where nothing is, as of an array elsewhere, and where it
+    cannot be read, which those will tell that need it.
+    """
+    if is_remote(source.url) or source.broken or not source.size:
+        return []
+    try:
+        for slabs in _choices(source):
+            if _is_quick(source, slabs, values):
+                return [reading.read(source, slab, values=values, threads=1) for slab in slabs]
+    except (HyperslabError, OSError):
+        return []
+    return []
+
+
+def _choices(source: ArraySource) -> Iterator[list[Hyperslab]]:
+    """Regions of fewer and fewer values: the slower axes are no longer whole, one after the
+    other.
+    """
+    for cut in range(source.ndim + 1):
+        slow = source.axes[:cut]
+        places = _PLACES[: len(_PLACES) if cut else 1]
+        yield [_region(source.shape, slow, place) for place in places]
+
+
+def _region(shape: Sequence[int], slow: Sequence[int], place: float) -> Hyperslab:
+    start = [0] * len(shape)
+    count = list(shape)
+    for axis in slow:
+        start[axis] = int(place * shape[axis])
+        count[axis] = 1
+    return Hyperslab(tuple(start), tuple(count))
+
+
+def _is_quick(source: ArraySource, slabs: Sequence[Hyperslab], values: Values) -> bool:
+    nbytes = sum(reading.read_nbytes(source, slab) for slab in slabs)
+    operations = sum(reading.read_operations(source, slab) for slab in slabs)
+    peak = max(reading.read_peak(source, slab, values) for slab in slabs)
+    size = sum(slab.size for slab in slabs)
+    is_little = nbytes <= MOST_NBYTES and size <= MOST_VALUES
+    return is_little and operations <= MOST_OPERATIONS and peak <= _MOST_PEAK_NBYTES

@@ -1,0 +1,47 @@
+"""A glimpse of an array takes little, and what cannot be read is not seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hyperslab.blocks import glimpse as glimpses
+from hyperslab.blocks.glimpse import glimpse
+from hyperslab.formats import open_source
+from tests.system.end_to_end.command import save
+
+VALUES = np.arange(20 * 30 * 40, dtype="f4").reshape(20, 30, 40)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_a_small_array_is_seen_wholly(tmp_path: Path, name: str) -> None:
+    (block,) = glimpse(open_source(str(save(tmp_path / name, VALUES))))
+    np.testing.assert_array_equal(block, VALUES)
+
+
+@pytest.mark.parametrize(("most", "size"), [(5000, 600), (200, 20), (10, 1)])
+def test_a_larger_one_in_planes_rows_and_elements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, size: int
+) -> None:
+    monkeypatch.setattr(glimpses, "MOST_VALUES", most)
+    blocks = glimpse(open_source(str(save(tmp_path / "a.nii", VALUES))))
+    assert [block.size for block in blocks] == [size] * 5
+    assert all(np.isin(block, VALUES).all() for block in blocks)
+
+
+def test_what_takes_long_or_is_broken_is_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("data", data=VALUES, chunks=VALUES.shape, compression="gzip")
+        offset = file["data"].id.get_chunk_info(0).byte_offset
+    assert len(glimpse(open_source(str(tmp_path / "a.h5")))) == 1
+    with (tmp_path / "a.h5").open("r+b") as raw:
+        raw.seek(offset)
+        raw.write(bytes(100))
+    assert glimpse(open_source(str(tmp_path / "a.h5"))) == []
+    monkeypatch.setattr(glimpses, "MOST_NBYTES", 100)
+    assert glimpse(open_source(str(save(tmp_path / "a.nii.gz", VALUES)))) == []
