@@ -11,6 +11,7 @@ CARGO := cargo
 SYSTEM_PACKAGES := unshare=util-linux mount=mount openssl=openssl strace=strace java=default-jre-headless chromium=chromium
 SYSTEM_PACKAGES += h5dump=hdf5-tools ncdump=netcdf-bin
 SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
+SYSTEM_PACKAGES += fio=fio
 SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
 SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat
 # The headers of FUSE have no command: they are installed together with its mount helper.

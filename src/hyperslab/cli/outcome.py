@@ -15,6 +15,7 @@ from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.result import LOG, Result
 from hyperslab.engines.facts import facts_of
+from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import GROUPS_SHOWN, failure_count, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.verdict import judge
@@ -109,7 +110,7 @@ def _told(result: Result, verbose: bool) -> list[str]:
         answer = failure_count(grouped(result.failures), result.tasks)
     lines = [f"{title}: {answer}"]
     if verbose:
-        return [*lines, *numbers(result.summary), f"\n{verdict.paragraph}\n"]
+        return [*lines, *numbers(result.summary), *_expected(result), f"\n{verdict.paragraph}\n"]
     if result.failures:
         return lines
     if verdict.cause:
@@ -117,6 +118,14 @@ def _told(result: Result, verbose: bool) -> list[str]:
     if verdict.remedy:
         lines.append(f"remedy     {verdict.remedy}")
     return lines
+
+
+def _expected(result: Result) -> list[str]:
+    """How long its bytes take on its storage, where that was probed."""
+    words = expected_words(result.trace, result.summary)
+    if words:
+        return [f"\nExpected: {words}."]
+    return []
 
 
 def _show_failures(result: Result, remedy: str) -> None:

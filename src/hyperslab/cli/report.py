@@ -13,12 +13,15 @@ import typer
 from hyperslab.cli import document
 from hyperslab.cli.flags import Json
 from hyperslab.cli.parse import parse_size
+from hyperslab.driver.probed import look_up
 from hyperslab.driver.submission import Records, load_records, write_report
 from hyperslab.errors import UsageError
 from hyperslab.report.compare import answers, letter, names_of, warnings_of, write_comparison
+from hyperslab.report.expected import expected, expected_words
 from hyperslab.report.failures import failure_headline, grouped
 from hyperslab.report.perfetto import write_perfetto
 from hyperslab.report.verdict import judge
+from hyperslab.trace import Trace
 
 Opt = typer.Option
 
@@ -54,7 +57,7 @@ def report(
         Opt(
             help=(
                 "Bandwidth of the device that holds the data, such as 500MB (per second); drawn"
-                " as a line."
+                " as a line. By default what 'hyperslab probe' has measured there."
             )
         ),
     ] = None,
@@ -73,10 +76,8 @@ def report(
     if json and compare:
         raise UsageError("--json: is of one run; leave out --compare")
     runs = [load_records(folder) for folder in (first, *compare, *others)]
-    if bandwidth is not None:
-        rate = parse_size("--bandwidth", bandwidth.removesuffix("/s"))
-        for records in runs:
-            records.trace.meta["probe"] = {"read_nbytes_per_s": rate, "write_nbytes_per_s": rate}
+    for records in runs:
+        _tell_device(records.trace, bandwidth)
     if compare:
         _compare(runs, out or runs[0].folder / "comparison.html")
     else:
@@ -93,6 +94,15 @@ def report(
     return 0
 
 
+def _tell_device(trace: Trace, bandwidth: str | None) -> None:
+    """Say in a trace what its device can do: what was typed, else what was probed."""
+    if bandwidth is None:
+        look_up(trace)
+        return
+    rate = parse_size("--bandwidth", bandwidth.removesuffix("/s"))
+    trace.meta["probe"] = {"read_nbytes_per_s": rate, "write_nbytes_per_s": rate}
+
+
 def _say(records: Records, page: Path) -> None:
     document.say(
         {
@@ -101,6 +111,7 @@ def _say(records: Records, page: Path) -> None:
             "page": page,
             "verdict": judge(records.trace, records.summary).findings,
             "summary": records.summary,
+            "expected": expected(records.trace, records.summary),
             "provenance": records.facts,
         }
     )
@@ -110,6 +121,8 @@ def _tell(records: Records, page: Path) -> None:
     if records.failures:
         typer.echo(failure_headline(grouped(records.failures), records.plan.get("tasks", 0)))
     typer.echo(judge(records.trace, records.summary).paragraph)
+    if words := expected_words(records.trace, records.summary):
+        typer.echo(f"\nexpected   {words}")
     typer.echo(f"\nreport     {page}")
 
 

@@ -66,6 +66,10 @@ SUMMARIES = {
         " stripes, and which of them share a device."
     ),
     "functions": "List the built-in functions with their parameters.",
+    "probe": (
+        "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
+        " it for runs and reports."
+    ),
     "doctor": (
         "Print versions, limits, built-ins and engines; with --start, run a small job on every"
         " engine. Exit status 1 when one fails."

@@ -24,6 +24,7 @@ from hyperslab.driver.haste import EndsEarly
 from hyperslab.driver.measured import Moments, agreement, build_trace, trace_so_far
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, asked, prepare
+from hyperslab.driver.probed import look_up, used_storage
 from hyperslab.driver.products import Products
 from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
@@ -105,6 +106,7 @@ class Driver(Rounds):
         super().__init__(prepared, options, progress)
         self.start_ns = time.monotonic_ns()
         self.load = pressure.sample()
+        self.storage = used_storage(self.plan, self.directory.out)
         self.ready_ns = self.start_ns
         self.value: Any = None
         self.saved: list[Path] = []
@@ -329,6 +331,7 @@ class Driver(Rounds):
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
             "load": pressure.between(self.load, pressure.sample()),
+            "storage": self.storage,
         }
         if queued := self.engine.queued():
             meta["queue"] = asdict(queued)
@@ -336,6 +339,7 @@ class Driver(Rounds):
         trace = build_trace(
             self.outcomes, [str(slot) for slot in self.engine.slots()], self.tail, moments, meta
         )
+        look_up(trace)
         if self.own_times:
             own_record = facts_of(self.options.engine).own_record
             trace.meta["own_times"] = agreement(trace, own_record, self.own_times)

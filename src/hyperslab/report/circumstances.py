@@ -21,8 +21,8 @@ STALLS = {"cpu": "a processor", "io": "input and output"}
 
 
 def circumstances(trace: Trace) -> dict[str, str]:
-    """What `trace.meta` tells of the run (keys wall_anchor, run, load, clocks, own_times, probe),
-    by name, in words.
+    """What `trace.meta` tells of the run (keys wall_anchor, run, load, clocks, own_times, probe,
+    storage), by name, in words.
     """
     meta = trace.meta
     known = {
@@ -32,7 +32,7 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "load during the run": "; ".join(_load(meta.get("load") or {})),
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
-        "device": device_words(trace),
+        "device": device_words(trace) or str((meta.get("probe") or {}).get("why_not") or ""),
         "cache policy": "",
     }
     if trace.origin == "measured":

@@ -170,8 +170,13 @@ def device_rates(trace: Trace) -> dict[str, float]:
 
 
 def device_words(trace: Trace) -> str:
-    """The same as a phrase; '' when nobody measured it."""
+    """The same as a phrase, with where it is from; '' when nobody measured it."""
     rates = device_rates(trace)
     if len(set(rates.values())) == 1 and len(rates) > 1:
-        return show_rate(next(iter(rates.values())))
-    return " and ".join(f"{show_rate(rate)} ({PHASES[phase]})" for phase, rate in rates.items())
+        text = show_rate(next(iter(rates.values())))
+    else:
+        text = " and ".join(f"{show_rate(rate)} ({PHASES[phase]})" for phase, rate in rates.items())
+    origin = (trace.meta.get("probe") or {}).get("from")
+    if text and origin:
+        return f"{text}, by the {origin}"
+    return text

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hyperslab.redaction import redact
 from hyperslab.report.circumstances import circumstances, started
 from hyperslab.report.curves import device_words, running_chart, throughput_chart
+from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import Group, failure_headline, failures_html
 from hyperslab.report.gantt import (
     COLOURS,
@@ -200,9 +201,17 @@ def write_page(
         _slowest(trace),
         _graph(plan, trace),
         _memory(trace, summary),
-        _facts({**facts, **circumstances(trace)}),
+        _facts({**facts, **circumstances(trace), **_expectation(trace, summary)}),
     ]
     replace_text(path, document(title, sections))
+
+
+def _expectation(trace: Trace, summary: Summary) -> dict[str, str]:
+    """How long the bytes take on the storage, where that was probed."""
+    words = expected_words(trace, summary)
+    if words:
+        return {"expected of the storage": words}
+    return {}
 
 
 def document(title: str, sections: Sequence[str], style: str = "", policy: str = POLICY) -> str:
@@ -305,7 +314,7 @@ def _slice(one: Slice, scale: float) -> str:
 def charts_html(trace: Trace) -> str:
     """The charts over time with their script, all inside the page; zooming into one zooms all."""
     device = device_words(trace)
-    line = "give --bandwidth to see what the device can do"
+    line = "'hyperslab probe' measures what the device can do, --bandwidth says it"
     if device:
         line = f"dashed: what the device can do, {device}"
     return (

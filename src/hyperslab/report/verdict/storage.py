@@ -51,7 +51,7 @@ def metadata(evidence: Evidence) -> list[Finding]:
     if opens in waits:
         said.append(
             f"{show_count(opens.spans, 'open')} waited"
-            f" {show_seconds(opens.waited / opens.spans / 1e9)} each"
+            f" {show_seconds(opens.waited / opens.spans / 1e9)} each{_probed_open(evidence)}"
         )
     if tiny in waits:
         each = show_seconds(tiny.waited / tiny.spans / 1e9)
@@ -67,6 +67,14 @@ def metadata(evidence: Evidence) -> list[Finding]:
             share,
         )
     ]
+
+
+def _probed_open(evidence: Evidence) -> str:
+    """What an open took when the storage was probed, where it was."""
+    seconds = (evidence.meta.get("probe") or {}).get("open_s")
+    if seconds:
+        return f" (of a probe's own files: {show_seconds(seconds)})"
+    return ""
 
 
 def _larger_accesses(evidence: Evidence) -> str:
@@ -198,7 +206,7 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
     probed = float((evidence.meta.get("probe") or {}).get(f"{kind}_nbytes_per_s") or 0.0)
     near = probed > 0 and rate >= NEAR_PROBE * probed
     if probed:
-        said.append(f"the device gave {show_rate(probed)} when it was probed")
+        said.append(f"the device gave {show_rate(probed)} when it was probed{_origin(evidence)}")
     stalled = (evidence.load.get("stalled_shares") or {}).get("io_some")
     if stalled:
         said.append(
@@ -206,6 +214,14 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
         )
     rule, sentence, advice = _kind_of_wait(evidence, grown, near, kind)
     return Finding(rule, f"{sentence}: {waiting}.", listed(said), advice, share)
+
+
+def _origin(evidence: Evidence) -> str:
+    """Where the probed rate is from, where anybody says."""
+    origin = (evidence.meta.get("probe") or {}).get("from")
+    if origin:
+        return f" ({origin})"
+    return ""
 
 
 def _kind_of_wait(

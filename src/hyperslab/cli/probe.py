@@ -1,0 +1,164 @@
+"""`hyperslab probe`: what storage does when it is asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from hyperslab.cli import document
+from hyperslab.cli.flags import Json
+from hyperslab.cli.parse import parse_size
+from hyperslab.cli.telling import told_if_heard
+from hyperslab.errors import UsageError
+from hyperslab.report.probed.lines import details, headline
+from hyperslab.report.probed.page import write_probe_page
+from hyperslab.storage.probing import description, measuring
+from hyperslab.storage.probing.measuring import FULL, QUICK, Options
+from hyperslab.storage.probing.place import look
+from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.tiers.tier import Tier, share_a_medium
+from hyperslab.units import show_seconds
+
+Opt = typer.Option
+MOST_CLIENTS = 256
+TICK_S = 0.2
+
+
+def probe(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Directories on the storage to be measured."),
+    ],
+    size: Annotated[
+        str | None,
+        Opt(
+            help=(
+                "Size of the files that are read, such as 4GB; 2.25 times as much is on the disk at"
+                " a time. By default what can be written in about 2 s, 16 MiB to 1 GiB."
+            )
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, Opt("--quick", help="Measure for a few seconds: shorter, and less often.")
+    ] = False,
+    clients: Annotated[
+        int | None,
+        Opt(help="Most processes at a time; by default as many as processors, 4 to 32."),
+    ] = None,
+    fio: Annotated[
+        bool, Opt("--fio", help="Have fio measure some points in turns with us, and compare.")
+    ] = False,
+    drop_caches: Annotated[
+        bool,
+        Opt(
+            "--drop-caches",
+            help="Have the kernel forget all caches before cold reads; for root, slows all others.",
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        Opt(
+            "--output",
+            "-o",
+            help=f"File for what was measured, instead of ${description.VARIABLE} or the user's"
+            " machine.json; the page lies beside it.",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
+    verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,
+) -> int:
+    """Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep it
+    for runs and reports.
+    """
+    options = _options(size, quick, clients, drop_caches, fio)
+    place = output or description.default_path()
+    machine = description.load_machine(place)  # one that cannot be added to is told first
+    found = []
+    for path, tier in _different([(path, look(path)) for path in paths], quiet or json):
+        ticker = Ticker(path, quiet)
+        try:
+            found.append(measuring.probe(path, tier, options, ticker.told))
+        finally:
+            ticker.end()
+        machine = description.add(place, found[-1:])
+        if not (quiet or json):
+            _tell(found[-1], verbose)
+    page = place.with_suffix(".html")
+    write_probe_page(page, machine)
+    if json:
+        document.say({"machine": place, "page": page, "tiers": found})
+    elif not quiet:
+        typer.echo(f"\nsaved      {place}\npage       {page}")
+    return 0
+
+
+def _options(
+    size: str | None, quick: bool, clients: int | None, drop_caches: bool, fio: bool
+) -> Options:
+    """What was asked for. Raises UsageError."""
+    if clients is not None and not 1 <= clients <= MOST_CLIENTS:
+        raise UsageError(f"--clients {clients}: give a number from 1 to {MOST_CLIENTS}")
+    size_nbytes = None
+    if size is not None:
+        size_nbytes = parse_size("--size", size)
+    effort = FULL
+    if quick:
+        effort = QUICK
+    return Options(size_nbytes, effort, clients, drop_caches, fio)
+
+
+def _different(tiers: Sequence[tuple[Path, Tier]], is_silent: bool) -> Sequence[tuple[Path, Tier]]:
+    """Paths that do not lie on the same medium as an earlier one, of which that is told."""
+    kept: list[tuple[Path, Tier]] = []
+    for path, tier in tiers:
+        same = next((other for other, known in kept if share_a_medium(known, tier)), None)
+        if same is None:
+            kept.append((path, tier))
+        elif not is_silent:
+            typer.echo(f"{path}: on the same medium as {same}, measured once")
+    return kept
+
+
+def _tell(probed: Probed, verbose: bool) -> None:
+    lines = headline(probed)
+    if verbose:
+        lines += details(probed)
+    typer.echo("\n".join(lines))
+
+
+class Ticker:
+    """How far a probe is, in one line of a terminal; nothing where there is none."""
+
+    def __init__(self, path: Path, quiet: bool, stream: TextIO | None = None) -> None:
+        self._path = path
+        self._stream = stream or sys.stderr
+        self._is_shown = not quiet and self._stream is not None and self._stream.isatty()
+        self._began = time.monotonic()
+        self._told = 0.0
+
+    def told(self, done: int, total: int) -> None:
+        """So many measurements of so many are done; of none as long as it is not known."""
+        now = time.monotonic()
+        if not self._is_shown or now - self._told < TICK_S:
+            return
+        self._told = now
+        far = "looking which points to measure"
+        if total:
+            far = f"{done} of {total} measurements"
+        self._write(f"\r\033[K{self._path}: {far}, {show_seconds(now - self._began)}")
+
+    def end(self) -> None:
+        """Leave the line empty."""
+        if self._is_shown and self._told:
+            self._write("\r\033[K")
+
+    def _write(self, text: str) -> None:
+        with told_if_heard():
+            self._stream.write(text)
+            self._stream.flush()

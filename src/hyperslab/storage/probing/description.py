@@ -1,0 +1,91 @@
+"""Description: what the probes of a machine, or of a cluster, have found, in one file of JSON.
+
+It lies in `$HYPERSLAB_MACHINE` if that is set, else in `$XDG_DATA_HOME/hyperslab/machine.json` (by
+default `~/.local/share`). A tier that is probed again takes the place of its earlier record.
+Several hosts may share the file: what each has probed is kept by its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hyperslab.errors import UsageError
+from hyperslab.storage.probing.folder import lock
+from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.recordfile import load_record, save_record
+
+VERSION = 1
+VARIABLE = "HYPERSLAB_MACHINE"
+_DAMAGED = "remove it, then probe again with 'hyperslab probe'"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """All that was probed, by host and media."""
+
+    tiers: Mapping[str, Probed]
+
+    def of(self, host: str, media: Iterable[str]) -> Probed | None:
+        """What was probed from a host on media of which the path has one at least; the newest."""
+        wanted = frozenset(media)
+        found = [one for one in self.tiers.values() if one.host == host and wanted & set(one.media)]
+        return max(found, key=lambda one: one.at_s, default=None)
+
+
+def default_path() -> Path:
+    """Where the description lies when nobody says otherwise."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME")
+    folder = Path.home() / ".local" / "share"
+    if data and Path(data).is_absolute():  # as the XDG specification asks for
+        folder = Path(data)
+    return folder / "hyperslab" / "machine.json"
+
+
+def load_machine(path: Path) -> Machine:
+    """Read a description; an empty one where there is none.
+
+    Raises DamagedRecord, and UsageError for one of a newer version.
+    """
+    try:
+        record = load_record(path, _DAMAGED)
+    except FileNotFoundError:
+        return Machine({})
+    if record["version"] > VERSION:
+        raise UsageError(
+            f"{path} was written by a newer hyperslab (version {record['version']} of machine"
+            " descriptions): upgrade hyperslab, or remove the file"
+        )
+    tiers = {key: Probed.from_json(one) for key, one in record["tiers"].items()}
+    return Machine(tiers)
+
+
+def add(path: Path, probed: Iterable[Probed]) -> Machine:
+    """Put what was probed into a description, in place of what it held of the same tiers.
+
+    Raises as `load_machine`, and OSError where it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        tiers = {**load_machine(path).tiers, **{one.key: one for one in probed}}
+        records = {key: asdict(one) for key, one in tiers.items()}
+        save_record(path, {"version": VERSION, "tiers": records})
+    return Machine(tiers)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A block in which nobody else changes a description, as far as its file system has locks."""
+    fd = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        lock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
