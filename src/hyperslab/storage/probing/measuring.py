@@ -82,7 +82,7 @@ class Effort:
     "Time after which no further repetition begins, if that many are done."
 
 
-FULL = Effort(0.2, 5, 3, 60.0)
+FULL = Effort(0.2, 5, 3, 40.0)
 QUICK = Effort(0.05, 3, 2, 10.0)
 
 
@@ -390,7 +390,7 @@ class Probing:
     def latency(self) -> dict[str, Latency]:
         """Latencies by their kind."""
         found = {}
-        for kind, times in self._latency.items():
+        for kind, times in sorted(self._latency.items()):
             medians, highs = zip(*times, strict=True)
             found[kind] = Latency(SMALL_NBYTES, Measured(medians), Measured(highs))
         return found
