@@ -15,8 +15,8 @@ from typing import Any
 from hyperslab.errors import HyperslabError
 from hyperslab.plan.compile import Plan
 from hyperslab.storage.probing.description import Machine, default_path, load_machine
-from hyperslab.storage.probing.place import look
 from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.tiers.looking import look
 from hyperslab.trace import Trace
 from hyperslab.units import show_count, show_seconds
 
