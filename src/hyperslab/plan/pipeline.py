@@ -430,13 +430,6 @@ class Pipeline:
             raise UsageError(f"{verb}() after write() or reduce(): the pipeline has ended")
 
 
-def _gathered(
-    given: Mapping[str, Named | Sequence[Named] | SourceSet],
-    storage_options: Mapping[str, Any] | None,
-) -> dict[str, SourceSet]:
-    return {name: gather(value, storage_options=storage_options) for name, value in given.items()}
-
-
 def _per_axis(given: int | Sequence[int], ndim: int, flag: str, least: int) -> tuple[int, ...]:
     each = tuple(given) if isinstance(given, Sequence) else (given,) * ndim
     if len(each) != ndim or not all(isinstance(n, Integral) and n >= least for n in each):
