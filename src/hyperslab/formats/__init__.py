@@ -155,7 +155,7 @@ def require_known_suffix(path: str) -> None:
     that is there, or ends with a slash, is meant.
     """
     name = Path(path).name
-    if path.endswith(os.sep) or is_plain_directory(path) or suffix_of(name) is not None:
+    if path.endswith(os.sep) or os.path.lexists(path) or suffix_of(name) is not None:
         return
     if not _FILE_SUFFIX.fullmatch(Path(name).suffix):
         return
