@@ -129,7 +129,7 @@ def test_a_parameter_given_twice() -> None:
             {"sigm": 1},
             "--param sigm: 'smooth' has no parameter 'sigm' (did you mean 'sigma'?); it has sigma",
         ),
-        ("stats", {"bins": 1}, "--param bins: 'stats' has no parameter 'bins'; it has none"),
+        ("stats", {"bins": 1}, "--param bins: 'stats' has no parameter 'bins'; it has mask_above"),
         ("increment", {"iterations": 1.5}, "--param iterations=1.5: give an integer: "),
         ("increment", {"iterations": True}, "--param iterations=True: give an integer: "),
         ("increment", {"iterations": 0}, "--param iterations=0: give 1 or more"),
