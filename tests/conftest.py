@@ -14,13 +14,16 @@ import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import Phase, settings
 
+from tests.examples import examples
 from tests.spark_java import java_options
 from tests.spark_java import settings as settings_of_spark
 
 gc.disable()  # until all is collected: of what is imported and made until then, nothing is garbage
 pytest.register_assert_rewrite("hyperslab.testing")
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("here", deadline=None, max_examples=examples(100))
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, max_examples=examples(100)
+)
 # For `make mutants`, which asks whether a test fails, not what the smallest example is.
 settings.register_profile(
     "mutants", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]

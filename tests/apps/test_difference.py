@@ -27,6 +27,7 @@ from hyperslab.blocks import reading
 from hyperslab.blocks.gathering import gather
 from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import DoesNotFit, FormatError, SourceChanged, UsageError
+from tests.examples import examples
 
 AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7], [0, 0, 0, 1]])
 SHAPE = (37, 30, 41)
@@ -134,7 +135,9 @@ def test_planted_differences_in_all_kinds_of_files(left: str, right: str, tmp_pa
 
 @given(data=st.data())
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_arrays_in_any_blocks(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 12), min_size=0, max_size=4)))

@@ -16,6 +16,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.partition import Layout, Rule, cut
 from hyperslab.arrays.resampling import Resampling, needed, resampled, voxels_of
 from hyperslab.arrays.slab import Hyperslab
+from tests.examples import examples
 
 ORDERS: dict[Resampling, int] = {"nearest": 0, "linear": 1}
 
@@ -76,7 +77,7 @@ def test_every_block_is_that_of_the_whole_image(how: Resampling, dtype: str) -> 
         assert np.array_equal(found, expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.tuples(*[st.sampled_from([-2, -1, 0.5, 1, 1.5, 3])] * 3),
     origin=st.tuples(*[st.sampled_from([-3, -0.5, 0, 0.25, 0.5, 1, 2.75])] * 3),

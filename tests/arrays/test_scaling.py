@@ -15,6 +15,7 @@ from hyperslab.arrays import scaling
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
+from tests.examples import examples
 
 SHAPE = (4, 5, 6)
 STORED = np.random.default_rng(5).integers(-9, 9, SHAPE).astype("i2")
@@ -71,7 +72,7 @@ CASES: list[tuple[Scaling, str, Any]] = [
     size=st.integers(1, 200),
     axes=st.permutations([0, 1, 2]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_region_in_any_pieces(slab: Hyperslab, case: Any, size: int, axes: list[int]) -> None:
     record, real, expected = case
     described = source(record, real, tuple(axes))

@@ -23,6 +23,7 @@ from hyperslab.arrays.transfer import Side, Transfer, best_limit, cut_transfer
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.costs import Operations
 from hyperslab.testing.formats import traced_memory
+from tests.examples import examples
 
 MIB = 2**20
 SHAPE = (1024, 1000, 1050)
@@ -62,7 +63,7 @@ def finest_nbytes(transfer: Transfer) -> int:
 
 
 @given(transfers(), st.integers(1, 3000))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_blocks_cover_the_array_once_at_the_places_within_the_limit(
     transfer: Transfer, limit: int
 ) -> None:

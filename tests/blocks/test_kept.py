@@ -29,6 +29,7 @@ from hyperslab.blocks.reading import kept
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.testing.formats import assert_same, slabs
 from hyperslab.trace import recording
+from tests.examples import examples
 
 VALUES = np.random.default_rng(8).integers(-900, 900, (30, 26, 17)).astype("<i2")
 KINDS: dict[str, dict[str, Any]] = {
@@ -65,7 +66,9 @@ def taken(view: hyperslab.ArrayView, slab: Hyperslab) -> int:
 
 @given(data=st.data())
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_read_gives_the_values(
     view: tuple[hyperslab.ArrayView, Array], data: st.DataObject

@@ -23,6 +23,7 @@ from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import nifti
 from hyperslab.testing.formats import slabs, traced_memory
 from hyperslab.trace import recording
+from tests.examples import examples
 from tests.system_calls import Calls
 
 VALUES = np.random.default_rng(0).integers(0, 2**15, (30, 20, 10), dtype=np.int16)
@@ -144,7 +145,7 @@ def test_a_file_written_to_after_planning_is_noticed(image: ArraySource) -> None
 
 
 @given(data=st.data(), shape=st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_spans_hold_every_element_once_whatever_the_costs(
     data: st.DataObject, shape: tuple[int, ...]
 ) -> None:

@@ -21,6 +21,7 @@ from hyperslab.blocks.writing.directio import ALIGNMENT
 from hyperslab.blocks.writing.segments import Segment, home, pieces, settle
 from hyperslab.errors import FormatError
 from hyperslab.testing.formats import traced_memory
+from tests.examples import examples
 
 EITHER = pytest.mark.parametrize("is_home", [False, True])
 HEAD = b"head"
@@ -51,7 +52,7 @@ def settled(held: Sequence[Segment], folder: str, is_shared: bool) -> list[Encod
 
 
 @given(found=PIECES, is_home=st.lists(st.booleans(), min_size=6, max_size=6), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_pieces_come_back_in_the_order_of_their_numbers(
     tmp_path_factory: pytest.TempPathFactory,
     found: list[list[bytes]],

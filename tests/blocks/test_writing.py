@@ -28,6 +28,7 @@ from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import hdf5, nifti
 from hyperslab.storage import renaming
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
+from tests.examples import examples
 from tests.system_calls import Calls
 
 VALUES = np.random.default_rng(0).integers(0, 2**15, (30, 20, 10), dtype=np.int16)
@@ -174,7 +175,7 @@ def test_a_damaged_region_has_another_checksum(tmp_path: Path, volume: ArraySink
 
 
 @given(slab=slabs(VALUES.shape))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_region_is_written_to_its_place(
     tmp_path_factory: pytest.TempPathFactory, slab: Hyperslab
 ) -> None:

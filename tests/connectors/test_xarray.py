@@ -27,6 +27,7 @@ from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from tests.connectors.calls import noting
 from tests.connectors.opened import RAW, assert_same, ours, theirs
+from tests.examples import examples
 from tests.formats.files import DATA, ROOT
 from tests.formats.zarr_made import make
 
@@ -68,7 +69,7 @@ def lazy(netcdf4: Path) -> Iterator[xarray.Dataset]:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_index_selects_what_it_selects_in_memory(
     lazy: xarray.Dataset, loaded: xarray.Dataset, data: st.DataObject
 ) -> None:

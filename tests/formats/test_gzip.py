@@ -34,6 +34,7 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import FormatError, SourceChanged
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, count_calls, slabs
+from tests.examples import examples
 from tests.formats.files import real_files
 from tests.formats.nifti_made import member, random_values, save, smooth_values
 from tests.formats.test_nifti import DTYPES, whole
@@ -114,7 +115,7 @@ def volume(shape: tuple[int, ...] = SHAPE) -> Array:
     slope=st.sampled_from([1, 0.5]),
     spacing=st.integers(1, 9000),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_any_file_reads_as_nibabel_reads_it(
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,

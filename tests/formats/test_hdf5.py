@@ -26,6 +26,7 @@ from hyperslab.formats import hdf5
 from hyperslab.formats.hdf5 import storage
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
+from tests.examples import examples
 from tests.formats.files import DATA, real_files
 
 DTYPES = [
@@ -110,7 +111,7 @@ def datasets(draw: st.DrawFn) -> tuple[tuple[int, ...], dict[str, Any]]:
 
 
 @given(data=st.data(), dataset=datasets(), libver=st.sampled_from(["earliest", "latest", "v110"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_dataset_reads_as_h5py_reads_it(
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,

@@ -31,6 +31,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.hdf5 import listing
+from tests.examples import examples
 from tests.formats.files import DATA, EXTRA
 from tests.formats.hdf5_damage import SOUND, Reading, make_lists
 from tests.formats.hdf5_made import make
@@ -122,7 +123,7 @@ def damaged(raw: bytes, what: str, place: int, junk: bytes) -> bytes:
 @given(damage=damages())
 @settings(
     deadline=None,
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_damage_is_an_error_or_not_seen(
@@ -137,7 +138,7 @@ def test_damage_is_an_error_or_not_seen(
 @given(mark=st.sampled_from(MARKS), place=st.integers(-24, 300), damage=damages())
 @settings(
     deadline=None,
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_damage_of_the_heap_and_of_attributes(

@@ -23,6 +23,7 @@ from hyperslab.arrays.source import Values
 from hyperslab.blocks import reading
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
+from tests.examples import examples
 from tests.formats.files import real_files
 from tests.formats.minc_made import IMAGE, SPACE, write_minc1, write_minc2
 from tests.formats.reference import minc_image
@@ -90,7 +91,7 @@ def volumes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(data=st.data(), said=volumes(), version=st.sampled_from([1, 2]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_volume_reads_as_nibabel_reads_it(
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,

@@ -28,6 +28,7 @@ from hyperslab.formats import hdf5, nifti
 from hyperslab.formats.netcdf import classic
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
+from tests.examples import examples
 from tests.formats.files import DATA, real_files
 from tests.formats.reference import minc_image, netcdf_whole
 
@@ -175,7 +176,7 @@ def files(draw: st.DrawFn, path: Path) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_variable_reads_as_netcdf4_reads_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

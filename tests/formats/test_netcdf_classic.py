@@ -24,6 +24,7 @@ from hyperslab.errors import FormatError, HyperslabError, UsageError
 from hyperslab.formats.groups import read_groups
 from hyperslab.formats.netcdf import classic
 from hyperslab.testing.formats import assert_same, traced_memory
+from tests.examples import examples
 from tests.formats.files import DATA
 from tests.formats.reference import netcdf_whole
 
@@ -122,7 +123,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_damaged_files_raise_nothing_but_our_errors(
     tmp_path_factory: pytest.TempPathFactory, intact: list[bytes], data: st.DataObject
 ) -> None:

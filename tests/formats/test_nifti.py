@@ -25,6 +25,7 @@ from hyperslab.formats import nifti
 from hyperslab.testing import FormatTests
 from hyperslab.testing.formats import assert_same, slabs
 from hyperslab.units import show_count
+from tests.examples import examples
 from tests.formats.files import DATA, real_files
 from tests.formats.nifti_made import random_values, save
 
@@ -66,7 +67,7 @@ class TestNifti(FormatTests):
     ),
     suffix=st.sampled_from([".nii", ".nii", ".nii.gz"]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_image_reads_as_nibabel_reads_it(
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,

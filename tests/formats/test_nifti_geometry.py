@@ -26,6 +26,7 @@ from hyperslab.blocks import reading, writing
 from hyperslab.formats import nifti
 from hyperslab.formats.nifti.header import build_head
 from hyperslab.testing.formats import slabs
+from tests.examples import examples
 from tests.formats.files import DATA
 
 nib: Any = nibabel
@@ -85,7 +86,7 @@ def affines(draw: st.DrawFn) -> Array:
     codes=st.sampled_from(CODES),
     slab=slabs(SHAPE).filter(lambda slab: slab.size > 0),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_blocks_lie_where_they_lay(
     tmp_path_factory: pytest.TempPathFactory, affine: Array, codes: tuple[int, int], slab: Hyperslab
 ) -> None:

@@ -30,6 +30,7 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.blocks import reading
 from hyperslab.errors import FormatError, HyperslabError
+from tests.examples import examples
 from tests.formats.zarr_made import CODECS, edit, make, named
 
 TURNED = zarr.codecs.TransposeCodec(order=(2, 0, 1))
@@ -153,7 +154,7 @@ def replaced(document: Any, path: tuple[Any, ...], junk: Any, leave_out: bool) -
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 def test_a_document_with_other_values(data: st.DataObject, sound: list[Path]) -> None:
     whole = data.draw(st.sampled_from(sound))
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +172,7 @@ def test_a_document_with_other_values(data: st.DataObject, sound: list[Path]) ->
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_files_with_other_bytes(data: st.DataObject, sound: list[Path]) -> None:
     whole = data.draw(st.sampled_from(sound))
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,7 @@ from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import zarr as zarr_format
 from hyperslab.testing.formats import assert_same
+from tests.examples import examples
 from tests.formats.zarr_made import values
 from tests.formats.zarr_rows import TYPES
 
@@ -286,7 +287,7 @@ def test_arrays_of_few_elements(shape: tuple[int, ...], tmp_path: Path) -> None:
     shape=st.lists(st.integers(1, 5000), min_size=1, max_size=5).map(tuple),
     dtype=st.sampled_from(["u1", "i2", "f4", "c16"]),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_chunks_that_are_chosen_are_even(shape: tuple[int, ...], dtype: str) -> None:
     sink = zarr_format.sink("/nowhere/a.zarr", shape, np.dtype(dtype), Header())
     nbytes = int(np.prod(sink.unit)) * np.dtype(dtype).itemsize

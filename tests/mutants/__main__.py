@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import examples
 from tests.mutants.mutant import CARGO, Mutant
 from tests.mutants.table import MUTANTS
 
@@ -161,6 +162,7 @@ class House:
         own = {
             "PYTHONPATH": str(self.folder / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            examples.VARIABLE: examples.ALL,
             "CARGO_TARGET_DIR": str(ROOT / "rust" / "target" / "mutants"),
         }
         return {**os.environ, **own}

@@ -39,6 +39,7 @@ from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.steps import outcome_of
 from hyperslab.plan.task import Outcome, Task
 from hyperslab.trace import Phase, Span, Trace
+from tests.examples import examples
 
 TASKS = 12
 texts = st.text(max_size=20)
@@ -137,7 +138,7 @@ def live(
             os.truncate(saved, int(saved.stat().st_size * (1 if cut > 0.5 else cut)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data(), st.integers(1, 4))
 def test_a_reduction_is_exact_whatever_the_deaths(data: st.DataObject, submissions: int) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -163,7 +164,7 @@ def test_a_reduction_is_exact_whatever_the_deaths(data: st.DataObject, submissio
     assert sorted(total.tasks) == list(range(TASKS))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), st.integers(1, 3))
 def test_a_map_misses_only_what_was_not_recorded(data: st.DataObject, submissions: int) -> None:
     with tempfile.TemporaryDirectory() as root:

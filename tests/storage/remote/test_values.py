@@ -27,6 +27,7 @@ from hyperslab.blocks import reading
 from hyperslab.connectors.xarray import HyperslabBackend
 from hyperslab.storage.location import Remote
 from hyperslab.testing.formats import assert_same, slabs
+from tests.examples import examples
 from tests.formats.files import DATA
 from tests.storage.remote.conftest import S3
 from tests.storage.remote.server import Server
@@ -117,7 +118,7 @@ def _kept(array: str, folder: Path, server: Server) -> tuple[ArraySource, Array]
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None:
     """Any region of any array, into memory of any layout."""
     source, expected = _kept(data.draw(st.sampled_from(ARRAYS)), folder, lasting_web)

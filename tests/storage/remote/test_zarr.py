@@ -24,6 +24,7 @@ from hyperslab.errors import FormatError, UsageError
 from hyperslab.formats.zarr import objects
 from hyperslab.storage.location import Remote
 from hyperslab.testing.formats import assert_same, slabs, traced_memory
+from tests.examples import examples
 from tests.formats import zarr_rows
 from tests.formats.matrix import Row
 from tests.formats.zarr_made import make
@@ -92,7 +93,7 @@ def _kept(kind: str, folder: Path, server: Server) -> tuple[ArraySource, Array]:
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_regions(data: st.DataObject, folder: Path, lasting_web: Server) -> None:
     """Any region, by any number of threads, in the memory that was said."""
     source, expected = _kept(data.draw(st.sampled_from(sorted(KINDS))), folder, lasting_web)
