@@ -32,8 +32,8 @@ from tests.engines.images import IMAGES
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
-OF_ITS_OWN = ("whatever_the_workers", "a_second_run", "idle_slots")
-"""Tests in which hyperslab starts the context; the others run in one that is there, which saves
+OF_ITS_OWN = "whatever_the_workers"
+"""The test in which hyperslab starts contexts; the others run in one that is there, which saves
 Spark's start each time.
 """
 
@@ -56,10 +56,8 @@ class TestSpark(EngineTests):
         from pyspark import SparkConf, SparkContext
 
         required(spark.missing())
-        is_own, existing = (
-            any(name in request.node.name for name in OF_ITS_OWN),
-            SparkContext._active_spark_context,
-        )
+        is_own = OF_ITS_OWN in request.node.name
+        existing = SparkContext._active_spark_context
         if is_own and existing is not None:
             existing.stop()
         elif not is_own:

@@ -58,8 +58,8 @@ def stopped_and_resumed(
     reason: str,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """A run that stops with a reason when the deed is done to it, and is resumed by processes of
-    our own.
+    """A run that stops with a reason when the deed is done to it, and is resumed by threads of our
+    own.
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
     first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.3)
@@ -71,7 +71,8 @@ def stopped_and_resumed(
     assert reason in said
     assert "--resume continues" in said
     assert "Traceback" not in said
-    again = job(tmp_path, "processes", "counted", "--keep", "volume", seconds=0.3)
+    own = ("--threads", 8, "--keep", "volume")
+    again = job(tmp_path, "threads", "counted", *own, seconds=0.3)
     done = hyperslab(*again, "--resume")
     assert done.returncode == 0, done.stderr
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))

@@ -8,6 +8,8 @@ import json
 import random
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,18 @@ def kill_and_await_orphans(run: Running) -> None:
     run.send(signal.SIGKILL)
     assert run.wait()[0] == -signal.SIGKILL
     await_gone(workers)
+
+
+@contextmanager
+def at_a_halt(run: Running) -> Iterator[None]:
+    """Its workers stand still, so that it is under way however long other commands take."""
+    workers = run.workers()
+    for worker in workers:
+        worker.suspend()
+    yield
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):  # its driver may have ended it
+            worker.resume()
 
 
 @pytest.mark.parametrize("keep", ["volume", "blocks"])
@@ -135,15 +149,16 @@ def test_a_driver_killed_before_or_after_its_tasks(tmp_path: Path) -> None:
 
 def test_a_second_run_on_one_directory_is_refused(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=1.0)
+    arguments = job(tmp_path, "counted", "--keep", "volume")
     with running(*arguments) as run:
         await_recorded(run, out, 1)
-        for more in ([], ["--resume"]):
-            second = hyperslab(*arguments, *more)
-            assert second.returncode == 2
-            assert f"{out} is in use by another run" in second.stderr
-            assert "Traceback" not in second.stderr
-        assert hyperslab("clean", out).returncode == 2
+        with at_a_halt(run):
+            for more in ([], ["--resume"]):
+                second = hyperslab(*arguments, *more)
+                assert second.returncode == 2
+                assert f"{out} is in use by another run" in second.stderr
+                assert "Traceback" not in second.stderr
+            assert hyperslab("clean", out).returncode == 2
         code, said = run.wait()
     assert code == 0, said
     assert executions(tmp_path / "runs").keys() == {f"0_0_{n}" for n in range(SLABS)}
@@ -189,14 +204,17 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path, number: signal.Signals) -
 
 def test_cancel_and_status(tmp_path: Path) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    arguments = job(tmp_path, "counted", "--keep", "volume", seconds=0.8)
+    arguments = job(tmp_path, "counted", "--keep", "volume")
     assert hyperslab("status", out).returncode == 2
     with running(*arguments) as run:
         await_recorded(run, out, 3)
-        status = hyperslab("status", out)
-        assert status.returncode == 0
-        assert f"state      running (pid {run.process.pid} on " in status.stdout
-        assert hyperslab("cancel", out).stdout.startswith("cancelled")
+        with at_a_halt(run):
+            status = hyperslab("status", out)
+            assert status.returncode == 0
+            assert f"state      running (pid {run.process.pid} on " in status.stdout
+            cancel = Running("cancel", out)
+            await_that("a wish to end", (out / ".hyperslab" / "cancel").exists)
+        assert cancel.wait()[1].startswith("cancelled")
         code, said = run.wait()
     assert code == 1
     assert "the run was cancelled" in said
