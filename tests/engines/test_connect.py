@@ -23,6 +23,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
+from hyperslab.engines.dask import client
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.plan import function
 from hyperslab.plan.journal import load_partials
@@ -134,28 +135,6 @@ def test_code_is_sent_to_workers_without_hyperslab(tmp_path: Path, code: Path) -
             use(str(cluster.scheduler_file), engine, code, tmp_path, factor)
         assert [process.pid for process in cluster.workers] == before
         assert all(process.poll() is None for process in (*cluster.workers, cluster.scheduler))
-
-
-def test_code_that_was_edited_between_runs_is_sent_again(tmp_path: Path, code: Path) -> None:
-    required(dask.missing())
-    values = make_volume(tmp_path / "in.nii")
-    with dask_cluster(tmp_path / "cluster") as cluster:
-        for factor in (3, 5):
-            (code.parent / "beside.py").write_text(f"def factor():\n    return {factor}\n")
-            arguments = (
-                "run",
-                f"{code}:scaled",
-                tmp_path / "in.nii",
-                "-o",
-                tmp_path / str(factor),
-                "--keep",
-                "volume",
-            )
-            done = hyperslab(*arguments, "--engine", "dask-delayed", "--connect", cluster.address)
-            assert done.returncode == 0, done.stderr
-            assert np.array_equal(
-                load(tmp_path / str(factor) / "in.nii"), values * np.uint16(factor)
-            )
 
 
 def test_a_worker_on_another_host_is_on_the_same_time_axis(
@@ -276,7 +255,10 @@ def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyP
     assert reduced.summary.moved_nbytes > 0
 
 
-def test_what_is_not_there_is_said(tmp_path: Path, code: Path) -> None:
+def test_what_is_not_there_is_said(
+    tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CONNECT_LIMIT_S", 0.5)
     make_volume(tmp_path / "in.nii")
 
     def said(**options: Any) -> str:
@@ -462,13 +444,19 @@ def test_a_worker_that_joins_later_has_its_lane(tmp_path: Path, code: Path) -> N
             "--partition",
             "slabs",
             "-p",
-            "seconds=0.3",
+            "seconds=0.1",
         )
         with running(
             "run", f"{code}:scaled", tmp_path / "in.nii", "-o", tmp_path / "out", *place
         ) as run:
             await_recorded(run, tmp_path / "out", 2)
-            cluster.household.start("late", late)
+            cluster.stop_worker(0)
+            home = cluster.household
+            home.start("late", late)
+            home.wait_until(
+                "a worker that is late", lambda: home.log("scheduler").count("Register worker") > 1
+            )
+            cluster.continue_worker(0)
             code_, said = run.wait()
     assert code_ == 0, said
     trace = load_records(tmp_path / "out").trace

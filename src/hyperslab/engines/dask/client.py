@@ -8,7 +8,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from hyperslab.errors import RunStopped, UsageError
 from hyperslab.trace import OwnTime, Slot
 
 ANSWER_LIMIT_S = 10.0
+CONNECT_LIMIT_S = 10.0
+"How long a scheduler may take to be there: it may have been started together with the run."
+LOGGERS = ("distributed", "distributed.client")
+"Dask gives each of them a handler."
 
 
 def connect(place: str) -> Any:
@@ -37,7 +42,7 @@ def connect(place: str) -> Any:
         )
     try:
         target = {"scheduler_file": place} if by_file else {"address": place}
-        return Client(**target, timeout=10, set_as_default=False)
+        return Client(**target, timeout=CONNECT_LIMIT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         hint = (
             "; TLS takes its certificates from Dask's configuration (distributed.comm.tls)"
@@ -61,17 +66,22 @@ def size_of(place: str) -> tuple[int, int]:
     return len(threads), max(threads)
 
 
-def redirect(handlers: list[logging.Handler]) -> list[logging.Handler]:
-    """Let Dask's client log to these handlers; returns those it had. Its lines belong beside those
-    of the workers.
+def redirect(handlers: Mapping[str, list[logging.Handler]]) -> dict[str, list[logging.Handler]]:
+    """Let Dask's client log to these handlers, by logger; returns those it had. Its lines belong
+    beside those of the workers.
     """
     import distributed  # noqa: F401  # sets up its logging when it is first imported
 
-    logger = logging.getLogger("distributed")
+    before = {name: _exchanged(name, those) for name, those in handlers.items()}
+    for one in chain.from_iterable(before.values()):
+        if isinstance(one, logging.FileHandler):
+            one.close()  # it opens its file again if it is used again
+    return before
+
+
+def _exchanged(name: str, handlers: list[logging.Handler]) -> list[logging.Handler]:
+    logger = logging.getLogger(name)
     before, logger.handlers = logger.handlers, handlers
-    for handler in before:
-        if isinstance(handler, logging.FileHandler):
-            handler.close()  # it opens its file again if it is used again
     return before
 
 

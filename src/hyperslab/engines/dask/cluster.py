@@ -16,6 +16,7 @@ from hyperslab.engines import EngineOptions
 from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.tally import Tally
 from hyperslab.engines.dask.client import (
+    LOGGERS,
     connect,
     living,
     redirect,
@@ -83,7 +84,7 @@ class DaskEngine(BatchEngine):
         self._watch: Watch | None = None
         self._is_cancelled = False
         self._is_lost = False
-        self._said: list[logging.Handler] | None = None
+        self._said: dict[str, list[logging.Handler]] | None = None
         self._since_s = 0.0
         self.client: Any = None
 
@@ -102,7 +103,8 @@ class DaskEngine(BatchEngine):
         """
         options = self.options
         place = options.connect
-        self._said = redirect([logging.FileHandler(options.folder / "worker.log", delay=True)])
+        log = logging.FileHandler(options.folder / "worker.log", delay=True)
+        self._said = redirect({name: [log] for name in LOGGERS})
         if place in ("", QUEUE):
             self._keeper = KeeperProcess(options)
             place = self._keeper.await_ready()
@@ -138,7 +140,8 @@ class DaskEngine(BatchEngine):
     def leave(self) -> None:
         if self.client is not None:
             with suppress(Exception):  # a scheduler that is dead cannot say good-bye
-                self._own_times = task_stream(self.client, self._since_s)
+                if not self._is_lost:  # Dask would look for it for ten seconds
+                    self._own_times = task_stream(self.client, self._since_s)
                 self.client.close(timeout=2)
         if self._keeper is not None:
             self._keeper.close(at_once=self._is_cancelled)
