@@ -15,7 +15,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkContext, java_gateway
+from pyspark import SparkConf, SparkContext, java_gateway
 
 import hyperslab
 from hyperslab.arrays.partition import Rule
@@ -42,8 +42,6 @@ Spark's start each time.
 def none_is_left() -> Iterator[None]:
     """Tests of other files that run in this process start contexts of their own."""
     yield
-    from pyspark import SparkContext
-
     if (left := SparkContext._active_spark_context) is not None:
         left.stop()
 
@@ -53,8 +51,6 @@ class TestSpark(EngineTests):
 
     @pytest.fixture(autouse=True)
     def _context(self, request: pytest.FixtureRequest, none_is_left: None) -> None:
-        from pyspark import SparkConf, SparkContext
-
         required(spark.missing())
         is_own = OF_ITS_OWN in request.node.name
         existing = SparkContext._active_spark_context
@@ -66,12 +62,22 @@ class TestSpark(EngineTests):
             SparkContext.getOrCreate(conf).setLogLevel("OFF")
 
 
-def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
-    """64 values of 20 MB: more than spark.driver.maxResultSize (1 GB) in all, and each more than
-    travels at all.
-    """
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A context that collects 32 MiB in all, where Spark's default is 1 GiB."""
     required(spark.missing())
-    values = np.arange(64 * 6, dtype=np.uint16).reshape(64, 3, 2)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setMaster("local[2]").set("spark.driver.maxResultSize", "32m")
+    context = SparkContext(conf=conf)
+    yield
+    context.stop()
+
+
+def test_values_larger_than_spark_collects(tmp_path: Path, narrow: None) -> None:
+    """16 values of 20 MB: more than spark.driver.maxResultSize in all, and each more than travels
+    at all.
+    """
+    values = np.arange(16 * 6, dtype=np.uint16).reshape(16, 3, 2)
     nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / "in.nii")  # type: ignore[no-untyped-call]
     fold = hyperslab.Fold(
         lambda block: np.full(20 * 2**17, int(block.sum()), np.int64), lambda a, b: a + b
@@ -79,15 +85,14 @@ def test_values_larger_than_spark_collects(tmp_path: Path) -> None:
     result = run.run(
         Pipeline(str(tmp_path / "in.nii")).reduce(fold),
         engine="spark",
-        workers=2,
-        threads=1,
-        rule=Rule("blocks", (64, 1, 1)),
+        rule=Rule("blocks", (16, 1, 1)),
         out=tmp_path / "out",
+        report=False,
     )
     assert result.ok, result.failures
     assert result.value.shape == (20 * 2**17,)
     assert np.all(result.value == values.sum(dtype=np.int64))
-    assert result.summary.moved_nbytes >= 64 * result.value.nbytes
+    assert result.summary.moved_nbytes >= 16 * result.value.nbytes
     kept = list((result.folder / "partials").iterdir())
     assert len(kept) == 1, "what was merged is removed"
     shutil.rmtree(tmp_path / "out")
@@ -115,6 +120,7 @@ def test_a_relative_output_is_where_this_process_stands(
             threads=1,
             rule=Rule("blocks", (2,)),
             out=Path(f"out-{name}"),
+            report=False,
         )
         assert result.value == values.sum()
         assert [path.name for path in (tmp_path / name / f"out-{name}").glob("result.*")]

@@ -62,7 +62,7 @@ def stopped_and_resumed(
     own.
     """
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
-    first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.3)
+    first = job(tmp_path, engine, "counted", *cluster, "--keep", "volume", seconds=0.2)
     with running(*first, environment=environment) as run:
         await_recorded(run, out, 3)
         deed(run)
@@ -72,7 +72,7 @@ def stopped_and_resumed(
     assert "--resume continues" in said
     assert "Traceback" not in said
     own = ("--threads", 8, "--keep", "volume")
-    again = job(tmp_path, "threads", "counted", *own, seconds=0.3)
+    again = job(tmp_path, "threads", "counted", *own, seconds=0.2)
     done = hyperslab(*again, "--resume")
     assert done.returncode == 0, done.stderr
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
