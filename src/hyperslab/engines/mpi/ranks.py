@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.engines import EngineOptions, lifeline
-from hyperslab.engines.environment import environment, program
+from hyperslab.engines.environment import FIRST_SIGNAL, environment, how_it_ended, program
 from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.mpi.ending import Dead, first_dead, refusal
 from hyperslab.engines.mpi.rank import MARK, Answer, Order
@@ -39,7 +39,7 @@ WORDS_NBYTES = 2**16
 
 
 class RankDied(RunStopped):
-    """A rank has died, and MPI cannot go on without it."""
+    """A rank has died, or what started it, and MPI cannot go on without it."""
 
     def __init__(self, sentence: str, pid: int | None) -> None:
         """`pid` is its process, None where nobody knows which one it was."""
@@ -118,7 +118,10 @@ class Ranks:
         if self._process.poll() is None and not gone:
             return
         dead = self._named()
+        status = self._process.poll() or 0  # before we end it
         self.kill()
+        if dead is None and status < 0:
+            raise self._death_of_launcher(-status)
         if dead is None and len(gone) == 1:
             dead = Dead(gone[0], "has died")
         raise self._death(dead)
@@ -128,6 +131,12 @@ class Ranks:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_LIMIT_S)
         return first_dead(self._said(), self._ranks)
+
+    def _death_of_launcher(self, number: int) -> RankDied:
+        """What a signal to mpiexec comes to, with which its ranks end one after the other."""
+        how = how_it_ended(FIRST_SIGNAL + number)
+        rest = f"and the ranks of MPI have ended with it; see {self.log}"
+        return RankDied(f"{self._name} {how}, {rest}", None)
 
     def _death(self, dead: Dead | None) -> RankDied:
         rest = f"and MPI cannot go on without it; see {self.log}"
