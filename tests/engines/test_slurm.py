@@ -105,6 +105,35 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
     assert cluster.command("squeue", "--noheader").strip() == ""
 
 
+def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
+    tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that run come to their ends, and the run says why it stops."""
+    values = make_volume(tmp_path / "in.nii")
+    monkeypatch.setattr(Slurm, "batches_per_slot", 2)
+
+    def take() -> None:
+        cluster.command("scancel", "--state=PENDING", "--user=root")
+
+    said = "^somebody has cancelled 1 job of the run that waited; .*resume=True continues the run"
+    with pytest.raises(RunStopped, match=said):
+        run(tmp_path, slow, blocks=4, partition=None, workers=1, progress=At(1, take))
+    assert manage.status(tmp_path / "out").done == 2
+    assert run(tmp_path, slow, blocks=4, partition=None, workers=1, resume=True).ok
+    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
+
+
+@pytest.mark.parametrize("rest", ["7", "7_[1-3%2]"])
+def test_what_is_said_of_the_rest_of_an_array_is_said_of_each(tmp_path: Path, rest: str) -> None:
+    """But not of elements whose end is known, though Slurm has forgotten them."""
+    watched = Array(tmp_path, replace(SUBMITTED, count=4, arrays=(("7", 0, 4),)))
+    watched._take([Job("7_0", "COMPLETED", host="a"), Job("7_1", "RUNNING", host="a")])
+    told = watched._take([Job("7_1", "COMPLETED", host="a"), Job(rest, "CANCELLED")])
+    states = [watched.jobs[number].state for number in range(4)]
+    assert states == ["COMPLETED", "COMPLETED", "CANCELLED", "CANCELLED"]
+    assert (watched.jobs[3].id, told) == ("7_3", {1, 2, 3})
+
+
 def test_arrays_are_as_small_as_slurm_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

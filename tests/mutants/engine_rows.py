@@ -153,6 +153,13 @@ ENGINES = [
         "tests/engines/test_slurm.py::test_why_a_job_cannot_go_on_is_why_the_run_stops",
     ),
     Mutant(
+        "jobs that somebody has cancelled are submitted again",
+        "src/hyperslab/engines/slurm/array.py",
+        "                    job = rest\n",
+        "                    pass\n",
+        "tests/engines/test_slurm.py::test_what_is_said_of_the_rest_of_an_array_is_said_of_each",
+    ),
+    Mutant(
         "slots that were not there are missed in the queue",
         "src/hyperslab/engines/slurm/waiting.py",
         "min(throttle - running,",

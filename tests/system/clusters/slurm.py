@@ -31,13 +31,34 @@ DAEMONS = "/usr/sbin"
 "Debian keeps them where only root's login looks."
 MOST_ELEMENTS = 1234
 "Of an array."
+URGENT = "urgent"
+"Partition whose jobs take the place of others."
+BY_KERNEL, BY_SLURM = "kernel", "slurm"
+"Who ends jobs that take more memory than they have asked for."
+MEMORY = {
+    "": "TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none",
+    BY_KERNEL: "TaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/none",
+    BY_SLURM: (
+        "TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/linux\n"
+        "JobAcctGatherFrequency=1\nJobAcctGatherParams=OverMemoryKill"
+    ),
+}
+"Settings by who does so, '' for nobody."
+GROUPS = Path("/sys/fs/cgroup/memory")
+"Control groups of version 1."
+GROUP_SETTINGS = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+"""
 SETTINGS = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 AuthType=auth/munge
-AuthInfo=socket={munge}
+AuthInfo=socket={munge},cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
@@ -46,8 +67,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
+{memory}
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
@@ -57,8 +77,11 @@ MaxArraySize={most}
 KillWait=2
 DefMemPerCPU=100
 SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName={urgent} Nodes={host} PriorityTier=9 MaxTime=INFINITE State=UP
 """
 
 INIT = """
@@ -103,10 +126,17 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "Slurm's daemons need root"
 
 
+def missing_groups() -> str:
+    """Why the kernel cannot hold jobs to their memory here; empty if it can."""
+    if not os.access(GROUPS, os.W_OK):
+        return f"no control groups of version 1 can be made here, in {GROUPS}"
+    return ""
+
+
 @contextmanager
-def slurm(folder: Path) -> Iterator[Slurm]:
+def slurm(folder: Path, memory: str = "") -> Iterator[Slurm]:
     """Start Slurm with this host as its only node, and wait until that is idle; all ends with the
-    block.
+    block. `memory` says who holds jobs to the memory that they have asked for, of MEMORY.
     """
     if reason := missing():
         raise ClusterFailed(reason)
@@ -115,7 +145,8 @@ def slurm(folder: Path) -> Iterator[Slurm]:
         munge = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="munge-")), "socket")
         settings = folder / "slurm.conf"
         home = stack.enter_context(household(folder, PATH=_path(), SLURM_CONF=str(settings)))
-        settings.write_text(_settings(folder, munge))
+        settings.write_text(_settings(folder, munge, memory))
+        (folder / "cgroup.conf").write_text(GROUP_SETTINGS)
         for name in ("state", "spool"):
             (folder / name).mkdir()
         cluster = Slurm({"SLURM_CONF": str(settings), MARK: home.environment[MARK]}, home)
@@ -127,9 +158,9 @@ def slurm(folder: Path) -> Iterator[Slurm]:
 
 
 @contextmanager
-def in_reach(folder: Path) -> Iterator[Slurm]:
+def in_reach(folder: Path, memory: str = "") -> Iterator[Slurm]:
     """The same, and this process finds it, as what it starts does, until the end of the block."""
-    with slurm(folder) as cluster, pytest.MonkeyPatch.context() as patch:
+    with slurm(folder, memory) as cluster, pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.environment.items():
             patch.setenv(name, value)
         yield cluster
@@ -139,7 +170,7 @@ def _path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), DAEMONS])
 
 
-def _settings(folder: Path, munge: Path) -> str:
+def _settings(folder: Path, munge: Path, memory: str) -> str:
     memory_mb = (
         int(psutil.virtual_memory().total * 0.9) >> 20
     )  # a node with less than it says is put aside
@@ -151,6 +182,8 @@ def _settings(folder: Path, munge: Path) -> str:
         folder=folder,
         cpus=max(4, os.cpu_count() or 1),
         memory_mb=memory_mb,
+        memory=MEMORY[memory],
+        urgent=URGENT,
         most=MOST_ELEMENTS,
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import shlex
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
@@ -144,16 +144,16 @@ def _batches_of(place: str) -> Path:
     return Path(f"{place}.batches")
 
 
-def main() -> None:
+def main(how: Callable[[int], str] = how_it_ended) -> None:
     """Run one batch, as the script says: orders, number, status of the process that began it
-    before, and lane, if any.
+    before, and lane, if any. `how` tells in words how one of a status ended.
     """
     place, number, status, lane = sys.argv[1:]
     forget_memory_variables()
     volunteer()
     if lane:
         serve_lane(int(lane))
-    before = how_it_ended(int(status))
+    before = how(int(status))
     try:
         batch.run(place, unpacked(_batches_of(place), int(number)), before)
     except RunStopped as reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from hyperslab.engines.batches.launcher import why_stopped
 from hyperslab.engines.slurm import commands
 from hyperslab.engines.slurm.commands import Job, Unanswered
+from hyperslab.engines.slurm.ends import died
 from hyperslab.engines.slurm.submitted import SubmittedJobs, end, forget
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.units import show_count
@@ -36,16 +37,6 @@ NEVER = frozenset(
     }
 )
 "Reasons to wait that end with an administrator's help alone."
-WHY = {
-    "BOOT_FAIL": "was lost, as its node did not start",
-    "CANCELLED": "was cancelled",
-    "DEADLINE": "reached its deadline",
-    "NODE_FAIL": "was lost with its node",
-    "OUT_OF_MEMORY": "ran out of memory; --slurm-option mem=... gives more",
-    "PREEMPTED": "was pre-empted",
-    "TIMEOUT": "ran out of time; --slurm-option time=... gives more",
-}
-"What became of a job, by its state."
 
 
 @dataclass(slots=True)
@@ -107,21 +98,26 @@ class Array:
 
     def _take(self, jobs: Iterable[Job]) -> set[int]:
         """Note what is said of elements; returns which ones."""
+        said = {job.id: job for job in jobs}
         told = set()
-        for job in jobs:
-            number = self._number_of(job)
-            if number is not None:
-                self.jobs[number] = job
-                told.add(number)
+        for array, first, size in self.submitted.arrays:
+            rest = self._rest_of(array, said)
+            for index in range(size):
+                name = f"{array}_{index}"
+                job = said.get(name)
+                if job is None and not self._knows(first + index):
+                    job = rest
+                if job is not None:
+                    self.jobs[first + index] = replace(job, id=name)
+                    told.add(first + index)
         return told
 
-    def _number_of(self, job: Job) -> int | None:
-        """Number of an element's batch; None for a job that is none of the elements."""
-        array, _, index = job.id.partition("_")
-        for number, first, size in self.submitted.arrays:
-            if number == array and index.isdigit() and int(index) < size:
-                return first + int(index)
-        return None
+    def _rest_of(self, array: str, said: Mapping[str, Job]) -> Job | None:
+        """What is said of those elements of an array that have no line of their own: of those that
+        were cancelled before they began there is one, of the array's number or as 7_[3-9%2].
+        """
+        names = [name for name in said if name == array or name.startswith(f"{array}_[")]
+        return next((said[name] for name in names), None)
 
     def _knows(self, number: int) -> bool:
         """Whether the end of an element is known."""
@@ -152,6 +148,15 @@ class Array:
             if reason:
                 raise RunStopped(reason)
 
+    def require_wanted(self) -> None:
+        """Raise RunStopped when somebody has taken elements out of the queue: who did so does not
+        want them to be submitted again.
+        """
+        taken = [job for job in self.jobs.values() if job.state == "CANCELLED" and not job.host]
+        if taken:
+            waiting = show_count(len(taken), "job")
+            raise RunStopped(f"somebody has cancelled {waiting} of the run that waited", CONTINUES)
+
     def require_begun(self, log: Path) -> None:
         """Raise RunStopped when all elements have failed; called where none has begun a task."""
         states = sorted({job.state for job in self.jobs.values()})
@@ -168,9 +173,9 @@ class Array:
     def how_it_ended(self, number: int) -> str:
         """How the element of a batch died, as part of a sentence; '' where Slurm does not tell."""
         job = self.jobs.get(number)
-        if job is None or job.state not in WHY:
+        if job is None:
             return ""
-        return f"died (Slurm job {job.id} {WHY[job.state]})"
+        return died(job.id, job.state) or died(job.id, job.reason)
 
     def cancel(self) -> None:
         """Give back the jobs, unless all have ended. Those of a detached run stay on file, as one

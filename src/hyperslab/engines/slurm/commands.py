@@ -49,6 +49,8 @@ ENDED = frozenset(
 "States that a job does not leave; the last is our word for one that Slurm knows no longer."
 SECONDS = "%s"
 "Format of times: seconds since the epoch, whatever the zone."
+NOWHERE = ("(", "None assigned")
+"Beginnings of what is printed for the nodes of a job that has none."
 GONE = "Invalid job id"
 "Part of what is said of jobs that Slurm has forgotten."
 NUMBER = re.compile(r"^(\d+)(;\S*)?$", re.MULTILINE)
@@ -199,7 +201,7 @@ def _jobs_in(said: str) -> list[Job]:
 
 def _read(line: str) -> Job:
     number, state, reason, host, *times = line.split("|")
-    if host.startswith("("):  # of a job that has no nodes
+    if host.startswith(NOWHERE):
         host = ""
     word = state.partition(" ")[0]  # the accounting adds who cancelled it
     return Job(number, word, reason, host, *map(_seconds, times))

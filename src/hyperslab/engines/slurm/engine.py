@@ -19,6 +19,7 @@ from pathlib import Path
 from hyperslab.engines import EngineOptions, Running
 from hyperslab.engines.batches.engine import Ending, Work
 from hyperslab.engines.batches.launcher import CommandEngine, Launched
+from hyperslab.engines.environment import program
 from hyperslab.engines.jobs import Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
@@ -115,6 +116,9 @@ class Slurm(CommandEngine):
         else:
             yield from super().run(tasks, steps, merge)
 
+    def python(self) -> Sequence[str]:
+        return program("hyperslab.engines.slurm.element", [])
+
     def launch(self, script: Path, batches: int) -> Array:
         options = self.options
         clock = self.clock()
@@ -166,6 +170,7 @@ class Slurm(CommandEngine):
             return
         log = self.options.folder / LOG
         array.require_able(log)
+        array.require_wanted()
         if len(self._journals()) == array.submitted.journals:
             array.require_begun(log)
 
