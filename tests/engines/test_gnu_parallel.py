@@ -27,6 +27,7 @@ from hyperslab.engines.gnu_parallel import joblog, keeper, logins, program
 from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions
+from tests.engines.at import At
 from tests.engines.fence import removes_the_fence
 from tests.engines.images import IMAGES
 from tests.system.clusters import dask, sshd
@@ -279,6 +280,26 @@ def test_a_host_that_no_connection_reaches_gets_no_more_jobs(tmp_path: Path) -> 
     engine._record.write_text("\n".join(lines[:2]))
     with pytest.raises(RunStopped, match="no host of ssh:a,b answers any more"):
         engine._leave_lost_hosts()
+
+
+def test_a_host_that_falls_silent_stops_the_run(
+    tmp_path: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one without power, which closes no connection; not every batch waits for it."""
+    required(sshd.missing())
+    quickly = ("ConnectTimeout=1", "ServerAliveInterval=1", "ServerAliveCountMax=1")
+    monkeypatch.setattr(program, "NOTICING", quickly)
+    monkeypatch.setattr(GnuParallel, "batches_per_slot", 16)
+    with sshd.hosts(tmp_path / "ssh", ["silent"]) as there:
+        for name, value in there.environment.items():
+            monkeypatch.setenv(name, value)
+        silence = At(1, there.fall_silent)
+        slow = pipeline.map(functions.add, {"seconds": 0.1})
+        with pytest.raises(RunStopped, match="no host of ssh:1/silent answers any more"):
+            run(tmp_path, slow, connect="ssh:1/silent", progress=silence)
+    (record,) = (tmp_path / "out" / ".hyperslab" / "run-0001").glob("joblog.*")
+    ended = [job.status for job in joblog.read(record)]
+    assert 2 <= ended.count(255) <= 3, "the one that was cut off, and the next"
 
 
 @pytest.fixture(scope="module")

@@ -64,8 +64,8 @@ ENGINES = [
     Mutant(
         "a host that no connection reaches is given jobs for ever",
         "src/hyperslab/engines/gnu_parallel/engine.py",
-        "!= {NO_CONNECTION}]",
-        "!= set()]",
+        "set(latest) == {NO_CONNECTION}",
+        "set(latest) == set()",
         "tests/engines/test_gnu_parallel.py::test_a_host_that_no_connection_reaches_gets_no_more_jobs",
     ),
     Mutant(
@@ -74,6 +74,13 @@ ENGINES = [
         'kept[SSH] = _noticing(variables.get(SSH, "ssh"))',
         'kept[SSH] = variables.get(SSH, "ssh")',
         "tests/engines/test_gnu_parallel.py::test_ssh_notices_a_silent_host_within_a_minute_or_as_the_user_says",
+    ),
+    Mutant(
+        "every batch waits for hosts that are silent",
+        "src/hyperslab/engines/gnu_parallel/engine.py",
+        "        self._not_lost(is_over=False)\n",
+        "",
+        "tests/engines/test_gnu_parallel.py::test_a_host_that_falls_silent_stops_the_run",
     ),
     Mutant(
         "a portion loses its last task",

@@ -67,6 +67,10 @@ class Hosts:
         """Break all connections, and take no more."""
         signal_all(self.household.running("sshd: "), signal.SIGKILL)
 
+    def fall_silent(self) -> None:
+        """Keep all connections, and take others, but answer nothing."""
+        signal_all(self.household.running("sshd: "), signal.SIGSTOP)
+
 
 def missing() -> str:
     """Why there can be no such hosts here, with what to do about it; empty if there can."""

@@ -188,22 +188,38 @@ class GnuParallel(CommandEngine):
         return ["--jobs", "100%", "--sshdelay", str(SSH_DELAY_S), "--sshlogin", logins, *command]
 
     def _leave_lost_hosts(self) -> None:
-        """Send no more jobs to hosts that no connection could be made to in the last round. Raises
-        RunStopped when none is left.
+        """Send no more jobs to hosts that no connection could be made to at the end of the last
+        round. Raises RunStopped when none is left.
         """
-        if self._record is None or not self._logins:
-            return
-        ended: dict[str, set[int]] = {}
-        for job in joblog.read(self._record):
-            ended.setdefault(job.host, set()).add(job.status)
-        left = [login for login in self._logins if ended.get(login.host) != {NO_CONNECTION}]
+        self._logins = self._not_lost(is_over=True)
+
+    def look(self) -> None:
+        """Raise RunStopped when no host answers any more: on each more jobs than it has at a time
+        have failed to connect, one after the other.
+        """
+        self._not_lost(is_over=False)
+
+    def _not_lost(self, is_over: bool) -> list[Login]:
+        """Hosts but for those that are lost, by the latest round. Raises RunStopped when all of
+        them are.
+        """
+        if not self._logins:
+            return []
+        ended: dict[str, list[int]] = {}
+        for job in self._ended():
+            ended.setdefault(job.host, []).append(job.status)
+        left = [
+            login
+            for login in self._logins
+            if not _is_lost(login, ended.get(login.host, []), is_over)
+        ]
         if not left:
             raise RunStopped(
                 f"no host of {self.options.connect} answers any more: see"
                 f" {self.options.folder / LOG}",
                 CONTINUES,
             )
-        self._logins = left
+        return left
 
     def how_it_ended(self, batch: str) -> str:
         number = batch.rpartition(".b")[2]
@@ -229,6 +245,16 @@ def _able(logins: Sequence[Login], folder: str) -> list[Answer]:
     require_answers(answers)
     require_able([answer.found for answer in answers], Path(folder))
     return answers
+
+
+def _is_lost(login: Login, ended: Sequence[int], is_over: bool) -> bool:
+    """Whether a host's latest jobs, one more than it has at a time, all ended without a connection:
+    what cuts off those that run is no reason yet, unless the round is over. `ended` has the exit
+    statuses of its jobs so far.
+    """
+    latest = ended[-login.jobs - 1 :]
+    are_enough = is_over or len(latest) > login.jobs
+    return are_enough and set(latest) == {NO_CONNECTION}
 
 
 def _jobs(answer: Answer) -> int:
