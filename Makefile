@@ -69,7 +69,7 @@ compare: $(VENV)/.installed-test ## random datasets against the formats' librari
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.comparison --number $(NUMBER) --seed $(SEED) $(COMPARE)
 
 bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
-	@for file in $(filter-out benchmarks/bench_spark%,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
+	@for file in $(filter-out benchmarks/bench_spark% benchmarks/bench_staging.py,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
 
 bench-spark: $(VENV)/.installed-bench ## measure loading into Spark against h5py, MPI and Spark's own ways; keep traces
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.spark_smoke

@@ -24,6 +24,10 @@ SPANS_AT_A_TIME = 1 << 20
 LOST = "lost"
 "Kind of the one phase of an attempt that could not record its own: its worker died or was stopped."
 
+STAGE_IN, FLUSH, VERIFY = "stage-in", "flush", "verify"
+"""Kinds of phases of the driver's own threads: files that are copied to a fast tier, blocks that go
+from there to their files, and what of these is read back.
+"""
 
 NO_TASK = -1
 "Task of a span that belongs to none: an engine's own reduction tree merging what tasks have made."
@@ -50,6 +54,12 @@ class Slot:
         if not (worker.isdigit() and thread.isdigit()):
             return None
         return cls(host, int(worker), int(thread))
+
+
+def is_of_staging(slot: str) -> bool:
+    """Whether a lane of a trace is a thread of the driver that copies or flushes, and no slot."""
+    kind = slot.rpartition("/")[0].rpartition("/")[2]
+    return kind in (STAGE_IN, FLUSH)
 
 
 class Phase(NamedTuple):

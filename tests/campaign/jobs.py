@@ -48,7 +48,7 @@ SHARES = {
     "mpi": 5,
     "slurm": 2,
 }
-SHARE_OF_REPORTS, SHARE_OF_REPLACEMENTS = 0.1, 0.3
+SHARE_OF_REPORTS, SHARE_OF_REPLACEMENTS, SHARE_OF_STAGED = 0.1, 0.3, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,13 @@ class Job:
     "A page of the run is drawn at its end, which takes longer than all the rest."
     replaces: bool = False
     "The file that it writes is there before, with other values."
+    is_staged: bool = False
+    "Its blocks go by way of the folder of its sources, as if that were faster."
 
     @property
     def label(self) -> str:
-        return f"{self.kind} on {self.engine}{', replacing' if self.replaces else ''}"
+        more = ", replacing" * self.replaces + ", staged" * self.is_staged
+        return f"{self.kind} on {self.engine}{more}"
 
     @property
     def about(self) -> Kind:
@@ -157,6 +160,8 @@ class Job:
         options = [*about.options, *engine, "--retries", str(self.retries), "-q", *more]
         if self.replaces:
             options.append("--overwrite")
+        if self.is_staged:
+            options += ["--stage-in", str(folder), "--stage-out", str(folder)]
         if about.verb == "convert":
             memory = f"{about.slot_mb * slots:g}MB"
             return [
@@ -189,12 +194,14 @@ def draw(
     kind = chance.choice(kinds)
     can_replace = KINDS[kind].file != "" and kind != "parts"  # its parts lie beside it
     replaces = chance.random() < SHARE_OF_REPLACEMENTS
+    can_be_staged = KINDS[kind].function.endswith(":counted")
     return Job(
         kind,
         engine,
         chance.choice((1, 3)),
         chance.random() < SHARE_OF_REPORTS,
         can_replace and replaces,
+        can_be_staged and chance.random() < SHARE_OF_STAGED,
     )
 
 

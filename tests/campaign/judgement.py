@@ -39,6 +39,8 @@ def expect_the_result(this: Round) -> None:
     expect_the_data(this)
     for path in left_behind(this.seen):
         this.find("left behind", str(path.relative_to(this.seen)))
+    for _ in this.folder.glob(".hyperslab-staging-*"):
+        this.find("left behind", "what was staged")
 
 
 def expect_the_data(this: Round) -> None:

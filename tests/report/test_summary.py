@@ -97,7 +97,25 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "tracing_cost": 0.004,
         "busy_by_slot_s": {"a": 7.0, "b": 6.0, "c": 0.0},
         "max_rss_nbytes": {"0": 2000, "1": 3000},
+        "staging": {},
+        "waited_s": 0.0,
     }
+
+
+def test_threads_that_stage_are_no_slots() -> None:
+    trace = _hand_made()
+    alone = summarise(trace)
+    trace.spans += [
+        _span("a", 0, "wait", 9.0, 9.5),
+        _span("h/flush/0", 0, "flush", 2.0, 12.0, 9),
+        _span("h/stage-in/0", -1, "stage-in", 2.0, 12.0, 9),
+    ]
+    trace.meta["staging"] = {"notes": []}
+    summary = summarise(trace)
+    assert (summary.slots, summary.slots_used) == (alone.slots, alone.slots_used)
+    assert summary.busy_by_slot_s.keys() == alone.busy_by_slot_s.keys()
+    assert summary.waited_s == 0.5
+    assert summary.staging == {"notes": []}
 
 
 def test_an_instant_belongs_to_the_span_that_began_last() -> None:

@@ -304,6 +304,10 @@ class ArraySource:
     """What the format's library has to know of the array in order to read it without looking at its
     metadata again.
     """
+    copy: str = ""
+    """Path at which a copy of the file may lie for a while, on faster storage, and is read in its
+    place.
+    """
     broken: str = ""
     """Why the file cannot be understood: every read of it says so. Its shape and dtype then mean
     nothing.

@@ -39,6 +39,13 @@ class OpenFile:
     where: str
     "Path and dataset, for messages."
     nbytes: int = 0
+    is_copy: bool = False
+    "Whether it is a copy of the file, on faster storage."
+
+    @property
+    def path(self) -> str:
+        """A name under which the very file that is open can be opened again (proc(5))."""
+        return f"/proc/self/fd/{self.fd}"
 
     def read_into(self, target: Array, offset: int) -> None:
         """Fill a contiguous uint8 array from a position. Raises FormatError when the file ends

@@ -20,6 +20,7 @@ FUNCTION = "The function, as in: --param sigma=2 --halo 3"
 OUTPUTS = "Outputs, as in: --out means.nii.gz --dtype float32"
 BLOCKS = "Blocks, as in: --blocks 5x5x5 --memory 8GB"
 ENGINE = "The engine, as in: --engine dask-futures --workers 4"
+STAGING = "Slow storage, as in: --stage-in /dev/shm --stage-out /dev/shm"
 GOING_ON = "Before and after, as in: --dry-run, then --resume"
 SHOWN = "What is shown, as in: --verbose"
 
@@ -110,6 +111,48 @@ Retries = Annotated[
         rich_help_panel=ENGINE,
     ),
 ]
+Granularity = Annotated[
+    str,
+    Opt(
+        help="fused: a block's steps are one operator; stepwise: each is its own.",
+        rich_help_panel=ENGINE,
+        **choice("fused", "stepwise"),
+    ),
+]
+TaskTimeout = Annotated[
+    float | None,
+    Opt(help="Seconds after which a task's worker is stopped.", rich_help_panel=ENGINE),
+]
+StageIn = Annotated[
+    str,
+    Opt(
+        help="Directory on a fast tier, such as /dev/shm, to which input files are copied ahead of"
+        " the tasks.",
+        rich_help_panel=STAGING,
+    ),
+]
+StageOut = Annotated[
+    str,
+    Opt(
+        help="Directory on a fast tier to which blocks are written, and from where they go to OUT"
+        " behind the tasks; a task is done when they are there and were read back.",
+        rich_help_panel=STAGING,
+    ),
+]
+ReadersPerDevice = Annotated[
+    int | None,
+    Opt(
+        help="Number of tasks that may read from one device at a time; the others wait.",
+        rich_help_panel=STAGING,
+    ),
+]
+Stagger = Annotated[
+    float,
+    Opt(
+        help="Seconds between the first reads of two slots; 0 lets all begin at once.",
+        rich_help_panel=STAGING,
+    ),
+]
 Threads = Annotated[int | None, Opt(help="Tasks at a time per worker.", rich_help_panel=ENGINE)]
 Throttle = Annotated[
     int | None,
@@ -145,6 +188,18 @@ Workers = Annotated[
         rich_help_panel=ENGINE,
     ),
 ]
+
+
+def by_way_of(
+    stage_in: str, stage_out: str, readers_per_device: int | None, stagger: float
+) -> dict[str, Any]:
+    """What the flags of staging and of turns ask for, by the names that options have."""
+    return {
+        "stage_in": stage_in,
+        "stage_out": stage_out,
+        "readers_per_device": readers_per_device,
+        "stagger": stagger,
+    }
 
 
 def memory_flag(pieces: str, example: str) -> Any:

@@ -18,6 +18,7 @@ from hyperslab.engines.facts import facts_of
 from hyperslab.report.expected import expected_words
 from hyperslab.report.failures import GROUPS_SHOWN, failure_count, group_lines, grouped
 from hyperslab.report.measures import headline, numbers
+from hyperslab.report.staging import staging_lines
 from hyperslab.report.verdict import judge
 from hyperslab.units import show_bytes, show_count
 
@@ -52,6 +53,8 @@ def _tell_result(result: Result, out: Path | str, quiet: bool, verb: str, verbos
         typer.echo("\n".join(_told(result, verbose)))
         if result.printed is not None and not result.failures:
             typer.echo(f"printed    {_printed(result, result.printed, out)}")
+        for text in staging_lines(result.trace.meta):
+            typer.echo(f"staging    {text}")
         typer.echo(f"outputs    {_outputs(result, out)}")
         folder = _as_given(result.folder, out)
         typer.echo(f"records    {folder.parent}")

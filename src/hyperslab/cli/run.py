@@ -26,18 +26,25 @@ from hyperslab.cli.flags import (
     Axis,
     Engine,
     FailFast,
+    Granularity,
     JsonOfPlan,
     Live,
     Quiet,
+    ReadersPerDevice,
     RealOrStored,
     Report,
     Retries,
     SlurmOption,
+    StageIn,
+    StageOut,
+    Stagger,
     StorageOption,
+    TaskTimeout,
     Threads,
     Throttle,
     Verbose,
     Workers,
+    by_way_of,
     choice,
     completing,
     dry_run_flag,
@@ -177,6 +184,10 @@ def run(
     axes_whole: Annotated[
         str | None, Opt(help="Axes that are never cut, such as 0,1.", rich_help_panel=BLOCKS)
     ] = None,
+    stage_in: StageIn = "",
+    stage_out: StageOut = "",
+    readers_per_device: ReadersPerDevice = None,
+    stagger: Stagger = 0.0,
     halo: Annotated[
         str | None,
         Opt(
@@ -247,14 +258,7 @@ def run(
         str | None,
         Opt(help="none, gzip or gzip:LEVEL; for zarr also zstd.", rich_help_panel=OUTPUTS),
     ] = None,
-    granularity: Annotated[
-        str,
-        Opt(
-            help="fused: a block's steps are one operator; stepwise: each is its own.",
-            rich_help_panel=ENGINE,
-            **choice("fused", "stepwise"),
-        ),
-    ] = "fused",
+    granularity: Granularity = "fused",
     resume: Annotated[
         bool, resume_flag("Continue the run in OUT: do only what is missing.")
     ] = False,
@@ -267,10 +271,7 @@ def run(
         ),
     ] = False,
     retries: Retries = 1,
-    task_timeout: Annotated[
-        float | None,
-        Opt(help="Seconds after which a task's worker is stopped.", rich_help_panel=ENGINE),
-    ] = None,
+    task_timeout: TaskTimeout = None,
     fail_fast: FailFast = None,
     trial: Annotated[
         bool,
@@ -343,6 +344,7 @@ def run(
         trial=trial,
         debug=is_debugging(),
         task_timeout=task_timeout,
+        **by_way_of(stage_in, stage_out, readers_per_device, stagger),
         resume=resume,
         report=report,
         live=live,

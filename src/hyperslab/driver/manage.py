@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
-from hyperslab.driver import cleaning, detached, verification
+from hyperslab.driver import cleaning, detached, staging, verification
 from hyperslab.driver.directory import RunDirectory, RunState, load_status, save_status
 from hyperslab.driver.verification import Compared
 from hyperslab.errors import UsageError
@@ -187,6 +187,7 @@ def clean(out: str | os.PathLike[str], outputs_too: bool = False) -> list[Path]:
     lock = directory.own()
     try:
         directory.await_workers()
+        staging.sweep(directory)
         return cleaning.clean(directory, outputs_too)
     finally:
         os.close(lock)

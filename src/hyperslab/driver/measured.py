@@ -12,7 +12,16 @@ from typing import Any
 from hyperslab.driver import lanes
 from hyperslab.plan.journal import Merging, Tail
 from hyperslab.plan.task import Outcome
-from hyperslab.trace import NO_TASK, OwnTime, Phase, Slot, Span, Trace, measure_span_cost_ns
+from hyperslab.trace import (
+    NO_TASK,
+    OwnTime,
+    Phase,
+    Slot,
+    Span,
+    Trace,
+    is_of_staging,
+    measure_span_cost_ns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,7 @@ def agreement(trace: Trace, source: str, own: Sequence[OwnTime]) -> dict[str, An
     """
     attempts: dict[tuple[int, int, str], tuple[int, int]] = {}
     for span in trace.spans:
-        if span.task != NO_TASK and not span.lost:
+        if span.task != NO_TASK and not span.lost and not is_of_staging(span.slot):
             start, end = attempts.get(
                 (span.task, span.attempt, span.slot), (span.start_ns, span.end_ns)
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Literal, ParamSpec, TypeVar, get_args
@@ -12,6 +14,8 @@ from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs
 from hyperslab.errors import UsageError, suggest, told_in_python
 from hyperslab.plan.settings import Granularity, Settings
 from hyperslab.plan.written import parse_rule, parse_size, written
+from hyperslab.storage.location import local_folder
+from hyperslab.storage.staging import area
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +61,16 @@ class Options:
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
     live: bool = False
     "Whether a page on this machine shows the run while it goes on; standard error has its address."
+    stage_in: str | os.PathLike[str] = ""
+    "Directory on a fast tier to which inputs are copied ahead of the tasks; '': they are not."
+    stage_out: str | os.PathLike[str] = ""
+    """Directory on a fast tier to which blocks are written, and from where they go to their files
+    behind the tasks; '': they do not.
+    """
+    readers_per_device: int | None = None
+    "Tasks of a host that may read from one device at a time; None: any number."
+    stagger: float = 0.0
+    "Seconds between the first reads of two slots."
     trial: bool = True
     "Whether functions are tried on made-up numbers, to learn what they return."
     debug: bool = False
@@ -104,6 +118,7 @@ class Options:
         if self.accept_changed_function and not self.resume:
             raise UsageError("--accept-changed-function needs --resume")
         _require_numbers(self)
+        _require_tiers(self)
         require_jobs(
             self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
         )
@@ -151,9 +166,27 @@ def _require_numbers(options: Options) -> None:
         raise UsageError("--throttle and --workers mean the same of jobs: give one of them")
     if options.memory_bytes is not None and options.memory_bytes < 1:
         raise UsageError("--memory: give a positive size such as 8GB")
+    readers = options.readers_per_device
+    if readers is not None and readers < 1:
+        raise UsageError(f"--readers-per-device {readers}: give 1 or more")
+    if options.stagger < 0 or not math.isfinite(options.stagger):
+        raise UsageError(f"--stagger {options.stagger:g}: give a number of seconds, 0 or more")
     if options.retries < 0:
         raise UsageError(f"--retries {options.retries}: give 0 or more")
     if options.task_timeout_s is not None and options.task_timeout_s <= 0:
         raise UsageError(
             f"--task-timeout {options.task_timeout_s:g}: give a positive number of seconds"
         )
+
+
+def _require_tiers(options: Options) -> None:
+    """Raise UsageError for fast tiers that are none, or that not all workers would see; they become
+    absolute paths.
+    """
+    is_elsewhere = bool(options.connect or facts_of(options.engine).batch_system)
+    for name in ("stage_in", "stage_out"):
+        tier = os.fspath(getattr(options, name))
+        if tier:
+            flag = f"--{name.replace('_', '-')}"
+            folder = area.require_tier(flag, local_folder(tier), is_elsewhere)
+            object.__setattr__(options, name, str(folder))

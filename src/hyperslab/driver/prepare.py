@@ -79,6 +79,16 @@ class Prepared:
         return self.plan.html({"done": done, "slots": memory})
 
 
+def _require_able(pipeline: Pipeline, options: Options, slots: EngineOptions) -> None:
+    """Raise UsageError for what the engine, or the end of a pipeline, cannot do."""
+    engines.require(options.engine, slots)
+    if options.stage_out and not isinstance(pipeline.end, Write):
+        raise UsageError(
+            "--stage-out is for functions whose blocks are written, and this one reduces them to"
+            " one value: leave it out"
+        )
+
+
 @told_in_python
 def prepare(
     pipeline: Pipeline,
@@ -96,7 +106,7 @@ def prepare(
     host = Host.here()
     workers, threads = slots_of(options, host)
     slots = _engine_options(options, workers, threads)
-    engines.require(options.engine, slots)
+    _require_able(pipeline, options, slots)
     lesson = Lesson(pipeline)
     if options.trial:
         uncut = with_whole_series(pipeline, options.rule).axes_whole

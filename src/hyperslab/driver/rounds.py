@@ -21,18 +21,20 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import Prepared
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
+from hyperslab.driver.staging import Staging
 from hyperslab.engines import Engine
 from hyperslab.errors import RunStopped
 from hyperslab.plan.compile import Stage
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.journal import SlotJournal, Tail, load_partials
 from hyperslab.plan.steps import StageMerge, conclude, merge_of, steps_of
-from hyperslab.plan.task import Outcome, Task, retried, with_prior
+from hyperslab.plan.task import Job, Outcome, Task, retried, with_prior
 from hyperslab.report.failures import Failed, failed
 from hyperslab.report.progress import Count, Progress
 
 POLL_INTERVAL_S = 0.1
 STATUS_INTERVAL_S = 1.0
+FLUSH_POLL_S = 0.02
 UNRECORDED_ROUNDS = 10
 """How often tasks are done again, at no charge, whose worker died after them but before it had
 recorded them.
@@ -47,6 +49,7 @@ class Rounds:
     products: Products
     tail: Tail
     engine: Engine
+    staging: Staging
 
     def __init__(self, prepared: Prepared, options: Options, progress: Progress) -> None:
         assert prepared.directory is not None
@@ -62,11 +65,13 @@ class Rounds:
         self.haste = Haste(options.fail_fast, lambda: 1)
         self.done = set(prepared.done)
         self.goes_on = False
+        self._job: Job | None = None
         self._polled_at = self._saved_at = 0.0
 
     def _run_stage(self, stage: Stage, prior: Any) -> Any:
         """All tasks of a stage, with retries; returns the fold's finished result."""
         job = replace(with_prior(stage.job, prior), debug=self.options.debug)
+        self._job = job = self.staging.over(job)
         fold = job.load_fold()
         merge = merge_of(job)
         steps = steps_of(job, self.options.granularity == "stepwise")
@@ -122,7 +127,7 @@ class Rounds:
                             own.record(outcome)
                             own.flush()
                         self._look(by_id, last, now=self.haste.is_watching)
-                self._look(by_id, last, now=True)
+                self._await_flush(by_id, last)
                 left = self._unaccounted(tasks, merge)
             for task in left:
                 reason = Failure(
@@ -135,6 +140,14 @@ class Rounds:
             own.close()
         self._look(by_id, last, now=True)
 
+    def _await_flush(self, by_id: dict[int, Task], last: bool) -> None:
+        """Look at the journal until all that tasks have staged is in their files, or lost."""
+        self._look(by_id, last, now=True)
+        while self.staging.is_busy:
+            time.sleep(FLUSH_POLL_S)
+            self._look(by_id, last)
+        self._look(by_id, last, now=True)
+
     def _unaccounted(self, tasks: Sequence[Task], merge: StageMerge | None) -> list[Task]:
         """Tasks that nobody has said anything about; a saved partial speaks for those it holds."""
         if merge is not None:
@@ -144,7 +157,11 @@ class Rounds:
             self.done = (self.done - set(ids)) | held
             for task_id in held & self.failures.keys():
                 del self.failures[task_id]
-        said = {(o.task, o.attempt) for o in self.outcomes if merge is None or o.status != "done"}
+        said = {
+            (o.task, o.attempt)
+            for o in self.outcomes
+            if o.status != "staged" and (merge is None or o.status != "done")
+        }
         return [
             task
             for task in tasks
@@ -160,6 +177,7 @@ class Rounds:
             return
         self._polled_at = moment
         self._take_all(by_id, last)
+        self.staging.look()
         self.notices.tell_due()
         self._check_cancelled()
         if moment - self._saved_at > STATUS_INTERVAL_S:
@@ -179,7 +197,14 @@ class Rounds:
     def _take(self, outcome: Outcome, by_id: dict[int, Task], last: bool) -> None:
         self.outcomes.append(outcome)
         task = by_id.get(outcome.task)
+        if outcome.status in ("done", "staged"):
+            self.staging.see_read(outcome)
+        if outcome.status == "staged":
+            if task and self._job and outcome.task not in self.done:
+                self.staging.take(self._job, task, outcome)
+            return
         if outcome.status == "done":
+            self.staging.see_direct(outcome)
             if outcome.task not in self.done:  # an engine may run a batch twice
                 nbytes = 0
                 if task:

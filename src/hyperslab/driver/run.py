@@ -29,6 +29,7 @@ from hyperslab.driver.products import Products
 from hyperslab.driver.result import Output, Result, checked
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
+from hyperslab.driver.staging import Staging, sweep
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
@@ -126,6 +127,7 @@ class Driver(Rounds):
             self.folder = self.begin()
             self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
             self.products = Products(self.directory, self.plan)
+            self.staging = Staging(self.options, self.prepared, self.folder, self.progress.tell)
             self.tail = Tail(self.folder)
             self.engine = engines.create(self.options.engine, self._engine_options())
             with live.shown(self._seen(), self.options.live):
@@ -183,6 +185,7 @@ class Driver(Rounds):
         OutputBusy.
         """
         self.directory.await_workers(self.progress.tell)
+        sweep(self.directory)
         if self.prepared.replaces:
             Products(self.directory, self.plan).forget_earlier()
         if len(list(self.directory.plans())) != self.prepared.submissions:
@@ -246,6 +249,7 @@ class Driver(Rounds):
         save_status(self.folder, "running", self._counts())
         try:
             if left or self.goes_on:
+                self.plan = self.staging.begin(self.plan, lambda: self.done)
                 self._start_engine()
             self.ready_ns = time.monotonic_ns()
             prior = None
@@ -270,6 +274,7 @@ class Driver(Rounds):
             ended_ns = time.monotonic_ns()
             self.engine.stop()
             self.shutdown_ns = time.monotonic_ns() - ended_ns
+            self.staging.stop()
             self.own_times = self.engine.own_times()
             self.notices.end([failure for failure, _ in self.failures.values()])
             self.progress.end()
@@ -333,6 +338,8 @@ class Driver(Rounds):
             "load": pressure.between(self.load, pressure.sample()),
             "storage": self.storage,
         }
+        if staged := self.staging.record():
+            meta["staging"] = staged
         if queued := self.engine.queued():
             meta["queue"] = asdict(queued)
             moments = moments.ready_at(queued.first_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
@@ -33,6 +34,10 @@ class Settings(TypedDict, total=False):
     slurm_option: str | Sequence[str]
     report: bool
     live: bool
+    stage_in: str | os.PathLike[str]
+    stage_out: str | os.PathLike[str]
+    readers_per_device: int | None
+    stagger: float
     trial: bool
     debug: bool
     memory: int | str | None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
@@ -22,27 +22,18 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.sets import Piece
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
-from hyperslab.blocks import reading, writing
+from hyperslab.blocks import reading
 from hyperslab.blocks.whole import assemble
-from hyperslab.blocks.writing import Written
 from hyperslab.errors import BlockError, RunStopped
+from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
 from hyperslab.plan.failure import Failure, definition_of, describe_failure, is_of_shapes
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
-from hyperslab.plan.sinks import block_sink
-from hyperslab.plan.task import (
-    Job,
-    Outcome,
-    State,
-    Status,
-    StepFunction,
-    Task,
-    Volume,
-    output_pieces,
-)
+from hyperslab.plan.task import Job, Outcome, State, Status, StepFunction, Task
+from hyperslab.storage.staging import copies
 from hyperslab.trace import recording, span
 
 PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
@@ -134,6 +125,8 @@ def _is_ctrl_c(error: BaseException) -> bool:
 
 def _outcome(state: State) -> Outcome:
     status: Status = "done"
+    if state.is_staged:
+        status = "staged"
     if state.failure:
         status = "failed"
     return Outcome(
@@ -148,6 +141,28 @@ def _outcome(state: State) -> Outcome:
 
 
 def _read(job: Job, state: State) -> None:
+    with _in_turn(job, state.task):
+        _read_inputs(job, state)
+
+
+@contextmanager
+def _in_turn(job: Job, task: Task) -> Iterator[None]:
+    """A block that reads the files of a task once it is its turn; copies of files need none."""
+    if job.turns is None:
+        yield
+        return
+    inputs = zip(job.inputs.values(), task.reads, strict=True)
+    read = [sources[piece.source] for sources, pieces in inputs for piece in pieces]
+    slow = [source.url for source in read if not (source.copy and copies.is_there(source.copy))]
+    with ExitStack() as stack:
+        with span("wait"):
+            job.turns.await_start()
+            devices = {job.devices[url] for url in slow if url in job.devices}
+            stack.enter_context(job.turns.taken(devices))
+        yield
+
+
+def _read_inputs(job: Job, state: State) -> None:
     task = state.task
     read = _read_region(job, task)
     row = job.alignment(task.whole)
@@ -294,33 +309,13 @@ def _trim(job: Job, state: State) -> None:
 
 
 def _write(job: Job, state: State) -> None:
-    output, task = job.output, state.task
-    assert output is not None
     _trim(job, state)
-    if output.volumes:
-        written = [
-            _write_region(output.volumes[piece.source], piece, state.made[number])
-            for number, piece in output_pieces(job, task)
-        ]
-    else:
-        written = [
-            writing.write(block_sink(job, task, number), block)
-            for number, block in enumerate(state.made)
-        ]
-    state.outputs = tuple(_within(output.folder, each) for each in written)
+    state.outputs = delivery.stage(job, state.task, state.made)
+    state.is_staged = bool(state.outputs)
+    if not state.is_staged:
+        state.outputs = delivery.deliver(job, state.task, state.made)
     state.blocks.clear()
     state.made = ()
-
-
-def _write_region(volume: Volume, piece: Piece, block: Array) -> Written:
-    return writing.write_region(*volume, piece.slab, block[piece.place.slices()])
-
-
-def _within(folder: str, written: Written) -> Written:
-    """The same write, named from the output directory on: that one may be copied or moved before a
-    run goes on.
-    """
-    return replace(written, path=os.path.relpath(written.path, folder))
 
 
 def _lift(job: Job, state: State) -> None:

@@ -20,9 +20,14 @@ from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
+from hyperslab.storage.staging.room import Room
+from hyperslab.storage.turns import Turns
 from hyperslab.trace import Phase
 
-Status = Literal["done", "failed", "lost", "timeout"]
+Status = Literal["done", "failed", "lost", "timeout", "staged"]
+"""What became of an attempt. staged: its blocks are on a fast tier, on the way to their files, so
+that the task is not done.
+"""
 StepFunction = Callable[[Any], Any]
 "Step of a task as slots apply it; see `hyperslab.plan.steps`."
 Merge = Callable[[Any, Any], Any]
@@ -107,6 +112,12 @@ class Job:
 
     debug: bool = False
     "Whether tracebacks keep hyperslab's own frames."
+    room: Room | None = None
+    "Where on a fast tier blocks go that are flushed behind the tasks; None: to their files."
+    turns: Turns | None = None
+    "How reads take turns; None: they do not."
+    devices: Mapping[str, str] = field(default_factory=dict)
+    "Device of each file that is read in turns, by its path."
 
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""
@@ -141,6 +152,7 @@ class Outcome:
     value: Any = None
     "What the fold's lift made of the block."
     outputs: tuple[Written, ...] = ()
+    "What it has written; of a staged one, its arrays on the fast tier."
     phases: tuple[Phase, ...] = ()
     slot: str = ""
     max_rss: int = 0
@@ -160,6 +172,8 @@ class State:
     outputs: tuple[Written, ...] = ()
     made: tuple[Array, ...] = ()
     "All arrays that the last step returned; (): none has, and the first block is what there is."
+    is_staged: bool = False
+    "Whether what it wrote is on the fast tier."
 
 
 def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hyperslab.report.curves import device_words
+from hyperslab.report.staging import staging_lines
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_seconds, show_share
 
@@ -33,6 +34,7 @@ def circumstances(trace: Trace) -> dict[str, str]:
         "clocks": "; ".join(_clocks(meta.get("clocks") or {})),
         "the engine's own times": _own_times(meta.get("own_times") or {}),
         "device": device_words(trace) or str((meta.get("probe") or {}).get("why_not") or ""),
+        "staging": "; ".join(staging_lines(meta)),
         "cache policy": "",
     }
     if trace.origin == "measured":

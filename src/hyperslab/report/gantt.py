@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.report.summary import Window, lanes, window
+from hyperslab.report.summary import Window, all_lanes, window
 from hyperslab.trace import Span, Trace
 from hyperslab.units import show_seconds
 
@@ -45,7 +45,7 @@ def gantt(trace: Trace) -> dict[str, Any]:
     the tasks by their number. Of more than 100,000 spans the longest are drawn, `shades` cover the
     time of all, and one of the `notes` below the chart says so.
     """
-    by_slot = lanes(trace)
+    by_slot = all_lanes(trace)
     when = window(trace)
     labels = [str(label) for label in trace.meta.get("labels", [])]
     rows = [(lane, span) for lane, spans in enumerate(by_slot.values()) for span in spans]

@@ -66,6 +66,7 @@ BRIEF = (
     "compute",
     "write",
     "other",
+    "waiting",
     "overhead",
     "idle",
     "average parallelism",
@@ -128,7 +129,11 @@ def _shares(s: Summary) -> list[Measure]:
     }
     total = _slot_time_s(s)
     parts = [part for part in split(s) if part.label != "other" or part.seconds]
-    return [Measure(p.label, _of(p.seconds, total), defined[p.label]) for p in parts]
+    rows = [Measure(p.label, _of(p.seconds, total), defined[p.label]) for p in parts]
+    if s.waited_s:
+        waited = "the part of other in which tasks waited for their turn to read, or for a copy"
+        rows.append(Measure("waiting", _of(s.waited_s, total), waited))
+    return rows
 
 
 def _of(seconds: float, total: float) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hyperslab.report.curves import throughput
-from hyperslab.report.summary import Window, lanes, window
+from hyperslab.report.summary import Window, all_lanes, window
 from hyperslab.storage.whole import replacement
 from hyperslab.trace import NO_TASK, Span, Trace
 
@@ -88,7 +88,7 @@ def _tracks(trace: Trace) -> Iterator[Track]:
     """A track per slot; further ones for spans that overlap others of their slot."""
     numbers = itertools.count(RUN.tid + 1)
     pids: dict[str, int] = {}
-    for slot, spans in lanes(trace).items():
+    for slot, spans in all_lanes(trace).items():
         worker, _, thread = slot.rpartition("/")
         if worker not in pids:
             pids[worker] = next(numbers)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hyperslab.storage.recordfile import load_record, save_record
-from hyperslab.trace import LOST, NO_TASK, Span, Trace
+from hyperslab.trace import LOST, NO_TASK, Span, Trace, is_of_staging
 from hyperslab.units import show_count, show_seconds
 
 SUMMARY_VERSION = 1
@@ -98,6 +98,10 @@ class Summary:
     busy_by_slot_s: dict[str, float]
     max_rss_nbytes: dict[str, int]
     "Largest resident set of each worker."
+    staging: dict[str, Any] = field(default_factory=dict)
+    "What went by way of fast tiers, see hyperslab.driver.staging; {} where nothing did."
+    waited_s: float = 0.0
+    "The part of `other_s` in which tasks waited for their turn to read, or for a copy."
 
     def __repr__(self) -> str:
         tasks = show_count(self.tasks, "task")
@@ -150,12 +154,17 @@ def lanes(trace: Trace) -> dict[str, list[Span]]:
     """The spans of every slot by their start: first the slots that the trace lists, used or not,
     then any others.
     """
+    return {slot: own for slot, own in all_lanes(trace).items() if not is_of_staging(slot)}
+
+
+def all_lanes(trace: Trace) -> dict[str, list[Span]]:
+    """The same, and behind the slots the threads that staged."""
     by_slot: dict[str, list[Span]] = {slot: [] for slot in trace.slots}
     for span in trace.spans:
         by_slot.setdefault(span.slot, []).append(span)
     for spans in by_slot.values():
         spans.sort(key=lambda s: (s.start_ns, -s.end_ns))
-    return by_slot
+    return dict(sorted(by_slot.items(), key=lambda lane: is_of_staging(lane[0])))
 
 
 def summarise(trace: Trace) -> Summary:
@@ -185,6 +194,8 @@ def summarise(trace: Trace) -> Summary:
         max_rss_nbytes={
             str(worker): int(nbytes) for worker, nbytes in meta.get("max_rss", {}).items()
         },
+        staging=meta.get("staging", {}),
+        waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,
     )
 
 

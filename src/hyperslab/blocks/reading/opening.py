@@ -2,6 +2,7 @@
 raised.
 
 A change before the read and one meanwhile are both seen, as is one that made the file unreadable.
+Where a copy of the file lies on faster storage, it is that which is read, and looked at.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hyperslab.blocks.reading.kept import Reader, let_go_of_all
 from hyperslab.errors import AGAIN, FormatError, SourceChanged
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import RemoteFile
+from hyperslab.storage.staging import copies
 from hyperslab.trace import span
 
 
@@ -34,7 +36,7 @@ def opened(source: ArraySource, reader: Reader | None = None) -> Iterator[OpenFi
     else:
         file = reader.file(lambda: _open(source))
     try:
-        yield OpenFile(file.fd, file.where)
+        yield OpenFile(file.fd, file.where, is_copy=file.is_copy)
     except FormatError:
         _check_unchanged(source, own)
         raise
@@ -75,6 +77,8 @@ def _check_document(source: ArraySource) -> None:
 
 
 def _open(source: ArraySource) -> OpenFile:
+    if source.copy and (copy := copies.opened(source.copy)) is not None:
+        return OpenFile(copy, source.label, is_copy=True)
     with span("open"):
         try:
             fd = _descriptor(source.url)

@@ -12,6 +12,7 @@ twice, and writers of different regions need not know of each other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,17 +20,48 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab, require_within
 from hyperslab.blocks.writing.forms import form_of
-from hyperslab.blocks.writing.forms.form import Note, Written, require_block
+from hyperslab.blocks.writing.forms.form import Check, Note, Written, require_block
 from hyperslab.storage.frame import Frame
 
-__all__ = ["Written", "allocate", "commit", "write", "write_region"]
+__all__ = [
+    "Written",
+    "allocate",
+    "commit",
+    "is_as_written",
+    "require_block",
+    "settle",
+    "write",
+    "write_region",
+]
 
 
-def write(sink: ArraySink, block: Array) -> Written:
-    """Write a whole file, which appears under its name only when it is complete. Raises OSError,
-    BlockError.
+def write(sink: ArraySink, block: Array, check: Check | None = None) -> Written:
+    """Write a whole file, which appears under its name only when it is complete, and once `check`
+    has returned. Raises OSError, BlockError.
     """
-    return form_of(sink).write(sink, block)
+    return form_of(sink).write(sink, block, check)
+
+
+def settle(path: Path) -> None:
+    """Wait until a file is on storage, and forget what the page cache has of it, so that who reads
+    it reads what is there. A directory of chunks is left to `commit`.
+    """
+    if not path.is_file():
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def is_as_written(sink: ArraySink, partial_path: str, slab: Hyperslab, written: Written) -> bool:
+    """Whether a region of an allocation, read back from storage, is what was written there. Raises
+    OSError, FormatError.
+    """
+    settle(Path(written.path))
+    return not form_of(sink).differs(sink, partial_path, slab, written)
 
 
 def allocate(sink: ArraySink, partial_path: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from hyperslab.report.measures import split
 from hyperslab.report.summary import Summary
-from hyperslab.report.verdict import memory, processors, queueing, storage, tasks
+from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
 from hyperslab.trace import Trace
@@ -19,7 +19,7 @@ from hyperslab.units import show_seconds, show_share
 
 __all__ = ["Finding", "Verdict", "judge"]
 
-CIRCUMSTANCES = ("cpu-starved",)
+CIRCUMSTANCES = ("cpu-starved", "staging-degraded")
 "Findings that do not compete with the others: they say how much to trust them."
 MAKESPAN_RULES = ("start-up", "queueing")
 "Findings whose share is of the makespan."
@@ -103,6 +103,7 @@ def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
     yield from processors.waiting_function(evidence)
     yield from processors.bound(evidence)
     yield from processors.starved(evidence)
+    yield from staging.lacking(evidence)
 
 
 def _rank(finding: Finding, summary: Summary) -> float:

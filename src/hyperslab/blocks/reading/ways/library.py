@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from hyperslab import native
 from hyperslab.arrays import Array
 from hyperslab.arrays.byteranges import touched
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.blocks.reading.kept import Reader
 from hyperslab.blocks.reading.opening import opened, watched
 from hyperslab.blocks.reading.ways.memory import Counter
 from hyperslab.blocks.reading.ways.way import Counted, Way
+from hyperslab.errors import FormatError
 from hyperslab.formats import module
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import KEPT_NBYTES
@@ -70,9 +73,15 @@ class Library(Way):
 
     @contextmanager
     def opened(self, source: ArraySource, reader: Reader | None) -> Iterator[Counted]:
-        whole = watched(source) if source.document else opened(source)
-        with whole:
-            yield Counter()
+        if source.document:
+            with watched(source):
+                yield Counter()
+            return
+        with opened(source) as file:
+            path = ""
+            if isinstance(file, OpenFile) and file.is_copy:
+                path = file.path
+            yield Counter(path=path)
 
     def read(
         self,
@@ -83,7 +92,7 @@ class Library(Way):
         threads: int,
         reader: Reader | None,
     ) -> Array:
-        block = module(source.format).read_reference(source, slab, threads)
+        block = _read_at(file.path, source, slab, threads)
         file.nbytes = self.nbytes(source, slab.permute(source.axes))
         return block
 
@@ -91,6 +100,19 @@ class Library(Way):
         if is_one_gzip_stream(source):
             return source.shape
         return super().unit(source)
+
+
+def _read_at(path: str, source: ArraySource, slab: Hyperslab, threads: int) -> Array:
+    """The stored values of a region, by the library, which is given another path if that is not ''.
+
+    What goes wrong is told of the source all the same.
+    """
+    if not path:
+        return module(source.format).read_reference(source, slab, threads)
+    try:
+        return module(source.format).read_reference(replace(source, url=path), slab, threads)
+    except FormatError as error:
+        raise FormatError(str(error).replace(path, source.url)) from error
 
 
 def _held_nbytes(source: ArraySource) -> int:

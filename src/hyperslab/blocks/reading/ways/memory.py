@@ -19,6 +19,8 @@ class Counter:
     """Stands for a file where none is opened here."""
 
     nbytes: int = 0
+    path: str = ""
+    "Path at which a library is to read, where that is not the source's own."
 
 
 class Memory(Way):

@@ -29,6 +29,8 @@ from hyperslab.trace import span
 
 Note = Callable[[Path, Frame], None]
 "Is told of a finished file, and its frame, just before it has its name."
+Check = Callable[[Path, str], None]
+"Is told of a whole file that is to get its name, and its checksum; what it raises prevents that."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,9 @@ class Form:
         """The file of all regions. Raises FormatError where some are missing or damaged."""
         raise NotImplementedError
 
-    def write(self, sink: ArraySink, block: Array) -> Written:
-        """Write a whole file, which appears under its name only when it is complete.
+    def write(self, sink: ArraySink, block: Array, check: Check | None = None) -> Written:
+        """Write a whole file, which appears under its name only when it is complete, and `check`
+        has nothing against it.
 
         Raises OSError, BlockError.
         """
@@ -104,6 +107,8 @@ class Form:
                 found = self.write_file(sink, block, temporary)
                 mark.nbytes = stored_nbytes(temporary)
                 hand_over(temporary)
+                if check is not None:
+                    check(temporary, found)
                 fence.require_open()
                 renaming.rename(temporary, final, True)
         except BaseException:

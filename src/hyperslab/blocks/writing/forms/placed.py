@@ -7,12 +7,21 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import xxhash
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab, dense_level
-from hyperslab.blocks.positioned import opened, place_region, stored_bytes, write_at
+from hyperslab.blocks import checksums
+from hyperslab.blocks.positioned import (
+    OpenFile,
+    opened,
+    place_region,
+    read_region,
+    stored_bytes,
+    write_at,
+)
 from hyperslab.blocks.writing.forms.form import Form, Landed, Ready, Written
 from hyperslab.storage.frame import Span
 
@@ -69,6 +78,15 @@ class Placed(Form):
         with opened(partial, os.O_WRONLY) as fd:
             nbytes = place_region(fd, len(_head(sink)), shape, region, stored, sink.dtype)
         return Landed(partial, nbytes)
+
+    def differs(self, sink: ArraySink, partial: str, slab: Hyperslab, written: Written) -> bool:
+        """Read at the region's own positions, as other writers may be at theirs meanwhile."""
+        region = slab.permute(sink.axes)
+        stored = np.empty(region.count, sink.dtype)
+        with opened(partial, os.O_RDONLY) as fd:
+            file = OpenFile(fd, partial)
+            read_region(file, len(_head(sink)), _stored_shape(sink), region, stored)
+        return checksums.of_values(stored, sink.dtype) != written.checksum
 
     def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:
         return Ready(Path(partial), [Span("", 0, len(_head(sink)))])

@@ -1,0 +1,306 @@
+"""Staging: what of a run goes by way of fast tiers, and how its reads take turns.
+
+The driver's part: it makes the areas and removes them, copies inputs ahead of the tasks
+(`prefetching`), flushes blocks behind them (`flushing`), stops either where it does not pay, and
+says what came of it. A task is done when its blocks are in their files; workers alone decide where
+a block goes, by the room there is, so that a tier that is full or gone costs nothing but its use.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hyperslab.arrays.source import ArraySource
+from hyperslab.driver import prefetching
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.flushing import Flusher
+from hyperslab.driver.options import Options
+from hyperslab.driver.prefetching import Prefetcher
+from hyperslab.driver.prepare import Prepared
+from hyperslab.errors import DamagedRecord, RunStopped
+from hyperslab.plan.compile import Plan
+from hyperslab.plan.task import Job, Outcome, Task
+from hyperslab.storage.location import Remote
+from hyperslab.storage.recordfile import load_list, save_record
+from hyperslab.storage.staging import area
+from hyperslab.storage.staging.area import Area
+from hyperslab.storage.staging.room import Room, keep_free
+from hyperslab.storage.turns import Turns
+from hyperslab.trace import is_of_staging
+
+RECORD = "staging.json"
+"Record of a submission: the tiers on which it has areas."
+TURNS = "turns"
+"Folder of a submission: locks of those who read in turns."
+PAYS = 2.0
+"A fast tier that is not so many times as fast as the other one only costs processor time."
+_JUDGED_NBYTES = 16 * 10**6
+_JUDGED = 3
+"Bytes, and tasks of each way, after which that is judged."
+_FLUSHED_SHARE = 0.1
+"Share of the tasks' memory that blocks may take while they are flushed."
+_DIRECTLY = {
+    "in": "inputs are read where they are from now on",
+    "out": "blocks are written directly from now on",
+}
+_WHY = {
+    ("in", "full"): "is full",
+    ("out", "full"): "is full",
+    ("in", "gone"): "is gone",
+    ("out", "gone"): "is gone",
+    ("in", "slow"): "is hardly faster than the place of the inputs",
+    ("out", "slow"): "is hardly faster than the place of the outputs",
+}
+"What has become of a tier, by direction and reason."
+
+
+def sweep(directory: RunDirectory) -> None:
+    """Remove what earlier submissions have left on their tiers; none of them may write now."""
+    for folder in directory.submissions():
+        try:
+            tiers = load_list(folder / RECORD, "tiers", "")
+        except (FileNotFoundError, DamagedRecord, KeyError):
+            continue  # the next run that stages there removes it
+        for tier in tiers:
+            area.sweep(Path(tier))
+
+
+@dataclass(slots=True)
+class Way:
+    """What tasks have taken that read, or wrote, in one of two ways."""
+
+    tasks: int = 0
+    nbytes: int = 0
+    ns: int = 0
+
+    def add(self, outcome: Outcome, *kinds: str) -> None:
+        """Count a task, which moved something in phases of these kinds."""
+        self.tasks += 1
+        for phase in outcome.phases:
+            if phase.kind in kinds:
+                self.nbytes += phase.nbytes
+                self.ns += phase.end_ns - phase.start_ns
+
+    @property
+    def ns_per_byte(self) -> float:
+        return self.ns / max(1, self.nbytes)
+
+
+class Staging:
+    """The staging of one submission."""
+
+    def __init__(
+        self, options: Options, prepared: Prepared, folder: Path, tell: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._prepared = prepared
+        self._folder = folder.absolute()
+        self._tell = tell
+        self._areas: dict[str, Area] = {}
+        self._room: Room | None = None
+        self._turns: Turns | None = None
+        self._devices: dict[str, str] = {}
+        self._flusher: Flusher | None = None
+        self._prefetcher: Prefetcher | None = None
+        self._notes: dict[tuple[str, str], str] = {}
+        self._staged = Way()
+        self._direct = Way()
+        self._copied = Way()
+        self._read = Way()
+        self._judged_ns = 0
+
+    @property
+    def is_asked_for(self) -> bool:
+        return bool(self._options.stage_in or self._options.stage_out)
+
+    def begin(self, plan: Plan, done: Callable[[], Collection[int]]) -> Plan:
+        """Make areas and begin to copy; the plan that reads copies. Raises RunStopped."""
+        self._take_turns(plan)
+        if not self.is_asked_for:
+            return plan
+        tiers = [Path(t) for t in (self._options.stage_in, self._options.stage_out) if t]
+        try:
+            return self._begun(plan, done, tiers)
+        except OSError as error:
+            named = " and ".join(sorted({str(tier) for tier in tiers}))
+            raise RunStopped(
+                f"nothing can be staged on {named}: {error.strerror or error}; fix that, or leave"
+                " out --stage-in and --stage-out"
+            ) from error
+
+    def _begun(self, plan: Plan, done: Callable[[], Collection[int]], tiers: list[Path]) -> Plan:
+        save_record(self._folder / RECORD, {"tiers": sorted({str(tier) for tier in tiers})})
+        for tier in tiers:
+            area.sweep(tier)
+        slots = self._prepared.workers * self._prepared.threads
+        share = 1.0 / len(tiers) if len(set(tiers)) < len(tiers) else 1.0
+        kept = {tier: keep_free(tier, self._prepared.needs.all_bytes, share) for tier in tiers}
+        host = self._prepared.host.name
+        if self._options.stage_out:
+            tier = Path(self._options.stage_out)
+            self._areas["out"] = made = area.create(tier)
+            self._room = Room(str(made.path), kept[tier], slots)
+            memory = self._prepared.needs.budget.memory_bytes
+            self._flusher = Flusher(self._folder, host, int(memory * _FLUSHED_SHARE))
+        if self._options.stage_in:
+            tier = Path(self._options.stage_in)
+            self._areas["in"] = made = area.create(tier)
+            plan = prefetching.with_copies(plan, made.inputs)
+            room = Room(str(made.path), kept[tier], prefetching.THREADS)
+            order = prefetching.wanted(plan, done())
+            self._prefetcher = Prefetcher(
+                self._folder, host, order, room, slots, done, self._pays_to_copy, self._turn
+            )
+        return plan
+
+    def _take_turns(self, plan: Plan) -> None:
+        most = self._options.readers_per_device
+        if most is None and not self._options.stagger:
+            return
+        (self._folder / TURNS).mkdir(exist_ok=True)
+        slots = self._prepared.workers * self._prepared.threads
+        self._turns = Turns(self._folder / TURNS, most, self._options.stagger, slots)
+        folders: dict[str, str] = {}
+        for stage in plan.stages:
+            for source in (one for each in stage.job.inputs.values() for one in each):
+                if not isinstance(source.url, Remote) and source.data is None:
+                    folder = os.path.dirname(source.url)
+                    device = folders.get(folder) or _device(folder)
+                    self._devices[source.url] = folders[folder] = device
+
+    def _turn(self, source: ArraySource) -> AbstractContextManager[None]:
+        """What the copying of a file waits for, as its tasks would."""
+        turns = self._turns or Turns(self._folder, None, 0.0, 0)
+        return turns.taken({self._devices.get(source.url, "")})
+
+    def over(self, job: Job) -> Job:
+        """The same job, by way of the fast tier and in turns."""
+        room = self._room if job.output is not None else None
+        return replace(job, room=room, turns=self._turns, devices=self._devices)
+
+    def take(self, job: Job, task: Task, outcome: Outcome) -> None:
+        """Flush what a task has staged."""
+        assert self._flusher is not None
+        self._staged.add(outcome, "stage")
+        self._flusher.take(job, task, outcome)
+
+    def see_read(self, outcome: Outcome) -> None:
+        """Count a task that read copies, or opened files itself."""
+        if self._prefetcher is None or is_of_staging(outcome.slot):
+            return
+        way = self._copied
+        if any(phase.kind == "open" for phase in outcome.phases):
+            way = self._read
+        way.add(outcome, "open", "read", "wait")
+
+    def see_direct(self, outcome: Outcome) -> None:
+        """Count a task that wrote to its files although blocks go by way of a fast tier."""
+        if self._room is None or is_of_staging(outcome.slot):
+            return
+        self._direct.add(outcome, "write")
+        self.look()
+        if self._room.is_open and not self._was_tried(outcome):
+            self._note("out", "full", "blocks for which it has no room are written directly")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether blocks are on their way to their files. Raises RunStopped."""
+        return self._flusher is not None and self._flusher.is_busy
+
+    def look(self) -> None:
+        """See whether the tiers are still there, and whether they pay. Raises RunStopped."""
+        if self._flusher is not None:
+            _ = self._flusher.is_busy
+        for name, made in self._areas.items():
+            if not made.is_there:
+                self._note(name, "gone", _DIRECTLY[name])
+        if self._prefetcher is not None and self._prefetcher.prefetched.full_files:
+            self._note("in", "full", "files for which it has no room are read where they are")
+        if self._flusher is not None and not self._pays_to_stage():
+            self._areas["out"].shut()
+            self._note("out", "slow", _DIRECTLY["out"])
+
+    def _was_tried(self, outcome: Outcome) -> bool:
+        """Whether a task wrote directly for a comparison, as far as can be seen."""
+        starts = [phase.start_ns for phase in outcome.phases if phase.kind == "write"]
+        return outcome.task % 2 == 1 and (not self._judged_ns or min(starts) < self._judged_ns)
+
+    def _pays_to_stage(self) -> bool:
+        """Whether blocks are left on the tier so much faster than they are written directly, as far
+        as is known; the first ones of some size go both ways.
+        """
+        if self._judged_ns or self._direct.nbytes + self._staged.nbytes < _JUDGED_NBYTES:
+            return True
+        if min(self._direct.tasks, self._staged.tasks) < _JUDGED:
+            return True
+        self._judged_ns = time.monotonic_ns()
+        self._areas["out"].end_trial()
+        return self._direct.ns_per_byte >= PAYS * self._staged.ns_per_byte
+
+    def _pays_to_copy(self) -> bool:
+        """Whether tasks get so much faster what was copied, the waiting for it included, than what
+        they read themselves, as far as is known; the first files are read.
+        """
+        if self._read.nbytes + self._copied.nbytes < _JUDGED_NBYTES:
+            return True
+        slots = self._prepared.workers * self._prepared.threads
+        if self._copied.tasks < _JUDGED or self._read.tasks < min(_JUDGED, slots):
+            return True
+        if self._read.ns_per_byte >= PAYS * self._copied.ns_per_byte:
+            return True
+        self._note("in", "slow", "no more of them are copied")
+        return False
+
+    def _note(self, name: str, why: str, what: str) -> None:
+        """Say, once of each direction and reason, what has become of staging."""
+        if (name, why) not in self._notes:
+            tier = self._options.stage_out if name == "out" else self._options.stage_in
+            text = f"--stage-{name} {tier} {_WHY[name, why]}: {what}"
+            self._notes[name, why] = text
+            self._tell(text)
+
+    def stop(self) -> None:
+        """End copying and flushing, and remove what is on the tiers."""
+        if self._prefetcher is not None:
+            self._prefetcher.stop()
+        if self._flusher is not None:
+            self._flusher.stop()
+        for made in self._areas.values():
+            made.shut()
+            made.remove()
+
+    def record(self) -> Mapping[str, Any]:
+        """What came of it, for the trace; {} where nothing was staged."""
+        told: dict[str, Any] = {}
+        if self._prefetcher is not None:
+            told["in"] = {"tier": self._options.stage_in, **self._prefetcher.record()}
+        if self._flusher is not None:
+            flushed = self._flusher.flushed
+            told["out"] = {
+                "tier": self._options.stage_out,
+                "blocks": flushed.blocks,
+                "nbytes": flushed.nbytes,
+                "write_s": flushed.write_ns / 1e9,
+                "stage_s": self._staged.ns / 1e9,
+                "lost": flushed.lost,
+                "direct_tasks": self._direct.tasks,
+                "direct_nbytes": self._direct.nbytes,
+            }
+        if told:
+            told["notes"] = list(self._notes.values())
+            told["is_degraded"] = any(why in ("full", "gone") for _, why in self._notes)
+        return told
+
+
+def _device(folder: str) -> str:
+    """The device of a folder, as a word; '' where it cannot be asked."""
+    try:
+        return str(os.stat(folder).st_dev)
+    except OSError:
+        return ""

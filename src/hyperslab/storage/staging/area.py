@@ -1,0 +1,150 @@
+"""Area: a directory of one run on a fast tier, which is in use while somebody holds its lock.
+
+- a run that ended holds no lock (flock), however it ended: what it left is removed by the next run
+  that stages there, by the one that goes on with it, and by `clean`
+- nothing else on the tier is touched: an area has a name of its own, and is a directory of ours
+
+Held by tests/storage/test_staging.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.errors import UsageError
+
+LOCK, INPUTS, OUTPUTS, OPEN, TRIAL = "lock", "in", "out", "open", "trial"
+"""What an area holds: its lock, copies of inputs, blocks, a file while blocks may be added, and one
+while it is not known whether that pays.
+"""
+_NAME = re.compile(r"\.hyperslab-staging-[0-9a-f]{12}")
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """An area that this process holds."""
+
+    path: Path
+    lock: int
+    "Descriptor that holds the lock until it is closed."
+
+    @property
+    def inputs(self) -> Path:
+        return self.path / INPUTS
+
+    @property
+    def outputs(self) -> Path:
+        return self.path / OUTPUTS
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the tier is still where it was."""
+        return (self.path / LOCK).exists()
+
+    def shut(self) -> None:
+        """Let nobody add another block. Nothing happens where the tier is gone."""
+        with suppress(OSError):
+            (self.path / OPEN).unlink()
+
+    def end_trial(self) -> None:
+        """Let blocks be added as far as there is room."""
+        with suppress(OSError):
+            (self.path / TRIAL).unlink()
+
+    def remove(self) -> bool:
+        """Remove all of it and let go of the lock; whether nothing is left, as far as can be
+        seen.
+        """
+        _remove(self.path)
+        os.close(self.lock)
+        return not self.path.exists()
+
+
+def require_tier(flag: str, tier: str, is_elsewhere: bool) -> Path:
+    """The absolute path of a tier. Raises UsageError for one that is not there, or cannot be
+    written to, or where workers are elsewhere and would not see it.
+    """
+    if is_elsewhere:
+        raise UsageError(
+            f"{flag} is for workers of this host: leave it out, or leave out --connect and take an"
+            " --engine that runs here"
+        )
+    folder = Path(tier).absolute()
+    if not folder.is_dir():
+        raise UsageError(
+            f"{flag} {tier}: there is no such directory; give one on a fast tier, such as /dev/shm"
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} {tier}: no permission to write there; give another directory")
+    return folder
+
+
+def create(tier: Path) -> Area:
+    """A new area on a tier. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        path = tier / f".hyperslab-staging-{secrets.token_hex(6)}"
+        path.mkdir()
+        lock = _taken(path)
+        if lock is None:  # somebody who swept the tier took it for one that was left
+            continue
+        for name in (INPUTS, OUTPUTS):
+            (path / name).mkdir()
+        for name in (TRIAL, OPEN):
+            (path / name).touch()
+        return Area(path, lock)
+    raise OSError(f"{tier}: other runs remove what is made there")
+
+
+def sweep(tier: Path) -> list[Path]:
+    """Remove the areas on a tier that no run holds any more; returns them."""
+    try:
+        entries = sorted(tier.iterdir())
+    except OSError:
+        return []
+    return [path for path in entries if _NAME.fullmatch(path.name) and discard(path)]
+
+
+def discard(path: Path) -> bool:
+    """Remove an area unless a run holds it; whether it was there and is gone."""
+    if not _NAME.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
+        return False
+    lock = _taken(path)
+    if lock is None and (path / LOCK).exists():
+        return False
+    _remove(path)
+    if lock is not None:
+        os.close(lock)
+    return not path.exists()
+
+
+def _taken(path: Path) -> int | None:
+    """The lock of an area, which is still that of its name; None where another process has it."""
+    try:
+        fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path / LOCK)):
+            return fd
+    except OSError:
+        pass  # held, or removed in this moment
+    os.close(fd)
+    return None
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory with all that somebody may still be adding, the lock last."""
+    for name in (OPEN, INPUTS, OUTPUTS):
+        shutil.rmtree(path / name, ignore_errors=True)
+    with suppress(OSError):
+        (path / OPEN).unlink()
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,70 @@
+"""Room: how much of a fast tier may be used, and whether a block still goes there.
+
+A block is admitted if as many of its size as may be on their way at once are free, which is the
+rule of Sea (Hayot-Sasson, Dugré and Glatard 2022): nobody has to know of the others. What is to
+stay free does not count as free.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.machine.host import Host
+from hyperslab.storage.staging.area import OPEN, TRIAL
+from hyperslab.storage.tiers.mounts import file_system
+
+_SHARE = 0.9
+"Share of the free space of a tier that a run takes."
+TRIED_NBYTES = 10**6
+"Least size of a block that tells how fast a tier is."
+_IN_MEMORY = ("tmpfs", "ramfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What of a tier an area may take. Plain data, which travels to workers."""
+
+    area: str
+    "Path of the area."
+    keep_free_nbytes: int
+    at_once: int
+    "How many of a size may be on their way at the same time."
+
+    @property
+    def is_open(self) -> bool:
+        """Whether blocks may be added; not where the tier is gone."""
+        return os.path.exists(os.path.join(self.area, OPEN))
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether it is not known yet if staging pays."""
+        return os.path.exists(os.path.join(self.area, TRIAL))
+
+    def passes(self, number: int, nbytes: int) -> bool:
+        """Whether a block is written directly so that both ways can be compared: every other one of
+        some size, by its number, until it is known whether staging pays.
+        """
+        return number % 2 == 1 and nbytes >= TRIED_NBYTES and self.is_on_trial
+
+    def holds(self, nbytes: int) -> bool:
+        """Whether so many bytes more are admitted; not where the tier is gone."""
+        try:
+            about = os.statvfs(self.area)
+        except OSError:
+            return False
+        free = about.f_bavail * about.f_frsize - self.keep_free_nbytes
+        return free >= nbytes * self.at_once
+
+
+def keep_free(tier: Path, tasks_nbytes: int, share: float = 1.0) -> int:
+    """Bytes of a tier that are to stay free: a tenth, and of one in memory what tasks may take,
+    beside the share of the rest that others use.
+    """
+    about = os.statvfs(tier)
+    free = about.f_bavail * about.f_frsize
+    usable = free
+    if file_system(str(tier)) in _IN_MEMORY:
+        usable = min(free, max(0, Host.here().memory_bytes - tasks_nbytes))
+    return free - int(usable * _SHARE * share)

@@ -1,0 +1,197 @@
+"""Areas, copies and room on a fast tier; turns of those who read."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hyperslab.storage.staging import area, copies
+from hyperslab.storage.staging.room import TRIED_NBYTES, Room, keep_free
+from hyperslab.storage.turns import Turns
+from tests.system.faults.command import await_that
+
+
+def nothing() -> None:
+    """Copying goes on."""
+
+
+def identity(path: Path) -> tuple[int, int]:
+    about = path.stat()
+    return about.st_size, about.st_mtime_ns
+
+
+def test_an_area_is_swept_once_nobody_holds_it(tmp_path: Path) -> None:
+    (tmp_path / ".hyperslab-staging-mine").mkdir()
+    made = area.create(tmp_path)
+    (made.outputs / "block").touch()
+    assert area.sweep(tmp_path) == []
+    assert not area.discard(made.path)
+    os.close(made.lock)  # as the kernel does for a process that is killed
+    assert area.sweep(tmp_path) == [made.path]
+    assert [path.name for path in tmp_path.iterdir()] == [".hyperslab-staging-mine"]
+
+
+def test_an_area_without_a_lock_is_a_half_swept_one(tmp_path: Path) -> None:
+    left = tmp_path / ".hyperslab-staging-0123456789ab"
+    (left / "in").mkdir(parents=True)
+    assert area.sweep(tmp_path) == [left]
+
+
+def test_an_area_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+    made = area.create(tmp_path)
+    (made.inputs / "copy").touch()
+    assert made.is_there
+    made.shut()
+    assert not Room(str(made.path), 0, 1).is_open
+    assert made.remove()
+    assert not made.is_there
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_is_the_file_that_was_planned_with(tmp_path: Path) -> None:
+    source, copy = tmp_path / "in", tmp_path / "copy"
+    source.write_bytes(os.urandom(100_000))
+    took = copies.bring(str(source), identity(source), str(copy), nothing)
+    assert took.nbytes == 100_000
+    assert identity(copy) == identity(source)
+    assert copy.read_bytes() == source.read_bytes()
+
+
+def test_no_copy_is_made_of_another_file(tmp_path: Path) -> None:
+    source, copy = tmp_path / "in", tmp_path / "copy"
+    source.write_bytes(bytes(100))
+    before = identity(source)
+    os.utime(source, ns=(0, 0))
+    with pytest.raises(ValueError, match="was written to"):
+        copies.bring(str(source), before, str(copy), nothing)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_file_that_changes_while_it_is_copied_has_no_copy(tmp_path: Path) -> None:
+    source, copy = tmp_path / "in", tmp_path / "copy"
+    source.write_bytes(bytes(100))
+
+    def change() -> None:
+        os.utime(source, ns=(0, 0))
+
+    with pytest.raises(ValueError, match="was written to"):
+        copies.bring(str(source), identity(source), str(copy), change)
+    assert not copies.is_there(str(copy))
+
+
+def test_who_needs_a_copy_waits_until_it_is_whole(tmp_path: Path) -> None:
+    source, copy = tmp_path / "in", tmp_path / "copy"
+    source.write_bytes(os.urandom(1000))
+    may_end = threading.Event()
+    copying = threading.Thread(
+        target=copies.bring, args=(str(source), identity(source), str(copy), may_end.wait)
+    )
+    copying.start()
+    await_that("a copy that has begun", lambda: copies.is_there(str(copy)))
+    found: list[bytes] = []
+
+    def read() -> None:
+        fd = copies.opened(str(copy))
+        assert fd is not None
+        found.append(os.pread(fd, 2000, 0))
+        os.close(fd)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    time.sleep(0.05)
+    assert not found
+    may_end.set()
+    reading.join()
+    copying.join()
+    assert found == [source.read_bytes()]
+
+
+def test_who_waits_for_a_copy_that_is_given_up_goes_without(tmp_path: Path) -> None:
+    source, copy = tmp_path / "in", tmp_path / "copy"
+    source.write_bytes(bytes(1000))
+    is_waited_for = threading.Event()
+
+    def give_up() -> None:
+        is_waited_for.wait()
+        raise InterruptedError
+
+    def copied() -> None:
+        with pytest.raises(InterruptedError):
+            copies.bring(str(source), identity(source), str(copy), give_up)
+
+    copying = threading.Thread(target=copied)
+    copying.start()
+    await_that("a copy that has begun", lambda: copies.is_there(str(copy)))
+    threading.Timer(0.05, is_waited_for.set).start()
+    assert copies.opened(str(copy)) is None
+    copying.join()
+
+
+def test_room_is_what_fits_several_times(tmp_path: Path) -> None:
+    made = area.create(tmp_path)
+    about = os.statvfs(tmp_path)
+    free = about.f_bavail * about.f_frsize
+    assert Room(str(made.path), 0, 1).holds(free // 2)
+    assert not Room(str(made.path), 0, 4).holds(free // 2)
+    assert not Room(str(made.path), free, 1).holds(free // 2)
+    assert 0 <= keep_free(tmp_path, 0) < free
+    made.remove()
+    assert not Room(str(made.path), 0, 1).holds(1)
+
+
+def test_every_other_block_tries_a_tier(tmp_path: Path) -> None:
+    made = area.create(tmp_path)
+    room = Room(str(made.path), 0, 1)
+    passed = [number for number in range(6) if room.passes(number, TRIED_NBYTES)]
+    assert passed == [1, 3, 5]
+    assert not room.passes(1, TRIED_NBYTES - 1)
+    made.end_trial()
+    assert not room.passes(1, TRIED_NBYTES)
+    made.remove()
+
+
+def test_so_many_read_at_a_time_and_no_more(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, 2, 0.0, 8)
+    now: list[int] = []
+    most: list[int] = []
+
+    def read() -> None:
+        with turns.taken({"7"}):
+            now.append(1)
+            most.append(len(now))
+            time.sleep(0.02)
+            now.pop()
+
+    readers = [threading.Thread(target=read) for _ in range(8)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert max(most) == 2
+    with turns.taken({"7"}), turns.taken({"7"}), turns.taken({"8"}):
+        pass  # those of other devices need no turn of this one
+
+
+def test_first_reads_begin_one_after_the_other(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, None, 0.05, 3)
+    begun: list[float] = []
+
+    def start() -> None:
+        for _ in range(2):
+            turns.await_start()
+            begun.append(time.monotonic())
+
+    first = time.monotonic()
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    waited = sorted(round((moment - first) / 0.05) for moment in begun)
+    assert len(begun) == 8
+    assert waited[-4] >= 1  # of the second slot, after the first, and one more than there should be
+    assert waited[-1] >= 2

@@ -1,0 +1,223 @@
+"""Runs by way of fast tiers: the same bytes, names and records as without them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks import reading
+from hyperslab.driver import staging
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.submission import load_records
+from hyperslab.errors import FormatError, SourceChanged, UsageError
+from hyperslab.formats import open_source
+from hyperslab.report.staging import staging_lines
+from hyperslab.storage.staging import room
+from hyperslab.storage.staging.room import Room
+from hyperslab.testing.functions import add
+from tests.system.end_to_end.command import ANATOMICAL, EPI, call
+
+CHUNKS = ("--chunks", "17,21,13")
+OUTPUTS: Mapping[str, tuple[str, ...]] = {
+    "blocks": (),
+    "compressed blocks": ("--format", "nii.gz"),
+    "a volume": ("--keep", "volume"),
+    "a compressed volume": ("--keep", "volume", "--format", "nii.gz"),
+    "an HDF5 file": ("--keep", "volume", "--format", "h5", *CHUNKS),
+    "compressed chunks": ("--keep", "volume", "--format", "h5", *CHUNKS, "--compression", "gzip"),
+    "a store": ("--keep", "volume", "--format", "zarr", *CHUNKS),
+    "stores": ("--format", "zarr"),
+}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The outputs in a directory, without the records."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".hyperslab" not in path.parts
+    }
+
+
+def checksums(out: Path) -> dict[tuple[str, str], str]:
+    """What the manifest says of each output and region."""
+    manifest = json.loads((out / ".hyperslab" / "manifest.json").read_text())
+    return {
+        (entry["path"], str(entry.get("region", ""))): entry["checksum"]
+        for entry in manifest["outputs"]
+        if "frame" not in entry
+    }
+
+
+def run(source: Path, out: Path, *more: object) -> None:
+    common = ("run", "increment", source, "-o", out, "--no-report", "--blocks", "2x2x1")
+    done = call(*common, *more)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_outputs_are_the_same(tmp_path: Path, kind: str) -> None:
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    options = (*OUTPUTS[kind], "--engine", "threads")
+    run(ANATOMICAL, tmp_path / "plain", *options)
+    run(ANATOMICAL, tmp_path / "staged", *options, "--stage-in", fast, "--stage-out", fast)
+    plain, staged = files(tmp_path / "plain"), files(tmp_path / "staged")
+    assert plain.keys() == staged.keys()
+    if "h5" not in OUTPUTS[kind]:  # whose chunks lie in the order in which they were made
+        assert plain == staged
+    assert checksums(tmp_path / "plain") == checksums(tmp_path / "staged")
+    assert call("verify", tmp_path / "staged").code == 0
+    told = load_records(tmp_path / "staged").trace.meta["staging"]["out"]
+    assert (told["blocks"], told["direct_tasks"], told["lost"]) == (4, 0, 0)
+    assert list(fast.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["processes", "gnu-parallel", "mpi"])
+def test_engines_stage_alike(tmp_path: Path, engine: str) -> None:
+    if engine == "mpi":
+        pytest.importorskip("mpi4py")
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    run(ANATOMICAL, tmp_path / "plain", "--engine", "threads")
+    options = ("--engine", engine, "--workers", 2)
+    staging_options = ("--stage-in", fast, "--stage-out", fast, "--readers-per-device", 1)
+    run(ANATOMICAL, tmp_path / "staged", *options, *staging_options)
+    assert files(tmp_path / "plain") == files(tmp_path / "staged")
+    trace = load_records(tmp_path / "staged").trace
+    assert trace.meta["staging"]["out"]["blocks"] == 4
+    assert {"wait", "stage", "flush", "verify"} <= {span.kind for span in trace.spans}
+    assert list(fast.iterdir()) == []
+
+
+def images(folder: Path, number: int, suffix: str = ".nii") -> list[Path]:
+    folder.mkdir()
+    rng = np.random.default_rng(number)
+    paths = [folder / f"in{n}{suffix}" for n in range(number)]
+    for path in paths:
+        values = rng.integers(0, 1000, (20, 20, 20), dtype=np.int16)
+        nib.save(nib.Nifti1Image(values, np.eye(4)), path)  # type: ignore[no-untyped-call]
+    return paths
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_inputs_are_copied_ahead_and_removed_behind(tmp_path: Path, suffix: str) -> None:
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    paths = images(tmp_path / "in", 8, suffix)
+    pipeline = hyperslab.Pipeline([str(path) for path in paths])
+    writing = pipeline.map(add, k=1, seconds=0.03)
+    hyperslab.run(writing.write(tmp_path / "plain"), engine="serial")
+    result = hyperslab.run(
+        writing.write(tmp_path / "staged"), engine="serial", stage_in=fast, report=False
+    )
+    assert files(tmp_path / "plain") == files(tmp_path / "staged")
+    told = result.summary.staging["in"]
+    assert 1 <= told["files"] <= 7, told  # the first one is read at once
+    assert told["nbytes"] == sum(p.stat().st_size for p in paths[-told["files"] :])
+    assert staging_lines(result.trace.meta)
+    lanes = {span.slot.split("/")[-2] for span in result.trace.spans if span.kind == "stage-in"}
+    assert lanes == {"stage-in"}
+    assert result.summary.slots == 1
+    assert list(fast.iterdir()) == []
+
+
+def test_a_copy_is_read_in_place_of_the_file(tmp_path: Path) -> None:
+    """Otherwise nothing would be gained, and no other test would notice."""
+    original, copy = tmp_path / "in.nii", tmp_path / "copy"
+    original.write_bytes(ANATOMICAL.read_bytes())
+    source = replace(open_source(str(original)), copy=str(copy))
+    whole = Hyperslab.full(source.shape)
+    block = reading.read(source, whole)
+    changed = bytearray(original.read_bytes())
+    changed[-2:] = b"\x12\x34"
+    copy.write_bytes(changed)
+    os.utime(copy, ns=(source.mtime_ns, source.mtime_ns))
+    assert reading.read(source, whole)[-1, -1, -1] == 0x1234 != block[-1, -1, -1]
+    os.utime(copy, ns=(0, 0))
+    with pytest.raises(SourceChanged):
+        reading.read(source, whole)
+    copy.unlink()
+    assert np.array_equal(reading.read(source, whole), block)
+
+
+def test_a_damaged_copy_is_told_of_as_its_file(tmp_path: Path) -> None:
+    original, copy = tmp_path / "in.nii.gz", tmp_path / "copy"
+    original.write_bytes(EPI.read_bytes())
+    source = replace(open_source(str(original)), copy=str(copy))
+    damaged = bytearray(original.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    copy.write_bytes(damaged)
+    os.utime(copy, ns=(source.mtime_ns, source.mtime_ns))
+    with pytest.raises(FormatError, match=f"^{original}: "):
+        reading.read(source, Hyperslab.full(source.shape))
+    copy.unlink()
+    reading.read(source, Hyperslab.full(source.shape))
+
+
+def test_a_tier_that_is_no_faster_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_JUDGED_NBYTES", 1)
+    monkeypatch.setattr(room, "TRIED_NBYTES", 1)
+    monkeypatch.setattr(staging, "PAYS", 1e9)
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    pipeline = hyperslab.Pipeline(str(ANATOMICAL)).map(add, seconds=0.03)
+    result = hyperslab.run(
+        pipeline.write(tmp_path / "out"), engine="serial", blocks="4x4x1", stage_out=fast
+    )
+    told = result.summary.staging
+    assert told["out"]["direct_tasks"] > told["out"]["blocks"]
+    assert "is hardly faster" in told["notes"][0]
+    assert not told["is_degraded"]
+
+
+def test_copies_that_tasks_wait_for_are_no_longer_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "_JUDGED_NBYTES", 1)
+    monkeypatch.setattr(staging, "PAYS", 1e9)
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    paths = images(tmp_path / "in", 24)
+    pipeline = hyperslab.Pipeline([str(path) for path in paths]).map(add, seconds=0.02)
+    monkeypatch.setattr(Room, "holds", one_at_a_time)
+    result = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", stage_in=fast)
+    told = result.summary.staging
+    assert 3 <= told["in"]["files"] < 20, told
+    assert any("is hardly faster" in note for note in told["notes"])
+
+
+def one_at_a_time(of: Room, nbytes: int) -> bool:
+    """Room for one copy, in place of what there is."""
+    return not list(Path(of.area, "in").iterdir())
+
+
+def test_refusals(tmp_path: Path) -> None:
+    total = hyperslab.Pipeline(str(ANATOMICAL)).reduce(hyperslab.Fold(np.sum, np.add))
+    with pytest.raises(UsageError, match="stage_out is for functions whose blocks are written"):
+        hyperslab.run(total, stage_out=tmp_path)
+    with pytest.raises(UsageError, match="there is no such directory"):
+        hyperslab.run(total, stage_in=tmp_path / "none")
+    with pytest.raises(UsageError, match="is for workers of this host"):
+        hyperslab.run(total, stage_in=tmp_path, engine="dask-bag", connect="tcp://localhost:1")
+    with pytest.raises(UsageError, match="give 1 or more"):
+        hyperslab.run(total, readers_per_device=0)
+    with pytest.raises(UsageError, match="0 or more"):
+        hyperslab.run(total, stagger=-1.0)
+
+
+def test_nothing_is_recorded_of_what_was_not_asked_for(tmp_path: Path) -> None:
+    run(ANATOMICAL, tmp_path / "out", "--engine", "serial")
+    folder = RunDirectory.of(tmp_path / "out").latest()
+    assert not (folder / staging.RECORD).exists()
+    assert not (folder / staging.TURNS).exists()
+    assert "staging" not in load_records(folder).trace.meta

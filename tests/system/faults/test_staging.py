@@ -1,0 +1,214 @@
+"""Deaths, full tiers and tiers that vanish while blocks go by way of a fast one: what was done
+stays done, nothing is done twice, and nothing is left on the tier.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hyperslab as package
+from hyperslab.arrays import Array
+from hyperslab.blocks import writing
+from hyperslab.driver.submission import load_records
+from hyperslab.testing.functions import executions
+from tests.campaign import shim
+from tests.campaign.shim import MANY, Rule
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import call
+from tests.system.faults.command import (
+    FUNCTIONS,
+    SHAPE,
+    SLABS,
+    await_recorded,
+    await_that,
+    hyperslab,
+    load,
+    make_volume,
+    no_part_left,
+    recorded,
+    running,
+)
+from tests.system.faults.disk import small_disk
+
+SLOW = Rule("fsync", 1, MANY, "sleep", number=40)
+"What reaches storage slowly, so that blocks wait on the tier."
+PACE_US = 3000
+"The same, of what is written, beside another rule."
+DEATHS = {
+    "blocks": (Rule("fsync", 18, 1, "kill"), Rule("rename", 16, 1, "killafter")),
+    "volume": (Rule("fsync", 18, 1, "killafter"),),
+}
+"Before a block is on storage, when it has its name, and when its region is on storage."
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    required(shim.missing())
+    return shim.compiled(tmp_path_factory.mktemp("shim"))
+
+
+def job(tmp_path: Path, *more: object, fast: Path | None = None) -> tuple[object, ...]:
+    """A command that leaves a file per execution in tmp_path/runs."""
+    for name in ("runs", "fast"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    params = ("-p", f"folder={tmp_path}/runs", "--partition", "slabs", "--no-report")
+    where = (tmp_path / "in.nii", "-o", tmp_path / "out", "--stage-out", fast or tmp_path / "fast")
+    return ("run", f"{FUNCTIONS}:counted", *where, *params, *more)
+
+
+def told(tmp_path: Path) -> Any:
+    """What the newest run says of its staging."""
+    return load_records(tmp_path / "out").trace.meta["staging"]
+
+
+def staged(fast: Path) -> int:
+    """Blocks on the tier."""
+    return len(list(fast.glob(".hyperslab-staging-*/out/*")))
+
+
+def executed(tmp_path: Path) -> int:
+    return sum(executions(tmp_path / "runs").values())
+
+
+def require_right(tmp_path: Path, values: Array, keep: str = "blocks") -> None:
+    """All outputs are there and right, and nothing else is."""
+    out = tmp_path / "out"
+    if keep == "volume":
+        assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+    else:
+        assert len(list(out.glob("*.nii"))) == SLABS
+        require_blocks(out, values)
+    assert no_part_left(out)
+    assert all(problem is None for _, problem in package.verify(out))
+
+
+def require_blocks(out: Path, values: Array) -> None:
+    """Whatever is under its name is right."""
+    for path in out.glob("*.nii"):
+        number = int(path.stem[-2:])
+        assert np.array_equal(load(path), values[:, :, number : number + 1] + np.uint16(1))
+
+
+@pytest.mark.parametrize("keep", DEATHS)
+def test_a_driver_that_is_killed_loses_nothing_and_does_nothing_twice(
+    tmp_path: Path, library: Path, keep: str
+) -> None:
+    """Killed again and again at a moment of flushing; what is on the tier alone is not done."""
+    values, out, fast = make_volume(tmp_path / "in.nii"), tmp_path / "out", tmp_path / "fast"
+    arguments = job(tmp_path, "--keep", keep, "--engine", "threads")
+    for number, rule in enumerate(DEATHS[keep]):
+        notes = tmp_path / f"notes{number}"
+        variables = shim.environment(library, out, notes, rule, pace_us=PACE_US)
+        resume = ("--resume",) * bool(number)
+        killed = hyperslab(*arguments, *resume, environment={**os.environ, **variables})
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert staged(fast) > 0
+        assert recorded(out) < SLABS
+        if keep == "blocks":
+            require_blocks(out, values)
+    if keep == "volume":
+        shutil.copytree(out, tmp_path / "copy")
+        package.clean(tmp_path / "copy")  # which knows the tier by its records
+        assert list(fast.iterdir()) == []
+    held, before = recorded(out), executed(tmp_path)
+    assert 0 < held < before  # of which some was on the tier alone
+    done = hyperslab(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert executed(tmp_path) - before == SLABS - held
+    require_right(tmp_path, values, keep)
+    assert list(fast.iterdir()) == []
+
+
+def test_a_worker_that_is_killed_takes_no_block_with_it(tmp_path: Path, library: Path) -> None:
+    values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"
+    variables = shim.environment(library, out, tmp_path / "notes", SLOW)
+    arguments = job(tmp_path, "-p", "seconds=0.02", "--workers", 2)
+    with running(*arguments, environment=variables) as under_way:
+        await_recorded(under_way, out, 2)
+        under_way.workers()[0].kill()
+        code, said = under_way.wait()
+    assert code == 0, said
+    require_right(tmp_path, values)
+    assert list((tmp_path / "fast").iterdir()) == []
+
+
+@pytest.fixture
+def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reaches storage slowly, in this process."""
+    settle = writing.settle
+
+    def slowly(path: Path) -> None:
+        time.sleep(0.02)
+        settle(path)
+
+    monkeypatch.setattr(writing, "settle", slowly)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_tier_that_fills_up(tmp_path: Path) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    with small_disk(tmp_path / "small", 20 * 1024) as disk:
+        done = call(*job(tmp_path, "--engine", "threads", fast=disk.seen))
+        assert [path.name for path in disk.seen.iterdir()] == ["mounted"]
+    assert done.code == 0, done.err
+    assert "is full: blocks for which it has no room are written directly" in done.err
+    assert "tasks wrote" in done.out
+    about = told(tmp_path)
+    assert about["is_degraded"]
+    assert about["out"]["blocks"] + about["out"]["direct_tasks"] == SLABS
+    assert min(about["out"]["blocks"], about["out"]["direct_tasks"]) > 0
+    assert executed(tmp_path) == SLABS
+    require_right(tmp_path, values)
+
+
+@pytest.mark.usefixtures("slow_storage")
+def test_a_tier_that_vanishes(tmp_path: Path) -> None:
+    """Blocks that were on it alone are made again, at no charge, and go to their files directly."""
+    values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
+    arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
+
+    def take_away() -> None:
+        await_that("blocks on the tier", lambda: staged(fast) > 1)
+        fast.rename(tmp_path / "elsewhere")
+
+    thief = threading.Thread(target=take_away)
+    thief.start()
+    done = call(*arguments)
+    thief.join()
+    assert done.code == 0, done.err
+    assert f"--stage-out {fast} is gone: blocks are written directly from now on" in done.err
+    assert told(tmp_path)["out"]["lost"] == executed(tmp_path) - SLABS > 0
+    require_right(tmp_path, values)
+
+
+@pytest.mark.parametrize("keep", ["volume", "blocks"])
+def test_what_does_not_arrive_as_it_was_written_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    """Storage that changes a byte: the file is never under its name, and the task fails."""
+    make_volume(tmp_path / "in.nii")
+    monkeypatch.setattr(writing, "settle", change)
+    arguments = job(tmp_path, "--engine", "serial", "--keep", keep, "--retries", 0, "--fail-fast")
+    done = call(*arguments)
+    assert done.code == 1
+    assert "what was read back is not what had been written" in done.err
+    assert list((tmp_path / "out").glob("*.nii")) == []
+    assert list((tmp_path / "fast").iterdir()) == []
+
+
+def change(path: Path) -> None:
+    """Change the last byte of every slab of the volume in a file, or of its only one."""
+    slab_nbytes = 2 * SHAPE[0] * SHAPE[1]
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) - 1, len(content) % slab_nbytes, -slab_nbytes):
+        content[place] ^= 1
+    path.write_bytes(content)
