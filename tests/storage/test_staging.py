@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.storage.staging import area, copies
-from hyperslab.storage.staging.room import TRIED_NBYTES, Room, keep_free
+from hyperslab.storage.staging.room import FEW, TRIED_NBYTES, Room, keep_free
 from hyperslab.storage.turns import Turns
 from tests.system.faults.command import await_that
 
@@ -59,6 +59,14 @@ def test_a_copy_is_the_file_that_was_planned_with(tmp_path: Path) -> None:
     assert took.nbytes == 100_000
     assert identity(copy) == identity(source)
     assert copy.read_bytes() == source.read_bytes()
+
+
+def test_who_finds_no_copy_says_so(tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    assert not copies.is_declined(copy)
+    assert copies.opened(copy) is None
+    assert copies.is_declined(copy)
+    assert copies.opened(str(tmp_path / "gone" / "copy")) is None
 
 
 def test_no_copy_is_made_of_another_file(tmp_path: Path) -> None:
@@ -143,12 +151,13 @@ def test_room_is_what_fits_several_times(tmp_path: Path) -> None:
     assert not Room(str(made.path), 0, 1).holds(1)
 
 
-def test_every_other_block_tries_a_tier(tmp_path: Path) -> None:
+def test_few_blocks_try_a_tier(tmp_path: Path) -> None:
     made = area.create(tmp_path)
     room = Room(str(made.path), 0, 1)
-    passed = [number for number in range(6) if room.passes(number, TRIED_NBYTES)]
-    assert passed == [1, 3, 5]
-    assert not room.passes(1, TRIED_NBYTES - 1)
+    assert not any(room.passes(number, TRIED_NBYTES - 1) for number in range(FEW))
+    tried = [number for number in range(20) if not room.passes(number, TRIED_NBYTES)]
+    assert tried == [0, 2, 4]
+    assert room.passes(FEW, 1)
     made.end_trial()
     assert not room.passes(1, TRIED_NBYTES)
     made.remove()

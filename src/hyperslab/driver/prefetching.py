@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
@@ -36,6 +36,9 @@ from hyperslab.trace import STAGE_IN, recording, span
 THREADS = 2
 "Files that are copied at a time, so that one waits while another one comes."
 POLL_S = 0.02
+TRIED = 2
+"Copies that are there at a time until it is known whether they pay."
+Copying = Literal["now", "some", "later", "never"]
 _NEEDED = 0.5
 "Share of a file that tasks have to read for a copy of all of it."
 _TWICE = 1.5
@@ -137,20 +140,20 @@ class Prefetcher:
         room: Room,
         slots: int,
         done: Callable[[], Collection[int]],
-        pays: Callable[[], bool],
+        copying: Callable[[Took], Copying],
         turn: Callable[[ArraySource], AbstractContextManager[None]],
     ) -> None:
         """`done` are the tasks that need nothing any more; so many slots run the others.
 
-        `pays` says whether to go on with files that are read once, `turn` is a block in which a
-        source may be read.
+        `copying` says of what copies took whether to go on with files that are read once, `turn`
+        is a block in which a source may be read.
         """
         self.prefetched = Prefetched()
         self._room = room
         self._slots = slots
         self._done = done
         self._begun = len(done())
-        self._pays = pays
+        self._copying = copying
         self._turn = turn
         self._left = iter(order)
         self._there: list[Wanted] = []
@@ -206,22 +209,39 @@ class Prefetcher:
     def _is_admitted(self, one: Wanted) -> bool:
         """Whether a file is to be copied; waits for room as long as its tasks are still to come."""
         was_full = False
-        while (one.is_read_again or self._pays()) and not self._stopped.is_set():
+        while not self._stopped.is_set():
             self.evict()
+            copying = self._now_or_never(one)
+            if copying == "never":
+                return False
             if self._is_late(one):
                 with self._lock:
                     self.prefetched.full_files += was_full
                     self.prefetched.late_files += not was_full
                 return False
-            if self._room.holds(one.source.file_size):
-                return True
-            was_full = True
+            if copying == "now":
+                if self._room.holds(one.source.file_size):
+                    return True
+                was_full = True
             self._stopped.wait(POLL_S)
         return False
+
+    def _now_or_never(self, one: Wanted) -> Copying:
+        """Whether a file is to be copied, as far as tiers are concerned that may not pay."""
+        if one.is_read_again:
+            return "now"
+        copying = self._copying(self.prefetched.took)
+        if copying != "some":
+            return copying
+        if len(self._there) < TRIED:
+            return "now"
+        return "later"
 
     def _is_late(self, one: Wanted) -> bool:
         done = self._done()
         if one.tasks <= set(done):
+            return True
+        if copies.is_declined(one.copy) and not one.is_read_again:
             return True
         ahead = one.first - (len(done) - self._begun)
         return ahead < self._slots and not one.is_read_again

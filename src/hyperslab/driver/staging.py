@@ -21,7 +21,7 @@ from hyperslab.driver import prefetching
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.flushing import Flusher
 from hyperslab.driver.options import Options
-from hyperslab.driver.prefetching import Prefetcher
+from hyperslab.driver.prefetching import Copying, Prefetcher
 from hyperslab.driver.prepare import Prepared
 from hyperslab.errors import DamagedRecord, RunStopped
 from hyperslab.plan.compile import Plan
@@ -30,7 +30,8 @@ from hyperslab.storage.location import Remote
 from hyperslab.storage.recordfile import load_list, save_record
 from hyperslab.storage.staging import area
 from hyperslab.storage.staging.area import Area
-from hyperslab.storage.staging.room import Room, keep_free
+from hyperslab.storage.staging.copies import Took
+from hyperslab.storage.staging.room import Room, is_compared, keep_free
 from hyperslab.storage.turns import Turns
 from hyperslab.trace import is_of_staging
 
@@ -39,10 +40,16 @@ RECORD = "staging.json"
 TURNS = "turns"
 "Folder of a submission: locks of those who read in turns."
 PAYS = 2.0
-"A fast tier that is not so many times as fast as the other one only costs processor time."
+"A tier on which blocks are not left so many times as fast only costs processor time."
+PAYS_TO_COPY = 1.2
+"A run that is not so many times as fast with copies of its inputs only has its storage read them."
 _JUDGED_NBYTES = 16 * 10**6
 _JUDGED = 3
 "Bytes, and tasks of each way, after which that is judged."
+_MANY = 100
+"Tasks that tell as much as so many bytes do."
+_ALONE_S = 1.0
+"Time after which inputs are copied although it is not known how fast tasks are without that."
 _FLUSHED_SHARE = 0.1
 "Share of the tasks' memory that blocks may take while they are flushed."
 _DIRECTLY = {
@@ -79,13 +86,20 @@ class Way:
     nbytes: int = 0
     ns: int = 0
 
-    def add(self, outcome: Outcome, *kinds: str) -> None:
-        """Count a task, which moved something in phases of these kinds."""
+    def add(self, outcome: Outcome, kind: str) -> None:
+        """Count a task, and what it moved in phases of this kind."""
         self.tasks += 1
         for phase in outcome.phases:
-            if phase.kind in kinds:
+            if phase.kind == kind:
                 self.nbytes += phase.nbytes
                 self.ns += phase.end_ns - phase.start_ns
+
+    def add_whole(self, outcome: Outcome) -> None:
+        """Count a task, with all of its time for what it has read."""
+        self.tasks += 1
+        self.nbytes += sum(phase.nbytes for phase in outcome.phases if phase.kind == "read")
+        starts = [phase.start_ns for phase in outcome.phases]
+        self.ns += max(phase.end_ns for phase in outcome.phases) - min(starts)
 
     @property
     def ns_per_byte(self) -> float:
@@ -113,6 +127,8 @@ class Staging:
         self._direct = Way()
         self._copied = Way()
         self._read = Way()
+        self._warm: set[str] = set()
+        self._alone_until = 0.0
         self._judged_ns = 0
 
     @property
@@ -136,11 +152,11 @@ class Staging:
 
     def _begun(self, plan: Plan, done: Callable[[], Collection[int]], tiers: list[Path]) -> Plan:
         save_record(self._folder / RECORD, {"tiers": sorted({str(tier) for tier in tiers})})
-        for tier in tiers:
+        for tier in set(tiers):
             area.sweep(tier)
         slots = self._prepared.workers * self._prepared.threads
         share = 1.0 / len(tiers) if len(set(tiers)) < len(tiers) else 1.0
-        kept = {tier: keep_free(tier, self._prepared.needs.all_bytes, share) for tier in tiers}
+        kept = {tier: keep_free(tier, self._prepared.needs.all_bytes, share) for tier in set(tiers)}
         host = self._prepared.host.name
         if self._options.stage_out:
             tier = Path(self._options.stage_out)
@@ -154,8 +170,9 @@ class Staging:
             plan = prefetching.with_copies(plan, made.inputs)
             room = Room(str(made.path), kept[tier], prefetching.THREADS)
             order = prefetching.wanted(plan, done())
+            self._alone_until = time.monotonic() + _ALONE_S
             self._prefetcher = Prefetcher(
-                self._folder, host, order, room, slots, done, self._pays_to_copy, self._turn
+                self._folder, host, order, room, slots, done, self._copying, self._turn
             )
         return plan
 
@@ -191,21 +208,28 @@ class Staging:
         self._flusher.take(job, task, outcome)
 
     def see_read(self, outcome: Outcome) -> None:
-        """Count a task that read copies, or opened files itself."""
-        if self._prefetcher is None or is_of_staging(outcome.slot):
+        """Count a task that read copies, or opened files itself; not the first one of a slot, which
+        has to load what the others find.
+        """
+        if self._prefetcher is None or is_of_staging(outcome.slot) or not outcome.phases:
             return
-        way = self._copied
-        if any(phase.kind == "open" for phase in outcome.phases):
-            way = self._read
-        way.add(outcome, "open", "read", "wait")
+        if outcome.slot not in self._warm:
+            self._warm.add(outcome.slot)
+        elif not any(phase.kind == "open" for phase in outcome.phases):
+            self._copied.add_whole(outcome)
+        elif self._read.tasks < _JUDGED or not self._prefetcher.prefetched.files:
+            self._read.add_whole(outcome)
 
     def see_direct(self, outcome: Outcome) -> None:
         """Count a task that wrote to its files although blocks go by way of a fast tier."""
         if self._room is None or is_of_staging(outcome.slot):
             return
+        before = self._direct.nbytes
         self._direct.add(outcome, "write")
         self.look()
-        if self._room.is_open and not self._was_tried(outcome):
+        nbytes = self._direct.nbytes - before
+        is_full = not self._was_tried(outcome, nbytes) or not self._room.holds(nbytes)
+        if self._room.is_open and is_full:
             self._note("out", "full", "blocks for which it has no room are written directly")
 
     @property
@@ -226,16 +250,20 @@ class Staging:
             self._areas["out"].shut()
             self._note("out", "slow", _DIRECTLY["out"])
 
-    def _was_tried(self, outcome: Outcome) -> bool:
+    def _was_tried(self, outcome: Outcome, nbytes: int) -> bool:
         """Whether a task wrote directly for a comparison, as far as can be seen."""
         starts = [phase.start_ns for phase in outcome.phases if phase.kind == "write"]
-        return outcome.task % 2 == 1 and (not self._judged_ns or min(starts) < self._judged_ns)
+        is_early = not self._judged_ns or min(starts) < self._judged_ns
+        return is_early and is_compared(outcome.task, nbytes)
 
     def _pays_to_stage(self) -> bool:
         """Whether blocks are left on the tier so much faster than they are written directly, as far
         as is known; the first ones of some size go both ways.
         """
-        if self._judged_ns or self._direct.nbytes + self._staged.nbytes < _JUDGED_NBYTES:
+        if self._judged_ns:
+            return True
+        is_little = self._direct.nbytes + self._staged.nbytes < _JUDGED_NBYTES
+        if is_little and self._direct.tasks + self._staged.tasks < _MANY:
             return True
         if min(self._direct.tasks, self._staged.tasks) < _JUDGED:
             return True
@@ -243,19 +271,28 @@ class Staging:
         self._areas["out"].end_trial()
         return self._direct.ns_per_byte >= PAYS * self._staged.ns_per_byte
 
-    def _pays_to_copy(self) -> bool:
-        """Whether tasks get so much faster what was copied, the waiting for it included, than what
-        they read themselves, as far as is known; the first files are read.
-        """
-        if self._read.nbytes + self._copied.nbytes < _JUDGED_NBYTES:
-            return True
-        slots = self._prepared.workers * self._prepared.threads
-        if self._copied.tasks < _JUDGED or self._read.tasks < min(_JUDGED, slots):
-            return True
-        if self._read.ns_per_byte >= PAYS * self._copied.ns_per_byte:
-            return True
+    def _copying(self, took: Took) -> Copying:
+        """Whether to go on with copies, which took so long: first, some tasks read alone."""
+        is_known = self._read.tasks >= _JUDGED
+        if not is_known and time.monotonic() < self._alone_until:
+            return "later"
+        if not is_known or self._copied.tasks < _JUDGED:
+            return "some"
+        if self._pays_to_copy(took):
+            return "now"
         self._note("in", "slow", "no more of them are copied")
-        return False
+        return "never"
+
+    def _pays_to_copy(self, took: Took) -> bool:
+        """Whether the run is faster with copies, as far as is known.
+
+        Without them the slots take their whole tasks for a byte. With them they take what is left
+        of their tasks, or wait for those who copy, whichever is longer.
+        """
+        slots = self._prepared.workers * self._prepared.threads
+        alone = self._read.ns_per_byte / slots
+        copying = took.ns_per_byte / prefetching.THREADS
+        return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / slots, copying)
 
     def _note(self, name: str, why: str, what: str) -> None:
         """Say, once of each direction and reason, what has become of staging."""

@@ -21,9 +21,11 @@ from pathlib import Path
 from hyperslab.errors import UsageError
 
 LOCK, INPUTS, OUTPUTS, OPEN, TRIAL = "lock", "in", "out", "open", "trial"
-"""What an area holds: its lock, copies of inputs, blocks, a file while blocks may be added, and one
-while it is not known whether that pays.
+"""What an area holds: its lock, copies of inputs, blocks, a file while blocks may be added, and a
+folder with tickets while it is not known whether that pays.
 """
+TICKETS = 3
+"Blocks that are added until that is known."
 _NAME = re.compile(r"\.hyperslab-staging-[0-9a-f]{12}")
 _ATTEMPTS = 5
 
@@ -56,8 +58,7 @@ class Area:
 
     def end_trial(self) -> None:
         """Let blocks be added as far as there is room."""
-        with suppress(OSError):
-            (self.path / TRIAL).unlink()
+        shutil.rmtree(self.path / TRIAL, ignore_errors=True)
 
     def remove(self) -> bool:
         """Remove all of it and let go of the lock; whether nothing is left, as far as can be
@@ -95,10 +96,11 @@ def create(tier: Path) -> Area:
         lock = _taken(path)
         if lock is None:  # somebody who swept the tier took it for one that was left
             continue
-        for name in (INPUTS, OUTPUTS):
+        for name in (INPUTS, OUTPUTS, TRIAL):
             (path / name).mkdir()
-        for name in (TRIAL, OPEN):
-            (path / name).touch()
+        for ticket in range(TICKETS):
+            (path / TRIAL / str(ticket)).touch()
+        (path / OPEN).touch()
         return Area(path, lock)
     raise OSError(f"{tier}: other runs remove what is made there")
 
@@ -106,10 +108,10 @@ def create(tier: Path) -> Area:
 def sweep(tier: Path) -> list[Path]:
     """Remove the areas on a tier that no run holds any more; returns them."""
     try:
-        entries = sorted(tier.iterdir())
+        names = sorted(filter(_NAME.fullmatch, os.listdir(tier)))
     except OSError:
         return []
-    return [path for path in entries if _NAME.fullmatch(path.name) and discard(path)]
+    return [tier / name for name in names if discard(tier / name)]
 
 
 def discard(path: Path) -> bool:

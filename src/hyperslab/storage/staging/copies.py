@@ -2,7 +2,8 @@
 
 - a copy has its name only once all its bytes are there; it then has the size and the time of change
   of the file, so that every read of it compares them as it does with the file itself
-- who needs a copy that is being made waits for it; who finds none reads the file
+- who needs a copy that is being made waits for it; who finds none reads the file, and leaves word
+  of that, so that it is not read again for a copy
 
 Held by tests/storage/test_staging.py.
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from hyperslab.trace import span
 
 _PIECE_NBYTES = 8 * 1024**2
+_DECLINED = ".declined"
 
 
 @dataclass(slots=True)
@@ -29,6 +31,10 @@ class Took:
     read_ns: int = 0
     "Time of opening and reading the files."
     write_ns: int = 0
+
+    @property
+    def ns_per_byte(self) -> float:
+        return (self.read_ns + self.write_ns) / max(1, self.nbytes)
 
     def include(self, other: Took) -> None:
         self.nbytes += other.nbytes
@@ -100,7 +106,10 @@ def opened(copy: str) -> int | None:
         return fd
     unfinished = _open(f"{copy}.part")
     if unfinished is None:
-        return _open(copy)  # it may have had its name in this moment
+        fd = _open(copy)  # it may have had its name in this moment
+        if fd is None:
+            _decline(copy)
+        return fd
     try:
         with span("wait"):
             fcntl.flock(unfinished, fcntl.LOCK_SH)  # until it is made, or given up
@@ -109,6 +118,17 @@ def opened(copy: str) -> int | None:
     finally:
         os.close(unfinished)
     return _open(copy)
+
+
+def _decline(copy: str) -> None:
+    """Say that a file is read where it lies, so that nobody copies it for that."""
+    with suppress(OSError):
+        os.close(os.open(copy + _DECLINED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def is_declined(copy: str) -> bool:
+    """Whether somebody has read the file for want of its copy."""
+    return os.path.exists(copy + _DECLINED)
 
 
 def is_there(copy: str) -> bool:

@@ -8,17 +8,20 @@ stay free does not count as free.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.machine.host import Host
-from hyperslab.storage.staging.area import OPEN, TRIAL
+from hyperslab.storage.staging.area import OPEN, TICKETS, TRIAL
 from hyperslab.storage.tiers.mounts import file_system
 
 _SHARE = 0.9
 "Share of the free space of a tier that a run takes."
 TRIED_NBYTES = 10**6
 "Least size of a block that tells how fast a tier is."
+FEW = 64
+"Smaller blocks tell that if there are more of them."
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -43,10 +46,20 @@ class Room:
         return os.path.exists(os.path.join(self.area, TRIAL))
 
     def passes(self, number: int, nbytes: int) -> bool:
-        """Whether a block is written directly so that both ways can be compared: every other one of
-        some size, by its number, until it is known whether staging pays.
+        """Whether a block is written directly so that both ways can be compared: all but the few
+        that try the tier, until it is known whether staging pays.
         """
-        return number % 2 == 1 and nbytes >= TRIED_NBYTES and self.is_on_trial
+        if not is_compared(number, nbytes) or not self.is_on_trial:
+            return False
+        return number % 2 == 1 or not self._is_drawn()
+
+    def _is_drawn(self) -> bool:
+        """Whether the caller is one of those who try, of whom each takes a ticket."""
+        for ticket in range(TICKETS):
+            with suppress(OSError):
+                os.unlink(os.path.join(self.area, TRIAL, str(ticket)))
+                return True
+        return False
 
     def holds(self, nbytes: int) -> bool:
         """Whether so many bytes more are admitted; not where the tier is gone."""
@@ -56,6 +69,11 @@ class Room:
             return False
         free = about.f_bavail * about.f_frsize - self.keep_free_nbytes
         return free >= nbytes * self.at_once
+
+
+def is_compared(number: int, nbytes: int) -> bool:
+    """Whether a block, by its number, is one by which both ways are compared."""
+    return nbytes >= TRIED_NBYTES or number >= FEW
 
 
 def keep_free(tier: Path, tasks_nbytes: int, share: float = 1.0) -> int:
