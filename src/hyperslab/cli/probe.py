@@ -18,7 +18,7 @@ from hyperslab.errors import UsageError
 from hyperslab.report.probed.lines import details, headline
 from hyperslab.report.probed.page import write_probe_page
 from hyperslab.storage.probing import description, measuring
-from hyperslab.storage.probing.measuring import FULL, QUICK, Options
+from hyperslab.storage.probing.preparing import FULL, QUICK, Options
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.tiers.tier import Tier, share_a_medium

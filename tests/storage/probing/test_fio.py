@@ -13,7 +13,8 @@ from hyperslab.storage.probing import fio
 from hyperslab.storage.probing.bench import Bench, Setting
 from hyperslab.storage.probing.clients import Clients
 from hyperslab.storage.probing.folder import own_folder
-from hyperslab.storage.probing.measuring import Effort, Options, probe
+from hyperslab.storage.probing.measuring import probe
+from hyperslab.storage.probing.preparing import Effort, Options
 from hyperslab.storage.probing.records import Compared, Measured
 from hyperslab.storage.tiers.tier import Tier
 

@@ -16,7 +16,8 @@ from hyperslab.machine import numa
 from hyperslab.storage.probing import caches, content, transfers
 from hyperslab.storage.probing.bench import overlap_rate
 from hyperslab.storage.probing.clients import Done, StorageDamages
-from hyperslab.storage.probing.measuring import QUICK, Effort, Options, probe
+from hyperslab.storage.probing.measuring import probe
+from hyperslab.storage.probing.preparing import QUICK, Effort, Options
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.tiers.tier import Tier
 

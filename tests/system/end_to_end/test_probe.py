@@ -14,7 +14,7 @@ import pytest
 
 from hyperslab.cli import probe as verb
 from hyperslab.storage.probing.folder import PREFIX
-from hyperslab.storage.probing.measuring import Effort
+from hyperslab.storage.probing.preparing import Effort
 from tests.system.faults.command import PATIENCE_S, Running, hyperslab, make_volume
 from tests.system.faults.disk import small_disk
 

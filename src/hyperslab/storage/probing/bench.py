@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,12 +30,15 @@ NOT_COLD = 0.02
 "Share of a file in the page cache from which on it is not called cold."
 KEPT_NBYTES = 256 * 2**20
 "Most bytes of the files that are read from the page cache."
-TRIALS = 3
+TRIALS = 2
+"Further looks at a point, if the one before was too short."
 MOST_NAMES = 2000
 "Files of one client whose names are measured."
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 _FIRST_NBYTES = 2**20
-"Bytes of a write of which nothing is known yet."
+"Bytes of a write of which nothing is known yet ..."
+_FIRST_REQUESTS = 64
+"... and the most requests that these are."
 
 
 class Setting(NamedTuple):
@@ -44,6 +48,13 @@ class Setting(NamedTuple):
     "Name of the curve: one of READS or WRITES."
     clients: int
     request_nbytes: int
+
+
+class Look(NamedTuple):
+    """What one measurement of a point gave."""
+
+    rate: float
+    took_s: float
 
 
 @dataclass(slots=True)
@@ -119,17 +130,22 @@ class Bench:
             return {setting.what: overlap_rate(done)}
         return self._writing_rates(setting, is_compared)
 
-    def scout(self, setting: Setting) -> float:
-        """Rate of a setting, in a measurement that is long enough, of which nothing is known."""
+    def scout(self, setting: Setting) -> Look:
+        """A first look at a setting, in a measurement that is long enough."""
+        look = self._look(setting)
         if setting.what in READS:
-            return self.rates(setting)[setting.what]
-        rate = 0.0
+            return look
         for _ in range(TRIALS):
-            known = self._known(setting)
-            rate = self.rates(setting)[setting.what]
-            if rate < 2 * known:
+            before = look
+            look = self._look(setting)
+            if look.rate < 2 * before.rate:
                 break
-        return rate
+        return look
+
+    def _look(self, setting: Setting) -> Look:
+        began_s = time.monotonic()
+        rate = self.rates(setting)[setting.what]
+        return Look(rate, time.monotonic() - began_s)
 
     def compare_all(self) -> None:
         """Read all files again, from storage, and compare every byte. Raises StorageDamages."""
@@ -207,7 +223,10 @@ class Bench:
 
     def share(self, setting: Setting) -> int:
         """Bytes that each client writes, so that it takes about the time of a measurement."""
-        wanted = max(_FIRST_NBYTES, self._known(setting) * self.seconds)
+        known = self._known(setting)
+        wanted = known * self.seconds
+        if not known:
+            wanted = min(_FIRST_NBYTES, _FIRST_REQUESTS * setting.request_nbytes)
         total = min(wanted, self.write_nbytes)
         requests = round(total / setting.clients / setting.request_nbytes)
         return max(1, requests) * setting.request_nbytes

@@ -14,6 +14,8 @@ from hyperslab.storage.probing.bench import COLD, Bench, Setting
 PROGRAM = "fio"
 MEASURED = ("read-cold", "write", "write-direct")
 "Curves whose points it can measure in the same way."
+START_S = 0.4
+"Time that it takes to start and to end, about."
 _LIMIT_S = 300
 
 

@@ -7,33 +7,22 @@ repetition, so that what else the machine does meets all of them alike.
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from hyperslab.errors import UsageError
 from hyperslab.machine import numa
-from hyperslab.storage.probing import caches, fio
-from hyperslab.storage.probing.bench import (
-    KEPT_NBYTES,
-    MOST_NAMES,
-    NOT_COLD,
-    READS,
-    WRITES,
-    Bench,
-    Setting,
-)
-from hyperslab.storage.probing.clients import Clients, new_seed
-from hyperslab.storage.probing.content import PAGE_NBYTES, WINDOW_NBYTES
-from hyperslab.storage.probing.folder import own_folder, sweep
+from hyperslab.storage.probing import fio
+from hyperslab.storage.probing.bench import MOST_NAMES, NOT_COLD, READS, WRITES, Setting
+from hyperslab.storage.probing.content import WINDOW_NBYTES
 from hyperslab.storage.probing.operations import NAMED
+from hyperslab.storage.probing.planning import EXTRA, NEEDED, WANTED, Step, chosen
+from hyperslab.storage.probing.preparing import Options, Prepared, prepared
 from hyperslab.storage.probing.records import (
     Compared,
     Curve,
@@ -43,9 +32,8 @@ from hyperslab.storage.probing.records import (
     Point,
     Probed,
 )
-from hyperslab.storage.probing.space import require_directory, require_space, space_of
 from hyperslab.storage.tiers.tier import Tier
-from hyperslab.units import show_bytes, show_count, show_share
+from hyperslab.units import show_count, show_share
 
 USUAL_NBYTES = 2**20
 "Size of requests with which numbers of clients are compared."
@@ -53,57 +41,16 @@ REQUESTS = (4096, 65536, USUAL_NBYTES, WINDOW_NBYTES)
 OPENED = (1, 16, 256, 4096, 2**14, 2**16, 2**18, 2**20, 2**22)
 "Sizes of reads for which a file is opened each time, bytes."
 SMALL_NBYTES = 4096
-LEAST_NBYTES = 16 * 2**20
-"Size of the files below which nothing is chosen by itself."
-MOST_NBYTES = 2**30
-STEADY_S = 2.0
-"Time that writing the files takes, by the first impression."
 FLAT = 1.1
 "Growth below which a look at more clients counts as none; two of them end it."
-NEEDED = 2.25
-"Bytes on the disk at a time for a byte of the files: those read from memory, and those written."
-_FIRST_NBYTES = 8 * 2**20
-_GRANULE_NBYTES = 65536
-
+LOOKING_SHARE = 0.3
+"Share of the time of a probe in which points are looked at."
+LEAST_NAMES = 4
+"Files of each client whose names are measured, at least."
+COMPARED = 1.25
+"Bytes that are compared in the end for a byte of the files: those read from memory, too."
 Told: TypeAlias = Callable[[int, int], None]
 "Who is told how many measurements are done, and of how many."
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much is measured."""
-
-    seconds: float
-    "Time of one measurement."
-    repetitions: int
-    least_repetitions: int
-    "Repetitions after which time may be up."
-    budget_s: float
-    "Time after which no further repetition begins, if that many are done."
-
-
-FULL = Effort(0.2, 5, 3, 40.0)
-QUICK = Effort(0.05, 3, 2, 10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a place is to be probed."""
-
-    size_nbytes: int | None = None
-    "Bytes of the files that are read from storage; None: what suits it."
-    effort: Effort = FULL
-    most_clients: int | None = None
-    "Most processes at a time; None: by the processors."
-    drops_caches: bool = False
-    with_fio: bool = False
-    "Whether fio is to measure some of the points, too."
-
-
-def usual_clients() -> int:
-    """Processes at a time up to which rates are measured: a power of two, at least 4."""
-    cpus = len(os.sched_getaffinity(0))
-    return min(32, max(4, 1 << (cpus - 1).bit_length()))
 
 
 def probe(path: Path, tier: Tier, options: Options, told: Told) -> Probed:
@@ -113,30 +60,13 @@ def probe(path: Path, tier: Tier, options: Options, told: Told) -> Probed:
     DoesNotFit for a disk that would become too full, StorageDamages where other bytes are read
     than were written, OSError for what the storage answers.
     """
-    place = require_directory(path)
-    if options.drops_caches:
-        _require_dropping()
     if options.with_fio:
         fio.require()
     began_s = time.monotonic()
-    swept, left = sweep(place)
-    notes = [f"{one} was left by a probe that died, and is removed now" for one in swept]
-    notes += [
-        f"{one} was left by a probe, perhaps; remove it if none is at work there" for one in left
-    ]
-    most = options.most_clients or usual_clients()
-    size_nbytes = _fitting(place, options.size_nbytes, most)
-    seed = new_seed()
-    with own_folder(place) as folder, Clients(folder, seed) as clients:
-        seconds = options.effort.seconds
-        bench = Bench(folder, clients, seconds, options.drops_caches, seed=seed)
-        if options.size_nbytes is None:
-            size_nbytes = _suitable(bench, size_nbytes, most, options.effort)
-        bench.write_files(size_nbytes, _kept(size_nbytes), most)
-        probing = Probing(bench, options, most, told)
+    with prepared(path, options) as ready:
+        probing = Probing(ready, options, told, began_s)
         probing.measure()
-        bench.compare_all()
-        notes += probing.notes(tier)
+        ready.bench.compare_all()
         return Probed(
             path=str(path),
             host=socket.gethostname(),
@@ -144,7 +74,7 @@ def probe(path: Path, tier: Tier, options: Options, told: Told) -> Probed:
             took_s=time.monotonic() - began_s,
             tier=tier.as_json(),
             media=tuple(sorted(tier.media)),
-            size_nbytes=size_nbytes,
+            size_nbytes=ready.size_nbytes,
             repetitions=probing.repetitions,
             how_cold=probing.how_cold(),
             curves=probing.curves(),
@@ -153,65 +83,22 @@ def probe(path: Path, tier: Tier, options: Options, told: Told) -> Probed:
             opening=probing.opening(),
             nodes=probing.nodes(),
             compared=probing.compared(),
-            notes=tuple(notes),
+            notes=(*ready.notes, *probing.notes(tier)),
         )
-
-
-def _require_dropping() -> None:
-    if not os.access(caches.DROP_CACHES, os.W_OK):
-        raise UsageError(
-            f"--drop-caches: {caches.DROP_CACHES} can be written by root alone; leave it out, and"
-            " only the pages of the probe's own files are dropped"
-        )
-
-
-def _fitting(place: Path, asked_nbytes: int | None, clients: int) -> int:
-    """Size of the files: the one that was asked for, or the largest that fits. Raises DoesNotFit
-    where it does not, and UsageError where it is too small to be shared by the clients.
-    """
-    least = clients * _GRANULE_NBYTES
-    wanted = asked_nbytes or LEAST_NBYTES
-    if wanted < least:
-        raise UsageError(
-            f"--size {show_bytes(wanted)}: {clients} clients need {show_bytes(least)} at least;"
-            " give more, or fewer --clients"
-        )
-    require_space(place, int(NEEDED * wanted), clients * (2 + MOST_NAMES))
-    if asked_nbytes:
-        return _rounded(asked_nbytes, clients)
-    largest = int(space_of(place).usable_nbytes / NEEDED)
-    return _rounded(min(largest, MOST_NBYTES), clients)
-
-
-def _rounded(nbytes: int, clients: int) -> int:
-    granule = clients * _GRANULE_NBYTES
-    return nbytes // granule * granule
-
-
-def _suitable(bench: Bench, largest_nbytes: int, clients: int, effort: Effort) -> int:
-    """Size by a first impression of how fast it is written: so that there is something to read for
-    the time of a measurement, and writing it does not take long.
-    """
-    rate = bench.first_write(min(_FIRST_NBYTES, largest_nbytes))
-    steady_s = STEADY_S * effort.seconds / FULL.seconds
-    wanted = max(LEAST_NBYTES, int(rate * steady_s))
-    return _rounded(min(wanted, largest_nbytes), clients)
-
-
-def _kept(size_nbytes: int) -> int:
-    """Size of the files that are read from the page cache: it is to hold them all the time."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(PAGE_NBYTES, min(size_nbytes // 4, KEPT_NBYTES, available // 4))
 
 
 class Probing:
     """The measurements of one place, and what they have given so far."""
 
-    def __init__(self, bench: Bench, options: Options, most_clients: int, told: Told) -> None:
-        self._bench = bench
+    def __init__(self, ready: Prepared, options: Options, told: Told, began_s: float) -> None:
+        """`began_s` is the moment at which the probe has begun, by the monotonic clock."""
+        self._bench = ready.bench
+        self._size_nbytes = ready.size_nbytes
         self._options = options
-        self._most = most_clients
+        self._effort = options.effort
+        self._most = ready.most_clients
         self._told = told
+        self._began_s = began_s
         self._rates: dict[tuple[str, int, int], list[float]] = defaultdict(list)
         "Bytes per second by curve, clients and size of requests."
         self._names: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -219,10 +106,11 @@ class Probing:
         self._opening: dict[tuple[int, bool], list[float]] = defaultdict(list)
         self._nodes: dict[str, dict[str, list[float]]] = {}
         self._fio: dict[Setting, list[float]] = defaultdict(list)
-        self._done = 0
-        self._total = 0
+        self._looked: dict[Setting, float] = {}
+        "Rates by the first look."
         self.repetitions = 0
-        self._is_late = False
+        self._left_out = 0
+        "Number of points for which there was no time."
         self._has_cold = False
         self._has_direct = False
 
@@ -230,44 +118,115 @@ class Probing:
         """Choose the points, and measure all of them."""
         self._has_cold = self._bench.has_cold()
         self._has_direct = self._bench.has_direct()
-        steps = list(self._steps())
-        effort = self._options.effort
-        self._total = len(steps) * effort.repetitions
-        until_s = time.monotonic() + effort.budget_s
+        found = list(self._steps())
+        until_s = self._began_s + self._effort.budget_s - self._comparing_s()
+        began_s = time.monotonic()
+        effort = self._effort
+        times = (effort.repetitions, effort.least_repetitions)
+        plan = chosen(found, *times, max(0.0, until_s - began_s))
+        self._left_out += plan.left_out
+        total = len(plan.steps) * plan.repetitions
         order = random.Random(self._bench.seed)
-        for repetition in range(effort.repetitions):
-            if repetition >= effort.least_repetitions and time.monotonic() > until_s:
-                self._is_late = True
+        for repetition in range(plan.repetitions):
+            now_s = time.monotonic()
+            if repetition and now_s + (now_s - began_s) / repetition / 2 > until_s:
                 break
-            order.shuffle(steps)
-            for step in steps:
-                step()
-                self._done += 1
-                self._told(self._done, self._total)
+            order.shuffle(plan.steps)
+            for number, step in enumerate(plan.steps):
+                step.act()
+                self._told(repetition * len(plan.steps) + number + 1, total)
             self.repetitions += 1
 
-    def _steps(self) -> Iterator[Callable[[], None]]:
-        """All measurements of a repetition."""
-        settings = list(self._settings())
-        for setting in settings:
-            yield partial(self._measure_rate, setting)
-        for clients in self._numbers_of_clients():
-            yield partial(self._measure_names, clients, self._names_of_each(clients))
-        for kind in self._kinds_of_latency():
-            yield partial(self._measure_latency, kind)
-        largest = self._bench.kept[0][2]
-        for nbytes in (size for size in OPENED if size <= largest):
-            yield partial(self._measure_opening, nbytes, once=True)
-            yield partial(self._measure_opening, nbytes, once=False)
-        found = numa.nodes()
-        if len(found) > 1:
-            for node, cpus in found.items():
-                yield partial(self._measure_node, node, cpus)
-        if self._options.with_fio:
-            for setting in self._settings_of_fio(settings):
-                yield partial(self._measure_by_fio, setting)
+    def _comparing_s(self) -> float:
+        """Time that it takes to read all files again, about, for which it is kept."""
+        reads = next(what for what in READS if what in self._curves())
+        rate = self._looked[Setting(reads, 1, self._usual)]
+        return COMPARED * self._size_nbytes / rate
 
     # Which points
+
+    def _steps(self) -> Iterator[Step]:
+        """All measurements of a repetition."""
+        yield from self._steps_of_rates()
+        for clients in self._numbers_of_clients():
+            if clients == 1 or self._may_look():
+                yield self._step_of_names(clients)
+        short_s = self._effort.seconds
+        for kind in self._kinds_of_latency():
+            yield Step(partial(self._measure_latency, kind), NEEDED, short_s)
+        largest = self._bench.kept[0][2]
+        for nbytes in (size for size in OPENED if size <= largest):
+            rank = EXTRA if nbytes > OPENED[0] else NEEDED
+            yield Step(partial(self._measure_opening, nbytes), rank, short_s / 2)
+        yield from self._steps_of_nodes()
+        if self._options.with_fio:
+            yield from self._steps_of_fio()
+
+    def _steps_of_rates(self) -> Iterator[Step]:
+        """Points of the curves: one client, numbers of them up to where a look finds no growth,
+        then sizes of requests; as long as there is time to look.
+        """
+        curves = self._curves()
+        for what in curves:
+            yield self._look(Setting(what, 1, self._usual), NEEDED)
+        for what in curves:
+            yield from self._climb(what)
+        for what in curves:
+            for nbytes in REQUESTS:
+                if nbytes != self._usual and nbytes <= self._longest(what) and self._may_look():
+                    yield self._look(Setting(what, 1, nbytes), EXTRA)
+
+    def _climb(self, what: str) -> Iterator[Step]:
+        best = self._looked[Setting(what, 1, self._usual)]
+        flat = 0
+        for clients in self._numbers_of_clients()[1:]:
+            if flat == 2 or not self._may_look():
+                return
+            setting = Setting(what, clients, self._usual)
+            yield self._look(setting, WANTED)
+            rate = self._looked[setting]
+            if rate < FLAT * best:
+                flat += 1
+            best = max(best, rate)
+
+    def _may_look(self) -> bool:
+        """Whether there is time to look at one more point; it is left out if there is none."""
+        if time.monotonic() < self._began_s + LOOKING_SHARE * self._effort.budget_s:
+            return True
+        self._left_out += 1
+        return False
+
+    def _look(self, setting: Setting, rank: int) -> Step:
+        """Measure a point once, to know how long that takes."""
+        self._told(0, 0)
+        look = self._bench.scout(setting)
+        self._looked[setting] = look.rate
+        return Step(partial(self._measure_rate, setting), rank, look.took_s)
+
+    def _step_of_names(self, clients: int) -> Step:
+        """Operations on so many names that each kind takes about half the time of a measurement."""
+        rates = self._bench.names(clients, LEAST_NAMES)
+        wanted = min(rates.values()) * self._effort.seconds / 2 / clients
+        count = int(min(max(wanted, LEAST_NAMES), MOST_NAMES))
+        cost_s = sum(count * clients / rate for rate in rates.values())
+        rank = WANTED if clients > 1 else NEEDED
+        return Step(partial(self._measure_names, clients, count), rank, cost_s)
+
+    def _steps_of_nodes(self) -> Iterator[Step]:
+        found = numa.nodes()
+        if len(found) < 2:
+            return
+        for node, cpus in found.items():
+            cost_s = self._effort.seconds * len(self._curves())
+            yield Step(partial(self._measure_node, node, cpus), WANTED, cost_s)
+
+    def _steps_of_fio(self) -> Iterator[Step]:
+        """Points of one client, and of as many as there are files, that fio can measure."""
+        for setting in self._looked:
+            is_usual = setting.request_nbytes == self._usual
+            if setting.what in fio.MEASURED and is_usual and setting.clients in (1, self._most):
+                cost_s = self._effort.seconds + fio.START_S
+                yield Step(partial(self._measure_by_fio, setting), NEEDED, cost_s)
 
     def _curves(self) -> list[str]:
         """Names of the curves that can be measured here."""
@@ -278,39 +237,10 @@ class Probing:
             absent.add("write-direct")
         return [what for what in (*READS, *WRITES) if what not in absent]
 
-    def _settings(self) -> Iterator[Setting]:
-        """Points of the curves: numbers of clients up to where a look finds no growth, then sizes
-        of requests.
-        """
-        for what in self._curves():
-            yield from self._climb(what)
-            for nbytes in REQUESTS:
-                if nbytes != self._usual and nbytes <= self._longest(what):
-                    setting = Setting(what, 1, nbytes)
-                    self._look(setting)
-                    yield setting
-
-    def _climb(self, what: str) -> Iterator[Setting]:
-        best = 0.0
-        flat = 0
-        for clients in self._numbers_of_clients():
-            setting = Setting(what, clients, self._usual)
-            rate = self._look(setting)
-            yield setting
-            if rate < FLAT * best:
-                flat += 1
-            if flat == 2:
-                return
-            best = max(best, rate)
-
     def _numbers_of_clients(self) -> list[int]:
         """Powers of two up to the most, and that."""
         powers = [2**n for n in range(self._most.bit_length())]
         return sorted({*(n for n in powers if n <= self._most), self._most})
-
-    def _look(self, setting: Setting) -> float:
-        self._told(self._done, 0)
-        return self._bench.scout(setting)
 
     @property
     def _usual(self) -> int:
@@ -323,12 +253,6 @@ class Probing:
             return self._bench.kept[0][2]
         return self._bench.files[0][2]
 
-    def _names_of_each(self, clients: int) -> int:
-        """Files of each client, so that an operation takes about the time of a measurement."""
-        rates = self._bench.names(clients, 16)
-        wanted = min(rates.values()) * self._bench.seconds / 2 / clients
-        return int(min(max(wanted, 16), MOST_NAMES))
-
     def _kinds_of_latency(self) -> list[str]:
         kinds = ["cold"]
         if not self._has_cold:
@@ -336,13 +260,6 @@ class Probing:
         if self._has_direct:
             kinds.append("direct")
         return kinds
-
-    def _settings_of_fio(self, settings: Sequence[Setting]) -> Iterator[Setting]:
-        """Points of one client, and of as many as there are files, that fio can measure."""
-        for setting in settings:
-            is_usual = setting.request_nbytes == self._usual
-            if setting.what in fio.MEASURED and is_usual and setting.clients in (1, self._most):
-                yield setting
 
     # One measurement
 
@@ -360,8 +277,9 @@ class Probing:
         times = self._bench.small_reads(SMALL_NBYTES, is_direct=kind == "direct")
         self._latency[kind].append(times)
 
-    def _measure_opening(self, nbytes: int, *, once: bool) -> None:
-        self._opening[nbytes, once].append(self._bench.opening(nbytes, once=once))
+    def _measure_opening(self, nbytes: int) -> None:
+        for once in (True, False):
+            self._opening[nbytes, once].append(self._bench.opening(nbytes, once=once))
 
     def _measure_node(self, node: str, cpus: Sequence[int]) -> None:
         for what in self._curves():
@@ -453,9 +371,12 @@ class Probing:
             yield _HELD_ELSEWHERE[tier.medium]
         if not self._has_direct:
             yield "direct writes (O_DIRECT) are refused by this file system"
-        if self._is_late:
+        if self._left_out:
+            points = show_count(self._left_out, "point")
+            yield f"storage is so slow that there was no time for {points} of the curves"
+        if self.repetitions < self._effort.repetitions:
             done = show_count(self.repetitions, "repetition")
-            yield f"time was up after {done} of {self._options.effort.repetitions}"
+            yield f"time was up after {done} of {self._effort.repetitions}"
 
 
 _SERVER = "what a server holds in its own memory counts as storage here, and may be read faster"
