@@ -10,13 +10,19 @@ from typing import Annotated, TextIO
 
 import typer
 
+from hyperslab.apps.probing import Found, probe_hosts
 from hyperslab.cli import document
-from hyperslab.cli.flags import Json
+from hyperslab.cli.companions import join
+from hyperslab.cli.flags import ENGINE, Engine, Json, SlurmOption, Workers
 from hyperslab.cli.parse import parse_size
 from hyperslab.cli.telling import told_if_heard
+from hyperslab.driver import options as runs
+from hyperslab.driver.hosts import reaches_hosts
+from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import UsageError
 from hyperslab.report.probed.lines import details, headline
 from hyperslab.report.probed.page import write_probe_page
+from hyperslab.report.probed.together import sharing_lines
 from hyperslab.storage.probing import description, measuring
 from hyperslab.storage.probing.preparing import FULL, QUICK, Options
 from hyperslab.storage.probing.records import Probed
@@ -60,6 +66,10 @@ def probe(
             help="Have the kernel forget all caches before cold reads; for root, slows all others.",
         ),
     ] = False,
+    engine: Engine = DEFAULT,
+    workers: Workers = None,
+    connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    slurm_option: SlurmOption = [],  # noqa: B006
     output: Annotated[
         Path | None,
         Opt(
@@ -74,28 +84,63 @@ def probe(
     verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,
 ) -> int:
     """Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep it
-    for runs and reports.
+    for runs and reports. With a cluster: from each of its hosts, and from all at once.
     """
+    join(engine, connect)
     options = _options(size, quick, clients, drop_caches, fio)
+    cluster = runs.Options(
+        engine=engine, workers=workers, connect=connect, slurm_option=slurm_option
+    )
     place = output or description.default_path()
-    machine = description.load_machine(place)  # one that cannot be added to is told first
+    description.load_machine(place)  # one that cannot be added to is told first
+    is_silent = quiet or json
+    if reaches_hosts(cluster):
+        found = probe_hosts(paths, options, cluster)
+        description.add(place, found.tiers, found.sharing)
+        _tell_hosts(found, is_silent, verbose)
+    else:
+        found = _probed_here(paths, options, place, quiet, is_silent, verbose)
+    page = place.with_suffix(".html")
+    write_probe_page(page, description.load_machine(place))
+    if json:
+        document.say({"machine": place, "page": page, **found._asdict()})
+    elif not quiet:
+        typer.echo(f"\nsaved      {place}\npage       {page}")
+    return 0
+
+
+def _probed_here(
+    paths: Sequence[Path],
+    options: Options,
+    place: Path,
+    quiet: bool,
+    is_silent: bool,
+    verbose: bool,
+) -> Found:
+    """Probe paths from this host; each is kept and told as soon as it was measured."""
     found = []
-    for path, tier in _different([(path, look(path)) for path in paths], quiet or json):
+    for path, tier in _different([(path, look(path)) for path in paths], is_silent):
         ticker = Ticker(path, quiet)
         try:
             found.append(measuring.probe(path, tier, options, ticker.told))
         finally:
             ticker.end()
-        machine = description.add(place, found[-1:])
-        if not (quiet or json):
+        description.add(place, found[-1:])
+        if not is_silent:
             _tell(found[-1], verbose)
-    page = place.with_suffix(".html")
-    write_probe_page(page, machine)
-    if json:
-        document.say({"machine": place, "page": page, "tiers": found})
-    elif not quiet:
-        typer.echo(f"\nsaved      {place}\npage       {page}")
-    return 0
+    return Found(found, [], ())
+
+
+def _tell_hosts(found: Found, is_silent: bool, verbose: bool) -> None:
+    """Print what the hosts do together, and each of them."""
+    for host in found.silent:
+        typer.echo(f"{host}: no task of the engine has come to this host in time", err=True)
+    if is_silent:
+        return
+    for sharing in found.sharing:
+        typer.echo("\n".join(sharing_lines(sharing)))
+    for probed in found.tiers:
+        _tell(probed, verbose)
 
 
 def _options(

@@ -10,6 +10,7 @@ from pathlib import Path
 from hyperslab.report.html import document
 from hyperslab.report.probed.chart import Axis, Dot, chart_svg, legend_html
 from hyperslab.report.probed.lines import TITLES, details, headline, show_operations
+from hyperslab.report.probed.together import sharing_section
 from hyperslab.storage.probing.description import Machine
 from hyperslab.storage.probing.records import Measured, Point, Probed
 from hyperslab.storage.whole import replace_text
@@ -40,6 +41,7 @@ def write_probe_page(path: Path, machine: Machine) -> None:
     sections = [
         f"<h1>{TITLE}</h1>",
         f'<p class="about">{count} of {hosts}; medians, with the quartiles as bars</p>',
+        *map(sharing_section, machine.sharing.values()),
         *map(_section, tiers),
     ]
     replace_text(path, document(TITLE, sections, STYLE))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -32,8 +32,8 @@ KEPT_NBYTES = 256 * 2**20
 "Most bytes of the files that are read from the page cache."
 TRIALS = 2
 "Further looks at a point, if the one before was too short."
-MOST_NAMES = 2000
-"Files of one client whose names are measured."
+LEAST_NAMES, MOST_NAMES = 4, 2000
+"Files of one client whose names are measured, at least and at most."
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 _FIRST_NBYTES = 2**20
 "Bytes of a write of which nothing is known yet ..."
@@ -174,6 +174,13 @@ class Bench:
             orders = [_names(operation, folder, client, count) for client in range(clients)]
             rates[operation] = overlap_rate(self.clients.together(orders))
         return rates
+
+    def suitable_names(self, rates: Mapping[str, float], clients: int) -> int:
+        """Files for each client, so that an operation takes about half the time of a measurement,
+        by the rates that `names` has given for few.
+        """
+        wanted = min(rates.values()) * self.seconds / 2 / clients
+        return int(min(max(wanted, LEAST_NAMES), MOST_NAMES))
 
     def opening(self, nbytes: int, *, once: bool) -> float:
         """Time of a read of a file that stays open, or is opened for it, seconds."""

@@ -11,12 +11,13 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hyperslab.errors import UsageError
 from hyperslab.storage.probing.folder import lock
 from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.probing.sharing import Sharing
 from hyperslab.storage.recordfile import load_record, save_record
 
 VERSION = 1
@@ -29,6 +30,8 @@ class Machine:
     """All that was probed, by host and media."""
 
     tiers: Mapping[str, Probed]
+    sharing: Mapping[str, Sharing] = field(default_factory=dict)
+    "What hosts do together, by their names and the path."
 
     def of(self, host: str, media: Iterable[str]) -> Probed | None:
         """What was probed from a host on media of which the path has one at least; the newest."""
@@ -64,20 +67,25 @@ def load_machine(path: Path) -> Machine:
             " descriptions): upgrade hyperslab, or remove the file"
         )
     tiers = {key: Probed.from_json(one) for key, one in record["tiers"].items()}
-    return Machine(tiers)
+    sharing = {key: Sharing.from_json(one) for key, one in record.get("sharing", {}).items()}
+    return Machine(tiers, sharing)
 
 
-def add(path: Path, probed: Iterable[Probed]) -> Machine:
-    """Put what was probed into a description, in place of what it held of the same tiers.
+def add(path: Path, probed: Iterable[Probed], sharing: Iterable[Sharing] = ()) -> Machine:
+    """Put what was probed into a description, in place of what it held of the same tiers, and of
+    the same hosts.
 
     Raises as `load_machine`, and OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        tiers = {**load_machine(path).tiers, **{one.key: one for one in probed}}
-        records = {key: asdict(one) for key, one in tiers.items()}
-        save_record(path, {"version": VERSION, "tiers": records})
-    return Machine(tiers)
+        before = load_machine(path)
+        machine = Machine(
+            {**before.tiers, **{one.key: one for one in probed}},
+            {**before.sharing, **{one.key: one for one in sharing}},
+        )
+        save_record(path, {"version": VERSION, **asdict(machine)})
+    return machine
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from hyperslab.machine import numa
 from hyperslab.storage.probing import fio
-from hyperslab.storage.probing.bench import MOST_NAMES, NOT_COLD, READS, WRITES, Setting
+from hyperslab.storage.probing.bench import LEAST_NAMES, NOT_COLD, READS, WRITES, Setting
 from hyperslab.storage.probing.content import WINDOW_NBYTES
 from hyperslab.storage.probing.operations import NAMED
 from hyperslab.storage.probing.planning import EXTRA, NEEDED, WANTED, Step, chosen
@@ -45,8 +45,6 @@ FLAT = 1.1
 "Growth below which a look at more clients counts as none; two of them end it."
 LOOKING_SHARE = 0.3
 "Share of the time of a probe in which points are looked at."
-LEAST_NAMES = 4
-"Files of each client whose names are measured, at least."
 COMPARED = 1.25
 "Bytes that are compared in the end for a byte of the files: those read from memory, too."
 Told: TypeAlias = Callable[[int, int], None]
@@ -206,8 +204,7 @@ class Probing:
     def _step_of_names(self, clients: int) -> Step:
         """Operations on so many names that each kind takes about half the time of a measurement."""
         rates = self._bench.names(clients, LEAST_NAMES)
-        wanted = min(rates.values()) * self._effort.seconds / 2 / clients
-        count = int(min(max(wanted, LEAST_NAMES), MOST_NAMES))
+        count = self._bench.suitable_names(rates, clients)
         cost_s = sum(count * clients / rate for rate in rates.values())
         rank = WANTED if clients > 1 else NEEDED
         return Step(partial(self._measure_names, clients, count), rank, cost_s)
