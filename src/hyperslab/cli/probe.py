@@ -84,7 +84,9 @@ def probe(
     verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,
 ) -> int:
     """Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep it
-    for runs and reports. With a cluster: from each of its hosts, and from all at once.
+    for runs and reports.
+
+    With --engine and --connect: from every host of a cluster, one at a time and all at once.
     """
     join(engine, connect)
     options = _options(size, quick, clients, drop_caches, fio)
