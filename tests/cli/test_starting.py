@@ -80,6 +80,42 @@ def test_openblas_hears_of_it_while_a_verb_is_imported(monkeypatch: pytest.Monke
     assert gc.isenabled()
 
 
+WATCHED = """
+import contextlib, os, sys, threading
+started = set()
+def watch(event, told):
+    if event == "subprocess.Popen":
+        started.add(os.path.basename(str(told[0])))
+sys.addaudithook(watch)
+from hyperslab.cli import main
+with contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+took = sum(os.times()[:4])
+print(",".join(started), threading.active_count(), took, file=sys.stderr)
+"""
+"Prints which programs were started, how many threads there are, and the processor time of all."
+LIBRARIES_ALONE = """
+import os, sys
+import numpy, nibabel, h5py
+print(sum(os.times()[:4]), file=sys.stderr)
+"""
+ASKED = {"mpiexec", "parallel", "python", "sbatch", "uname"}
+"Programs that say which version they are, and Python for what mpi4py loads."
+
+
+def test_doctor_asks_programs_for_their_versions_and_starts_no_engine() -> None:
+    names, threads, took = told(WATCHED, "doctor").rsplit(maxsplit=2)
+    assert set(names.split(",")) <= ASKED
+    assert threads == "1"
+    assert float(took) < 6 * float(told(LIBRARIES_ALONE))
+
+
+def told(code: str, *arguments: str) -> str:
+    """What a program says on standard error."""
+    words = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stderr
+
+
 def test_doctor_looks_through_all_that_is_installed_for_odd_names_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -170,6 +170,9 @@ def _rows(now: Preview) -> dict[str, str]:
     bound = ""
     if now.written_is_bound:
         bound = "at most "
+    files = ""
+    if now.files:
+        files = f" to {show_count(now.files, 'file')}"
     again = ""
     if now.times_read >= WORTH_TELLING:
         again = f", {now.times_read:.1f} times the input, because blocks overlap by their halo"
@@ -183,7 +186,7 @@ def _rows(now: Preview) -> dict[str, str]:
         ),
         "writes": (
             f"{bound}{show_bytes(now.written_nbytes)} in "
-            f"{show_count(now.write_operations, 'operation')} to {show_count(now.files, 'file')}, "
+            f"{show_count(now.write_operations, 'operation')}{files}, "
             f"{show_bytes(now.free_nbytes)} free at {now.out}"
         ),
         "memory": _memory(now),

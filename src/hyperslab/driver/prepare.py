@@ -199,6 +199,7 @@ def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
         "memory_nbytes": prepared.needs.budget.memory_bytes,
         "granularity": options.granularity,
         "connect": options.connect,
+        "takes_slots": facts_of(options.engine).takes_slots(options.connect),
         **_cut(prepared),
         **recorded(options.engine),
     }

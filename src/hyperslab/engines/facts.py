@@ -76,7 +76,14 @@ class Facts:
             "in_caller": self.in_caller,
             "process_per_slot": self.process_per_slot,
             "is_light": self.is_light,
+            "has_one_slot": self.spread == "none",
         }
+
+    def takes_slots(self, connect: str) -> bool:
+        """Whether --workers says how many slots there are, where --connect is given so; a cluster
+        that runs already has its own.
+        """
+        return not connect or connect == self.queue.partition(",")[0]
 
 
 SERIAL = Facts(

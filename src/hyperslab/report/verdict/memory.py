@@ -64,8 +64,8 @@ def pressure(evidence: Evidence, summary: Summary) -> list[Finding]:
 
 def _advice(evidence: Evidence) -> str:
     less = "smaller blocks (--block-shape, --partition bytes=...)"
-    if remedies.fewer_slots(evidence):
-        less = f"fewer --workers or {less}"
+    if remedies.can_use_fewer(evidence):
+        less = f"{remedies.fewer_slots(evidence)} or {less}"
     return (
         f"Use {less}; if the function needs more than its input and output, say so"
         " (temporaries=...), so that the plan counts it."

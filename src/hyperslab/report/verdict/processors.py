@@ -110,8 +110,6 @@ def gil(evidence: Evidence) -> list[Finding]:
     share = evidence.share(found.compute.wall - found.compute.runq)
     if share < NOTABLE:
         return []
-    slots = len(evidence.slots)
-    engine = "--engine processes " if evidence.is_in_caller else ""
     compute = found.compute
     cpu = show_share(compute.cpu / compute.wall)
     queued = show_share(compute.runq / compute.wall)
@@ -123,11 +121,21 @@ def gil(evidence: Evidence) -> list[Finding]:
             f"Of the time of compute phases threads ran for {cpu}, queued for a processor for"
             f" {queued}, and for the other {show_share(compute.waited / compute.wall)} waited for"
             " one another.",
-            f"Use processes instead of threads ({engine}--workers {slots} --threads 1), or a"
-            " function that releases the lock (NumPy, Numba, a compiled extension).",
+            f"Use processes instead of threads ({_as_processes(evidence)}), or a function that"
+            " releases the lock (NumPy, Numba, a compiled extension).",
             share,
         )
     ]
+
+
+def _as_processes(evidence: Evidence) -> str:
+    """How as many slots become processes."""
+    if not remedies.takes_slots(evidence):
+        return "a cluster whose workers have one thread each"
+    flags = f"--workers {len(evidence.slots)} --threads 1"
+    if evidence.is_in_caller:
+        return f"--engine processes {flags}"
+    return flags
 
 
 def waiting_function(evidence: Evidence) -> list[Finding]:
@@ -159,9 +167,9 @@ def waiting_function(evidence: Evidence) -> list[Finding]:
 
 
 def _overlapping(evidence: Evidence) -> str:
-    if not remedies.more_slots(evidence):
+    if not remedies.can_use_more(evidence):
         return ""
-    return " If it must wait, more slots (--workers, --threads) overlap the waits."
+    return f" If it must wait, {remedies.more_slots(evidence)} would overlap the waits."
 
 
 def bound(evidence: Evidence) -> list[Finding]:
@@ -214,7 +222,8 @@ def _more_processors(evidence: Evidence) -> str:
         threads = max(1, int(evidence.run.get("threads") or 1))
         if slots < able and able // threads > slots // threads:
             ran = show_count(slots, "slot")
-            return f"Use --workers {able // threads}: only {ran} ran on {cpus} processors."
+            flags = f"{remedies.other_engine(evidence)}--workers {able // threads}"
+            return f"Use {flags}: only {ran} ran on {cpus} processors."
     return "Nothing is wrong: only more processors, or a faster function, would speed it up."
 
 
@@ -259,7 +268,7 @@ def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
         )
         return sentence, f"Use no more slots than processors (--workers x --threads = {cpus})."
     sentence = f"The machine was short of processors during this run, {less}."
-    fewer = ", or with fewer --workers"
-    if not remedies.fewer_slots(evidence):
+    fewer = f", or with {remedies.fewer_slots(evidence)}"
+    if not remedies.can_use_fewer(evidence):
         fewer = ""
     return sentence, f"Run again when it is quiet{fewer}."

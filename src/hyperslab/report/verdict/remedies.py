@@ -45,11 +45,46 @@ def more_blocks(evidence: Evidence, wanted: int, usual_s: float) -> int:
     return possible
 
 
-def more_slots(evidence: Evidence) -> bool:
+def can_use_more(evidence: Evidence) -> bool:
     """Whether further slots would get tasks."""
     return tasks(evidence) > len(evidence.slots)
 
 
-def fewer_slots(evidence: Evidence) -> bool:
+def can_use_fewer(evidence: Evidence) -> bool:
     """Whether there are slots to do without."""
     return len(evidence.slots) > 1
+
+
+def takes_slots(evidence: Evidence) -> bool:
+    """Whether the user says how many slots there are, not a cluster that runs already."""
+    return bool(evidence.run.get("takes_slots", not evidence.run.get("connect")))
+
+
+def other_engine(evidence: Evidence) -> str:
+    """Flag of an engine that takes --workers, with a space behind it; '' where this one does."""
+    if evidence.run.get("has_one_slot"):
+        return "--engine processes "
+    return ""
+
+
+def more_slots(evidence: Evidence) -> str:
+    """More slots, in words that say how to get them."""
+    if not takes_slots(evidence):
+        return "a cluster with more slots"
+    if engine := other_engine(evidence):
+        return f"more slots ({engine}--workers)"
+    return "more slots (--workers, --threads)"
+
+
+def fewer_slots(evidence: Evidence) -> str:
+    """Fewer slots, in words that say how to get them."""
+    if takes_slots(evidence):
+        return "fewer --workers"
+    return "a smaller cluster"
+
+
+def workers(evidence: Evidence) -> str:
+    """What there may be half of."""
+    if takes_slots(evidence):
+        return "the --workers"
+    return "the cluster's workers"

@@ -85,9 +85,9 @@ def _larger_accesses(evidence: Evidence) -> str:
         f"Make fewer and larger accesses ({blocks}one volume or a few large files instead of many"
         " small ones), or copy the files to a local disk or tmpfs first."
     )
-    if remedies.more_slots(evidence):
+    if remedies.can_use_more(evidence):
         advice += (
-            " Latencies overlap, so more slots (--workers, --threads) also help until the file"
+            f" Latencies overlap, so {remedies.more_slots(evidence)} would also help until the file"
             " server is busy."
         )
     return advice
@@ -242,31 +242,32 @@ def _kind_of_wait(
         sentence = f"The latency of the storage limited this run ({kind})"
         return "storage-latency", sentence, _more_at_a_time(evidence, kind)
     half = ""
-    if remedies.fewer_slots(evidence):
+    if remedies.can_use_fewer(evidence):
         half = (
             ". Whether more or fewer workers would change anything cannot be seen from this run;"
-            " one with half the --workers tells: if it is as fast, the bandwidth is used up"
+            f" one with half {remedies.workers(evidence)} tells: if it is as fast, the bandwidth"
+            " is used up"
         )
     return "storage-wait", f"Storage limited this run ({kind})", f"{faster}{half}."
 
 
 def _fewer(evidence: Evidence, grown: Growth | None) -> str:
     """What fewer workers would do."""
-    if not remedies.fewer_slots(evidence):
+    if not remedies.can_use_fewer(evidence):
         return ""
     would = "do as well"
     if grown is not None and grown.exponent < -FLAT_EXPONENT:
         would = "be faster"
-    return f"; more workers do not help, half the --workers would {would}"
+    return f"; more workers do not help, half {remedies.workers(evidence)} would {would}"
 
 
 def _more_at_a_time(evidence: Evidence, kind: str) -> str:
     """What makes more, or longer, accesses at a time."""
     parts = []
-    if remedies.more_slots(evidence):
+    if remedies.can_use_more(evidence):
         parts.append(
-            f"The rate still grew with the number of slots that {kind}: use more slots (--workers,"
-            " --threads)."
+            f"The rate still grew with the number of slots that {kind}: use"
+            f" {remedies.more_slots(evidence)}."
         )
     if remedies.larger(evidence, 2) > 1:
         parts.append("Larger blocks also help.")

@@ -201,8 +201,10 @@ def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
     blocks = remedies.more_blocks(evidence, max(WAVES * slots, 2 * tasks), usual_s)
     if blocks:
         return f"Cut about {blocks:,} blocks (--blocks {blocks})."
-    if tasks < slots:
-        return f"Use --workers {tasks}: there is no more work to share."
+    threads = max(1, int(evidence.run.get("threads") or 1))
+    needed = -(-tasks // threads)
+    if needed * threads < slots and remedies.takes_slots(evidence):
+        return f"Use --workers {needed}: there is no more work to share."
     return ""
 
 

@@ -1,0 +1,152 @@
+"""The pages of docs/ as a reader types them, each from an empty directory, from top to bottom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hyperslab
+from tests.system.clusters import dask, mpi, spark
+from tests.system.clusters.required import required
+from tests.system.end_to_end.command import ROOT, assembled, real_values_of
+from tests.system.end_to_end.typed import Desk, Snippet, snippets
+
+TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
+"Pages that the tests of stores and connectors run."
+SMALLER = {"--size 2GiB": "--size 4MiB", "--size 300MB": "--size 300kB"}
+"What makes a volume that is larger than tests need."
+FAILS = {"--check-locality": 1}
+"A function that is not local, as its page says."
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path, dict(SMALLER), FAILS)
+    yield desk
+    desk.leave()
+
+
+def type_all(desk: Desk, page: str) -> None:
+    for snippet in snippets(page):
+        desk.type(snippet)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_every_page_that_has_something_to_type_is_typed() -> None:
+    pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    typed = {page for page in pages if any(map(is_typed, snippets(page)))}
+    ours = set(re.findall(r'type_all\(desk, "(.*?)"\)', Path(__file__).read_text()))
+    assert typed == ours | TYPED_ELSEWHERE
+
+
+def is_typed(snippet: Snippet) -> bool:
+    return bool(snippet.commands) or snippet.language == "python"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_what_can_be_typed_stands_in_fenced_blocks_of_known_languages(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    known = {"", "console", "python", "text", "yaml"}
+    assert {one.language for one in snippets(f"docs/{page.name}")} <= known
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert "```" not in outside
+    assert not re.search(r"\n\n(    |\t)(\$|hyperslab|python|import|from) ", outside)
+    marks = re.findall(r"<!-- untried: .+ -->\n(.*)", text)
+    assert set(marks) <= {"```", "```console", "```python"}, "a reason stands above its block"
+
+
+def test_the_tutorial(desk: Desk) -> None:
+    required(dask.missing() or spark.missing())
+    desk.other_words["8786"] = str(free_port())
+    type_all(desk, "docs/tutorial.md")
+    values = real_values_of(desk.folder / "bigbrain" / "bigbrain.nii")
+    image = desk.folder / "bigbrain" / "bigbrain.nii"
+    clipped = assembled(desk.folder / "clipped", image)
+    np.testing.assert_array_equal(clipped, np.clip(values, 2000, 50000))
+    above = (desk.folder / "above-on-dask" / "result.json").read_text()
+    assert int(above) == int((values > 30000).sum()) > 0
+    assert desk.printed["cat above/result.json"] == above
+    halved = real_values_of(desk.folder / "halved" / "bigbrain.nii")
+    np.testing.assert_array_equal(halved, values // 2)
+
+
+def test_functions(desk: Desk) -> None:
+    type_all(desk, "docs/functions.md")
+    series = real_values_of(desk.folder / "bold.nii.gz")
+    mean = series.mean(axis=3)
+    np.testing.assert_allclose(real_values_of(desk.folder / "mean.nii.gz"), mean, rtol=1e-6)
+    np.testing.assert_allclose(
+        real_values_of(desk.folder / "parts" / "bold_mean.nii"), mean, rtol=1e-6
+    )
+    assert {path.name for path in (desk.folder / "maps").glob("*.gz")} == {
+        f"bold_{name}.nii.gz" for name in ("slope", "t", "residual")
+    }
+
+
+def test_functions_shows_the_example_that_is_shipped() -> None:
+    (shown,) = (one for one in snippets("docs/functions.md") if one.text.startswith("# slope.py"))
+    assert body_of(shown.text, "fit") == body_of((ROOT / "examples/slope.py").read_text(), "fit")
+
+
+def body_of(code: str, name: str) -> list[str]:
+    """The statements of a function, without its docstring."""
+    (found,) = (
+        one for one in ast.parse(code).body if isinstance(one, ast.FunctionDef) and one.name == name
+    )
+    body = [ast.unparse(one) for one in found.body]
+    return body[1:] if ast.get_docstring(found) else body
+
+
+def test_inputs(desk: Desk) -> None:
+    type_all(desk, "docs/inputs.md")
+    series = real_values_of(desk.folder / "bold.nii.gz")
+    masked = real_values_of(desk.folder / "masked.nii.gz")
+    assert 0 < (masked != 0).sum() < masked.size
+    np.testing.assert_array_equal(masked[masked != 0], series[masked != 0])
+    (said,) = (text for line, text in desk.printed.items() if "--check-locality" in line)
+    shown = next(one.text for one in snippets("docs/inputs.md") if "--check-locality" in one.text)
+    assert said.splitlines()[0] in shown
+    assert "remedy     --halo 8,8,8,0, with which" in said
+
+
+def test_convert(desk: Desk) -> None:
+    type_all(desk, "docs/convert.md")
+    brain = real_values_of(desk.folder / "brain.nii")
+    for name in ("brain.nii.gz", "brain.h5", "brain.zarr", "volume.h5", "again.nii"):
+        np.testing.assert_array_equal(hyperslab.open(name)[...], brain)
+    assert (desk.folder / "again.nii").read_bytes() == (desk.folder / "brain.nii").read_bytes()
+    assert len(list((desk.folder / "blocks").glob("*.nii"))) == 125
+    assert len(list((desk.folder / "scans-h5").glob("*.h5"))) == 3
+    assert hyperslab.open("frames.h5").shape == (3, 64, 64)
+    assert hyperslab.open("field.nc").dtype == "f4"
+
+
+def test_report(desk: Desk) -> None:
+    required(dask.missing())
+    type_all(desk, "docs/report.md")
+    for page in ("page.html", "one.html"):
+        assert "<svg" in (desk.folder / page).read_text()
+    assert (desk.folder / "one.json.gz").is_file()
+    (compared,) = (text for line, text in desk.printed.items() if "--compare two" in line)
+    assert compared.startswith("A  one\nB  two\n")
+
+
+def test_engines(desk: Desk) -> None:
+    required(dask.missing() or mpi.missing())
+    type_all(desk, "docs/engines.md")
+    values = real_values_of(desk.folder / "bigbrain" / "bigbrain.nii")
+    for out in ("on-dask", "on-mpi", "on-jobs", "on-single-jobs"):
+        blocks = sorted((desk.folder / out).glob("*.nii"))
+        assert sum(real_values_of(path).size for path in blocks) == values.size
