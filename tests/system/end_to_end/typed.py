@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.system.end_to_end.command import ROOT, call
+from tests.system.end_to_end.command import ROOT, Finished, call
 
 _SNIPPETS = re.compile(
     r"^(?:<!-- untried: (?P<untried>.+) -->\n)?```(?P<language>\w*)\n(?P<text>[\s\S]*?)^```$"
@@ -73,7 +73,9 @@ def _snippet(page: str, text: str, found: re.Match[str]) -> Snippet:
 class Desk:
     """Somebody who types a page into a shell and an interpreter that both work in a folder."""
 
-    def __init__(self, folder: Path, other_words: Mapping[str, str], statuses: Mapping[str, int]):
+    def __init__(
+        self, folder: Path, other_words: dict[str, str], statuses: Mapping[str, int]
+    ) -> None:
         self.folder = folder
         self.other_words = other_words
         "What is typed instead of some words, as a smaller size."
@@ -120,12 +122,13 @@ class Desk:
                 cwd=self.folder,
                 env=_with_programs(),
                 capture_output=True,
+                text=True,
                 check=False,
             )
-            done = (ran.returncode, ran.stdout.decode(), ran.stderr.decode())
-        self.printed[line] = done[1]
+            done = Finished(ran.returncode, ran.stdout, ran.stderr)
+        self.printed[line] = done.out
         wanted = next((code for part, code in self.statuses.items() if part in line), 0)
-        assert done[0] == wanted, f"{said}\n{done[1]}\n{done[2]}"
+        assert done.code == wanted, f"{said}\n{done.out}\n{done.err}"
 
     def _start(self, line: str) -> None:
         """Start a program in the background, and wait until it has said that others can use it."""
