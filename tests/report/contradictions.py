@@ -45,10 +45,11 @@ def assert_possible(trace: Trace, summary: Summary, verdict: Verdict) -> None:
     if run["rule"] == "auto":
         assert not re.search("arger blocks", text)
     if blocks is not None:
-        assert run["blocks"] < blocks <= run["elements"]
+        assert run["blocks"] < blocks * run["arrays"] <= run["most_blocks"]
         assert run["rule"] != "auto" or summary.busy_s / summary.tasks >= COSTLY_S / 6
     if workers is not None:
-        assert workers * run["threads"] <= max(run["cpus"], slots)
+        threads = number_in(r"--threads (\d+)", text) or run["threads"]
+        assert workers * threads <= max(run["cpus"], slots)
     if summary.tasks <= slots:
         assert "more slots" not in text
     if slots == 1:

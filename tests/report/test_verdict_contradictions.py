@@ -69,7 +69,7 @@ def made(seed: int) -> Trace:
         "rule": draw.choice(["auto", f"blocks={tasks}", "slabs"]),
         "blocks": tasks,
         "arrays": draw.choice([1, 1, tasks]),
-        "elements": elements,
+        "most_blocks": elements,
         **ENGINES[engine],
     }
     if engine == "dask-bag" and seed % 2:
@@ -118,7 +118,7 @@ def test_five_automatic_blocks_are_not_told_to_be_larger() -> None:
         for i in range(5)
     ]
     run = {"engine": "processes", "workers": 1, "threads": 1, "cpus": 2, "is_light": True}
-    run |= {"rule": "auto", "blocks": 5, "arrays": 1, "elements": 10**6}
+    run |= {"rule": "auto", "blocks": 5, "arrays": 1, "most_blocks": 10**6}
     trace = Trace(spans, ["h/w0/t0"], meta={"run": run, "start_ns": 0, "end_ns": 2 * S})
     verdict = judge(trace, summarise(trace))
     assert "larger" not in verdict.paragraph

@@ -81,6 +81,8 @@ class Plan:
     summary: Mapping[str, Any]
     "What was asked for, in words, for people and for --resume."
     inputs: Mapping[str, SourceSet]
+    most_blocks: int
+    "How many blocks the arrays could be cut into."
     note: str = ""
     "Why the blocks are not as many, or as large, as was asked for; '' where they are."
 
@@ -196,6 +198,7 @@ def compile_plan(
         earlier_code=description.earlier_code_digest(pipeline),
         summary=summary,
         inputs=pipeline.inputs,
+        most_blocks=cutting.most(),
         note=cutting.note(partitions),
     )
 

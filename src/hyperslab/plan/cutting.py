@@ -187,6 +187,18 @@ class Cutting:
         """The blocks of every whole."""
         return tuple(self._partition(index, limit) for index in range(len(self.becoming)))
 
+    def most(self) -> int:
+        """How many blocks there can be of all wholes, as no unit and no axis that is kept whole is
+        cut.
+        """
+        wholes = zip(self.pipeline.source.wholes, self.becoming, strict=True)
+        return sum(self._most_of(whole.shape, becoming) for whole, becoming in wholes)
+
+    def _most_of(self, shape: tuple[int, ...], becoming: Becoming) -> int:
+        kept = _positive((*self.rule.axes_whole, *becoming.dropped), len(shape))
+        units = enumerate(zip(shape, becoming.unit, strict=True))
+        return math.prod(-(-extent // unit) for axis, (extent, unit) in units if axis not in kept)
+
     def note(self, partitions: Sequence[Partition]) -> str:
         """Why the number or the shape of the blocks is not what was asked for; '' where it is."""
         if self.pipeline.region is not None:

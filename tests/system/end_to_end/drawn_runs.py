@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import html
 import json
-import os
 import random
 import re
 import shutil
@@ -81,8 +80,6 @@ above = hyperslab.Fold(lift=lift, merge=lambda a, b: a + b)
 TIMED = ("sleeping", "uneven", "looping", "flat", "above")
 BUILT_IN = ("increment", "stats", "histogram", "smooth", "downsample")
 ENGINES = ("serial", "threads", "threads", "threads", "processes")
-MADE = "made.py"
-"The file of these functions, until it is written."
 JUDGED_S = 1.15
 "How long the tasks of a run last that is to be judged."
 
@@ -127,16 +124,16 @@ def draw(seed: int, number: int, is_judged: bool | None = None) -> Drawn:
     if engine == "processes":
         flags["--workers"] = [str(draws.choice([1, 2, 3]))]
     flags |= _cut(draws, shape)
-    function = f"{MADE}:{draws.choice(TIMED)}"
+    function = f"made.py:{draws.choice(TIMED)}"
     if not is_judged and draws.random() < 0.6:
         function = draws.choice(BUILT_IN)
     if draws.random() < 0.15:
         flags["--memory"] = [draws.choice(["64MB", "1GB"])]
     if draws.random() < 0.2:
         save(Path("mask.nii"), np.ones(shape[:3], np.uint8), np.eye(4))
-        function = draws.choice([f"{MADE}:within", "stats", "histogram"])
+        function = draws.choice(["made.py:within", "stats", "histogram"])
         if is_judged:
-            function = f"{MADE}:within"
+            function = "made.py:within"
         flags["--mask"] = ["mask.nii"]
     if function.rpartition(":")[2] in ("above", "stats", "histogram"):
         return Drawn(function, sources, flags, JUDGED_S if is_judged else 0.0)
@@ -336,12 +333,9 @@ def examined(seed: int, number: int, is_judged: bool | None = None) -> Found:
     folder = tempfile.mkdtemp()
     try:
         with chdir(folder):
-            drawn = draw(seed, number, is_judged)
-            # A process keeps what it has imported by its name.
-            name = f"made_{Path(folder).name}.py"
-            drawn.function = drawn.function.replace(MADE, name)
-            Path(name).write_text(FUNCTIONS)
-            return examine(drawn)
+            # A process keeps what it has imported, by what is in it.
+            Path("made.py").write_text(f"# {folder}\n{FUNCTIONS}")
+            return examine(draw(seed, number, is_judged))
     finally:
         shutil.rmtree(folder)
 

@@ -33,14 +33,16 @@ def larger(evidence: Evidence, wanted: float) -> int:
 
 
 def more_blocks(evidence: Evidence, wanted: int, usual_s: float) -> int:
-    """How many blocks there may be, of those wanted; 0 where that is no more than there are, or the
-    planner chose them and they do not take long.
+    """How many blocks each array may have, of those wanted in all; 0 where that makes no more than
+    there are, or the planner chose them and they do not take long.
     """
     if is_automatic(evidence) and usual_s < COSTLY_S:
         return 0
     blocks = int(evidence.run.get("blocks") or tasks(evidence))
-    possible = min(wanted, int(evidence.run.get("elements") or wanted))
-    if possible <= blocks:
+    arrays = max(1, int(evidence.run.get("arrays") or 1))
+    most = int(evidence.run.get("most_blocks") or evidence.run.get("elements") or wanted)
+    possible = min(-(-wanted // arrays), most // arrays)
+    if possible * arrays <= blocks:
         return 0
     return possible
 

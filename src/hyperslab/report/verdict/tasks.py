@@ -200,7 +200,10 @@ def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
     usual_s = median(evidence.lengths() or [0]) / 1e9
     blocks = remedies.more_blocks(evidence, max(WAVES * slots, 2 * tasks), usual_s)
     if blocks:
-        return f"Cut about {blocks:,} blocks (--blocks {blocks})."
+        each = ""
+        if int(evidence.run.get("arrays") or 1) > 1:
+            each = " of each array"
+        return f"Cut about {blocks:,} blocks{each} (--blocks {blocks})."
     threads = max(1, int(evidence.run.get("threads") or 1))
     needed = -(-tasks // threads)
     if needed * threads < slots and remedies.takes_slots(evidence):
