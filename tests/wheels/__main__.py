@@ -1,9 +1,9 @@
 """Prove a wheel: `python -m tests.wheels dist/hyperslab-*.whl`.
 
-It has to hold what `tests.wheels.contents` says, and auditwheel has to find in it nothing that a system of manylinux2014 (glibc 2.17) lacks. Then it is
-installed into an empty environment of every Python that it is for and that is here, without Rust
-in reach, and has to read and convert an image there. Ends with 1 where something
-fails, or where no Python is there.
+It has to hold what `tests.wheels.contents` says, and auditwheel has to find in it nothing that a
+system of manylinux2014 (glibc 2.17) lacks. Then it is installed into an empty environment of every
+Python that it is for and that is here, without Rust in reach, and has to read and convert an image
+there. Ends with 1 where something fails, or where no Python is there.
 """
 
 from __future__ import annotations
