@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hyperslab
-from tests.system.clusters import dask, mpi, spark
+from tests.system.clusters import dask, mpi
 from tests.system.clusters.required import required
 from tests.system.end_to_end.command import ROOT, assembled, real_values_of
 from tests.system.end_to_end.typed import Desk, Snippet, snippets
@@ -21,6 +21,13 @@ TYPED_ELSEWHERE = {"docs/remote.md", "docs/spark.md", "docs/xarray-and-dask.md"}
 "Pages that the tests of stores and connectors run."
 SMALLER = {"--size 2GiB": "--size 4MiB", "--size 300MB": "--size 300kB"}
 "What makes a volume that is larger than tests need."
+LIGHTER = {
+    "-o on-dask --engine dask-futures": "-o on-dask --engine processes",
+    "on-spark --engine spark": "on-spark --engine threads",
+    "one --engine dask-futures": "one --engine processes",
+    "two --engine dask-futures": "two --engine processes",
+}
+"Engines that start at once, instead of those that the tests of engines start."
 FAILS = {"--check-locality": 1}
 "A function that is not local, as its page says."
 
@@ -28,7 +35,7 @@ FAILS = {"--check-locality": 1}
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.chdir(tmp_path)
-    desk = Desk(tmp_path, dict(SMALLER), FAILS)
+    desk = Desk(tmp_path, {**SMALLER, **LIGHTER}, FAILS)
     yield desk
     desk.leave()
 
@@ -68,7 +75,7 @@ def test_what_can_be_typed_stands_in_fenced_blocks_of_known_languages(page: Path
 
 
 def test_the_tutorial(desk: Desk) -> None:
-    required(dask.missing() or spark.missing())
+    required(dask.missing())
     desk.other_words["8786"] = str(free_port())
     type_all(desk, "docs/tutorial.md")
     values = real_values_of(desk.folder / "bigbrain" / "bigbrain.nii")
@@ -134,7 +141,6 @@ def test_convert(desk: Desk) -> None:
 
 
 def test_report(desk: Desk) -> None:
-    required(dask.missing())
     type_all(desk, "docs/report.md")
     for page in ("page.html", "one.html"):
         assert "<svg" in (desk.folder / page).read_text()
@@ -144,7 +150,7 @@ def test_report(desk: Desk) -> None:
 
 
 def test_engines(desk: Desk) -> None:
-    required(dask.missing() or mpi.missing())
+    required(mpi.missing())
     type_all(desk, "docs/engines.md")
     values = real_values_of(desk.folder / "bigbrain" / "bigbrain.nii")
     for out in ("on-dask", "on-mpi", "on-jobs", "on-single-jobs"):
