@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -191,6 +192,53 @@ def test_the_layout_page_describes_the_program_of_emulated_tiers() -> None:
     described = _described((ROOT / "docs" / "layout.md").read_text(), "rust/tierfs/src/")
     folder = ROOT / "rust" / "tierfs" / "src"
     assert set(described) == {str(p.relative_to(ROOT)) for p in [folder, *folder.rglob("*.rs")]}
+
+
+def test_every_module_can_be_imported_first() -> None:
+    """Imports that run with their module make no circle; one that does fails in some order."""
+    modules = {_module_name(path): path for path in SOURCES}
+    graph = {name: _run_first(name, path, modules) for name, path in modules.items()}
+    circle: Sequence[str] = ()
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        circle = found.args[1]
+    assert circle == (), "each is imported by the next"
+
+
+def _module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+def _run_first(name: str, path: Path, modules: Collection[str]) -> set[str]:
+    """The modules that have to have run before one can: those that it imports at its top level,
+    and the packages that these are in and it is not.
+    """
+    needed = set()
+    for imported in _imported_at_once(ast.parse(path.read_text()).body, modules):
+        needed.add(imported)
+        packages = itertools.accumulate(imported.split("."), "{}.{}".format)
+        needed |= {one for one in packages if not f"{name}.".startswith(f"{one}.")}
+    return needed & set(modules) - {name}
+
+
+def _imported_at_once(body: Sequence[ast.stmt], modules: Collection[str]) -> Iterator[str]:
+    """What statements import as they stand, not in functions; a name of a module, or the module
+    that a name is taken from.
+    """
+    for node in body:
+        match node:
+            case ast.Import(names):
+                yield from (one.name for one in names)
+            case ast.ImportFrom(str(module), names):
+                places = (f"{module}.{one.name}" for one in names)
+                yield from (place if place in modules else module for place in places)
+            case ast.If(ast.Name("TYPE_CHECKING"), _, orelse):
+                yield from _imported_at_once(orelse, modules)
+            case ast.If(_, first, orelse) | ast.Try(first, _, orelse):
+                yield from _imported_at_once([*first, *orelse], modules)
 
 
 def test_importing_the_package_loads_no_heavy_library() -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 
-from hyperslab.report.measures import split
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import EXPLAINS, Verdict
 from hyperslab.report.verdict.finding import SHORT_S
 from hyperslab.report.verdict.remedies import COSTLY_S

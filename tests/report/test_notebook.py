@@ -28,9 +28,8 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.formats import open_source
 from hyperslab.markup import MAX_LINES, fragment, grid_svg, regular_cuts
-from hyperslab.report.measures import Part
 from hyperslab.report.notebook import run_html, time_bar
-from hyperslab.report.summary import summarise
+from hyperslab.report.summary import Part, summarise
 from hyperslab.report.verdict import judge
 from tests.report import made_traces
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperslab.report.measures import headline, measures, numbers, split
-from hyperslab.report.summary import SUMMARY_VERSION, Summary, summarise, window
+from hyperslab.report.measures import headline, measures, numbers
+from hyperslab.report.summary import SUMMARY_VERSION, Summary, split, summarise, window
 from hyperslab.storage.recordfile import save_record
 from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Span, Trace, union_ns

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 from hyperslab.report.circumstances import circumstances
 from hyperslab.report.failures import Failed, grouped
 from hyperslab.report.html import PART_COLOURS, about, document, headline_of
-from hyperslab.report.measures import Part, split
 from hyperslab.report.prose import verdict_html, whole_flags
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Part, Summary, split
 from hyperslab.report.thumbnail import FILLS, Axis, thumbnail
 from hyperslab.report.verdict import judge
 from hyperslab.storage.whole import replace_text

@@ -28,11 +28,11 @@ from hyperslab.report.gantt import (
     gantt,
 )
 from hyperslab.report.graph import graph_svg
-from hyperslab.report.measures import headline, measures, split
+from hyperslab.report.measures import headline, measures
 from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured, Slice
 from hyperslab.report.slowest import Attempt, short_label, slowest
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import Verdict, judge
 from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace

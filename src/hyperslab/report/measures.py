@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict.finding import SHORT_S
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
@@ -36,26 +36,6 @@ def headline(summary: Summary) -> str:
     if summary.total_nbytes_per_s:
         text += f", {show_rate(summary.total_nbytes_per_s)}"
     return text
-
-
-class Part(NamedTuple):
-    """One of the six that the slots' time divides into."""
-
-    label: str
-    seconds: float
-    noun: str
-
-
-def split(summary: Summary) -> list[Part]:
-    """The slots' time as parts that add up to slots x makespan without start-up."""
-    return [
-        Part("read", summary.read_s, "reading"),
-        Part("compute", summary.compute_s, "computing"),
-        Part("write", summary.write_s, "writing"),
-        Part("other", summary.other_s, "other phases"),
-        Part("overhead", summary.overhead_s, "engine overhead"),
-        Part("idle", summary.idle_s, "idle slots"),
-    ]
 
 
 BRIEF = (

@@ -10,8 +10,7 @@ from html import escape
 from hyperslab.markup import FONT, fragment
 from hyperslab.report.failures import Group, where_words
 from hyperslab.report.html import PART_COLOURS
-from hyperslab.report.measures import Part, split
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Part, Summary, split
 from hyperslab.report.verdict import judge
 from hyperslab.trace import Trace
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share

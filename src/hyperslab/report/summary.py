@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hyperslab.storage.recordfile import load_record, save_record
 from hyperslab.trace import LOST, NO_TASK, Span, Trace, is_of_staging
@@ -125,6 +125,26 @@ class Summary:
                 " hyperslab to read it"
             )
         return cls(**stored)
+
+
+class Part(NamedTuple):
+    """One of the six that the slots' time divides into."""
+
+    label: str
+    seconds: float
+    noun: str
+
+
+def split(summary: Summary) -> list[Part]:
+    """The slots' time as parts that add up to slots x makespan without start-up."""
+    return [
+        Part("read", summary.read_s, "reading"),
+        Part("compute", summary.compute_s, "computing"),
+        Part("write", summary.write_s, "writing"),
+        Part("other", summary.other_s, "other phases"),
+        Part("overhead", summary.overhead_s, "engine overhead"),
+        Part("idle", summary.idle_s, "idle slots"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

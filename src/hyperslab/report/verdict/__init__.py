@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperslab.report.measures import split
-from hyperslab.report.summary import Summary
+from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
