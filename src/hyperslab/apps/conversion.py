@@ -24,7 +24,7 @@ from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.arrays.transposition import space_first
-from hyperslab.blocks.gathering import Named, gather
+from hyperslab.blocks.gathering import Named, Tell, gather, unheard
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result, checked
@@ -100,14 +100,17 @@ class _Draft(NamedTuple):
 
 
 def _drafted(
-    source: Named | Sequence[Named] | SourceSet, dest: str | os.PathLike[str], wanted: Wanted
+    source: Named | Sequence[Named] | SourceSet,
+    dest: str | os.PathLike[str],
+    wanted: Wanted,
+    tell: Tell = unheard,
 ) -> _Draft:
     """The pipeline of a conversion, and what its user has to know of it."""
     path = os.fspath(dest)
     name = os.path.basename(path) if formats.is_file_name(path) else ""
     _check(path, name, wanted)
     kind = wanted.kind or _kind(bool(name), wanted.axis)
-    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options)
+    sources = gather(source, kind, wanted.axis or 0, None, wanted.storage_options, tell)
     _require_elsewhere(sources, source, path)
     if name and len(sources.wholes) > 1:
         raise UsageError(
@@ -297,17 +300,19 @@ def planned(
     wanted: Wanted,
     *,
     dry: bool = False,
+    tell: Tell = unheard,
 ) -> Conversion:
-    """The conversion to a path or URL; a `dry` one is not to be run, and any path will do. Raises
-    UsageError, and AlreadyDone where all of it has arrived at a URL before.
+    """The conversion to a path or URL; a `dry` one is not to be run, and any path will do. What
+    takes long is told. Raises UsageError, and AlreadyDone where all of it has arrived at a URL
+    before.
     """
     stores = wanted.storage_options
     place = staged(dest, stores, wanted.overwrite, options.resume)
-    pipeline, notes = _drafted(source, place, wanted)
+    pipeline, notes = _drafted(source, place, wanted, tell)
     if is_remote(dest):
         _require_other_objects(pipeline.source, dest)
         _require_one_object(wanted.encoding, dest)
-    prepared = prepare(pipeline, options, dry=dry)
+    prepared = prepare(pipeline, options, dry=dry, tell=tell)
     require_unfinished(prepared, dest, stores)
     return Conversion(dest, options, pipeline, prepared, wanted, notes)
 

@@ -6,7 +6,8 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -22,11 +23,20 @@ from hyperslab.errors import FormatError, Missing, UsageError, suggest
 from hyperslab.redaction import redact
 from hyperslab.storage.location import is_remote
 from hyperslab.storage.replacement import require_ended
+from hyperslab.units import show_count, show_seconds
 
 LIST_SUFFIXES = (".txt", ".csv", ".lst")
 MOST_COMPARED = 1_000
 "Files of a directory whose names are compared with that of one that is missing."
+FIRST_TOLD_S = 1.0
+"Time after which it is told how far the opening of files has come; then after twice as long, ..."
+Tell = Callable[[str], None]
+"Shows a line to whoever waits."
 Named = str | os.PathLike[str] | np.ndarray[Any, Any] | ArraySource | ArrayView
+
+
+def unheard(_text: str) -> None:
+    """Nobody is told."""
 
 
 def gather(
@@ -35,6 +45,7 @@ def gather(
     axis: int = 0,
     origins: Sequence[Sequence[int]] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    tell: Tell = unheard,
 ) -> SourceSet:
     """Open everything that is named and see it as independent arrays, one concatenated array or one
     mosaic.
@@ -46,7 +57,8 @@ def gather(
     array, whatever kind of values it gives. Among independent files, one that cannot be understood
     becomes a broken source: the task that reads it fails, the others continue. A URL
     (s3://bucket/key::dataset, https://...) stands for that one object; `storage_options` are what
-    fsspec is given with URLs. Raises UsageError when nothing is found or something is named that is
+    fsspec is given with URLs. While many files take long to open, it is told how far that has come.
+    Raises UsageError when nothing is found or something is named that is
     no source, FormatError when all files are broken or when they are to make one array and one is,
     Unavailable for a store that does not answer.
     """
@@ -55,11 +67,11 @@ def gather(
     if kind not in get_args(Kind):
         raise UsageError(f"--sources {kind}: choose one of {', '.join(get_args(Kind))}")
     items = several(named)
-    opened = [found for item in items for found in _open(item, storage_options)]
+    every = [one for item in items for one in _expanded(item)]
+    opened = [_open(one, storage_options) for one in _counted(every, tell)]
     sound = [found for found in opened if isinstance(found, ArraySource)]
     if kind == "independent" and (sound or not opened):
-        every = [_source_for(found, sound[0]) for found in opened]
-        return independent(every, formats.stem_of)
+        return independent([_source_for(found, sound[0]) for found in opened], formats.stem_of)
     for found in opened:
         if isinstance(found, _Broken):
             raise found.error
@@ -103,23 +115,44 @@ def _source_for(found: ArraySource | _Broken, like: ArraySource) -> ArraySource:
     )
 
 
-def _open(
-    item: Named, storage_options: Mapping[str, Any] | None
-) -> Iterator[ArraySource | _Broken]:
+def _expanded(item: Named) -> Sequence[Named]:
+    """The files that a path stands for; anything else as it is."""
+    if isinstance(item, str | os.PathLike):
+        return expand(os.fspath(item))
+    return [item]
+
+
+def _counted(every: Sequence[Named], tell: Tell) -> Iterator[Named]:
+    """One after the other, which are to be opened, and told now and then how many are."""
+    began = time.monotonic()
+    due_s = FIRST_TOLD_S
+    for number, one in enumerate(every):
+        yield one
+        took_s = time.monotonic() - began
+        left = len(every) - number - 1
+        if took_s >= due_s and left:
+            due_s = 2 * took_s
+            tell(
+                f"opened {number + 1:,} of {show_count(len(every), 'file')} in"
+                f" {show_seconds(took_s)}; the others take about"
+                f" {show_seconds(left * took_s / (number + 1))}"
+            )
+
+
+def _open(item: Named, storage_options: Mapping[str, Any] | None) -> ArraySource | _Broken:
     if isinstance(item, ArraySource):
-        yield item
-    elif isinstance(item, ArrayView):
-        yield item.source
-    elif isinstance(item, np.ndarray):
-        yield formats.open_array(item)
-    elif not isinstance(item, str | os.PathLike):
+        return item
+    if isinstance(item, ArrayView):
+        return item.source
+    if isinstance(item, np.ndarray):
+        return formats.open_array(item)
+    if not isinstance(item, str | os.PathLike):
         raise no_source(item)
-    else:
-        for url in expand(os.fspath(item)):
-            try:
-                yield formats.open_source(url, storage_options)
-            except FormatError as error:
-                yield _Broken(url, error)
+    url = os.fspath(item)
+    try:
+        return formats.open_source(url, storage_options)
+    except FormatError as error:
+        return _Broken(url, error)
 
 
 def expand(text: str, are_there: bool = True) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Annotated
 
@@ -37,7 +38,7 @@ from hyperslab.cli.flags import (
 from hyperslab.cli.outcome import show_result
 from hyperslab.cli.parse import parse_rule, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
-from hyperslab.cli.telling import is_debugging, told_if_heard
+from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT
 from hyperslab.errors import AlreadyDone
@@ -206,9 +207,7 @@ def convert(
         resume=resume,
         report=report,
     )
-    grid = None
-    if asked.kind != "auto":
-        grid = asked
+    grid = asked if asked.kind != "auto" else None
     # other words for kind and values are refused where they are used
     wanted = Wanted(
         format=format,
@@ -222,7 +221,8 @@ def convert(
         storage_options=parse_storage_options(storage_option),
     )
     try:
-        conversion = planned(source, dest, options, wanted, dry=dry_run)
+        tell = functools.partial(mention, quiet=quiet)
+        conversion = planned(source, dest, options, wanted, dry=dry_run, tell=tell)
     except AlreadyDone as done:
         if json:
             document.say({"already_done": str(done)})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperslab.arrays.sets import SourceSet
-from hyperslab.blocks.gathering import expand, gather
+from hyperslab.blocks.gathering import Tell, expand, gather
 from hyperslab.errors import HyperslabError, RefusedInput, UsageError
 
 
@@ -46,19 +46,21 @@ def parse_inputs(
 
 
 def gather_inputs(
-    typed: Mapping[str, Typed], sources: str, axis: int, stores: Mapping[str, Any]
+    typed: Mapping[str, Typed], sources: str, axis: int, stores: Mapping[str, Any], tell: Tell
 ) -> dict[str, SourceSet]:
     """The arrays of further inputs, put together as the source's are. Raises UsageError."""
-    return {name: _gathered(one, sources, axis, stores) for name, one in typed.items()}
+    return {name: _gathered(one, sources, axis, stores, tell) for name, one in typed.items()}
 
 
-def _gathered(typed: Typed, sources: str, axis: int, stores: Mapping[str, Any]) -> SourceSet:
+def _gathered(
+    typed: Typed, sources: str, axis: int, stores: Mapping[str, Any], tell: Tell
+) -> SourceSet:
     kind = sources
     try:
         if len(expand(typed.source)) == 1:
             kind = "independent"
         # gather refuses other words itself
-        return gather(typed.source, kind, axis, None, stores)  # type: ignore[arg-type]
+        return gather(typed.source, kind, axis, None, stores, tell)  # type: ignore[arg-type]
     except HyperslabError as error:
         raise UsageError(f"{typed.text}: {error}") from error
 

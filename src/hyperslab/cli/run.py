@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from contextlib import suppress
@@ -57,7 +58,7 @@ from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
 from hyperslab.cli.preview import say_plan, show_plan
-from hyperslab.cli.telling import is_debugging, told_if_heard
+from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
@@ -309,9 +310,10 @@ def run(
         raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
     stores = parse_storage_options(storage_option)
     typed = parse_inputs(other, mask, labels)
-    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores)
+    tell = functools.partial(mention, quiet=quiet)
+    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores, tell)
     # it refuses other words
-    primary = gather(source, sources, axis or 0, None, stores)  # type: ignore[arg-type]
+    primary = gather(source, sources, axis or 0, None, stores, tell)  # type: ignore[arg-type]
     pipeline = Pipeline(
         primary,
         values=values,  # type: ignore[arg-type]
@@ -366,18 +368,12 @@ def _begin(engine: str, connect: str) -> None:
 def _foretell(pipeline: Pipeline, options: Options, out: str, json: bool) -> int:
     """Say what a run would do. Returns the exit status."""
     folder = Path(local_folder(out))
-    prepared = prepare(pipeline, options, folder, dry=True, tell=_mention)
+    prepared = prepare(pipeline, options, folder, dry=True, tell=mention)
     if json:
         return say_plan(prepared, folder, refusal_of(out), pipeline.notes)
     for note in pipeline.notes:
         typer.echo(f"note       {note}")
     return show_plan(prepared, folder, refusal_of(out))
-
-
-def _mention(text: str) -> None:
-    """Say on standard error what takes long."""
-    with told_if_heard():
-        typer.echo(text, err=True)
 
 
 def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import typer
+
 
 @contextmanager
 def told_if_heard() -> Iterator[None]:
@@ -23,6 +25,13 @@ def told_if_heard() -> Iterator[None]:
                 stream.flush()
     except OSError:
         drop_unwritten()
+
+
+def mention(text: str, quiet: bool = False) -> None:
+    """Say on standard error what takes long, unless nothing is to be said."""
+    if not quiet:
+        with told_if_heard():
+            typer.echo(text, err=True)
 
 
 _debugging = ContextVar("debugging", default=False)

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.sample import Sample
 from hyperslab.errors import UsageError
@@ -49,8 +50,6 @@ _MORE = 3
 "What the second sample has more."
 _NUMBERS = "biufc"
 
-Tell = Callable[[str], None]
-"Shows a line to whoever waits."
 Pair = tuple[int, int]
 "Extents of an axis in the two samples."
 
@@ -86,7 +85,7 @@ def learn(
     pipeline: Pipeline,
     axes_whole: Sequence[int] = (),
     uncut: Iterable[int] | None = None,
-    tell: Tell | None = None,
+    tell: Tell = unheard,
 ) -> Lesson:
     """What the functions of a pipeline return, and whether that depends on where blocks are cut
     along other axes than those `uncut`; None: nobody asks. A trial that takes long is told. Raises
@@ -101,8 +100,6 @@ def learn(
     whole = {axis % ndim for axis in axes_whole}
     if uncut is not None:
         uncut = {axis % ndim for axis in uncut}
-    if tell is None:
-        tell = _unheard
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
     answers = _in_a_fork(
@@ -173,10 +170,6 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
             more = replace(more, drop_axis=seen.drop_axis, new_axis=seen.new_axis)
         returns.append(more)
     return replace(step, returns=tuple(returns))
-
-
-def _unheard(_text: str) -> None:
-    """Nobody is told."""
 
 
 def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> list[Any]:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
+from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.dependence import cut_axes
 from hyperslab.driver.directory import RunDirectory
-from hyperslab.driver.learning import Lesson, Tell, learn
+from hyperslab.driver.learning import Lesson, learn
 from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
 from hyperslab.driver.resume import Inherited
@@ -95,7 +96,7 @@ def prepare(
     out: Path | None = None,
     *,
     dry: bool = False,
-    tell: Tell | None = None,
+    tell: Tell = unheard,
 ) -> Prepared:
     """Compile a plan and add up what it needs, without writing anything.
 

@@ -77,8 +77,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
     the file has.
     """
     with header_errors(path):
-        raw, compressed, identity = _read_head(path)
-        header = parse(raw)
+        raw, header, compressed, identity = _read_head(path)
         offset = header.get_data_offset()
         stored = header.get_data_dtype()
         shape = shape_of(header)
@@ -162,8 +161,10 @@ def read_reference(source: ArraySource, slab: Hyperslab, threads: int = 1) -> Ar
     return np.asarray(block).astype(source.dtype("stored"), copy=False)
 
 
-def _read_head(path: str) -> tuple[bytes, bool, Identity]:
-    """The bytes before the data (at least), whether the file is compressed, and its identity."""
+def _read_head(path: str) -> tuple[bytes, NiftiHeader, bool, Identity]:
+    """The bytes before the data, the header in them, whether the file is compressed, and its
+    identity.
+    """
     with cast(BufferedReader, open_binary(path)) as file:
         compressed = file.peek(2)[:2] == _GZIP_MAGIC
         stream: BinaryIO = file
@@ -181,8 +182,9 @@ def _read_head(path: str) -> tuple[bytes, bool, Identity]:
             raw += stream.read(offset - len(raw))
         raw = raw[:offset]
         if isinstance(path, Remote):
-            return raw, compressed, identify_remote(path, raw)
-        return raw, compressed, identify(file.fileno(), raw, 0 if compressed else offset)
+            return raw, header, compressed, identify_remote(path, raw)
+        start = 0 if compressed else offset
+        return raw, header, compressed, identify(file.fileno(), raw, start)
 
 
 def _stream(path: str) -> BinaryIO:
