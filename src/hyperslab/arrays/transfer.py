@@ -68,6 +68,9 @@ def cut_transfer(transfer: Transfer, limit_nbytes: int) -> Partition:
     """Cut into blocks within the limit, or as small as the places allow, in the stored order of
     what is read.
     """
+    uncut = tuple(_cuts(places, places, 1, 1) for places in transfer.places)
+    if _nbytes(transfer, uncut) <= limit_nbytes:
+        return _partition(transfer, uncut)
     bounds = (_bounds(transfer.read), _bounds(transfer.write))
     found = [_divided(transfer, bounds, marks, limit_nbytes) for marks in _marks(transfer, bounds)]
 
@@ -75,8 +78,11 @@ def cut_transfer(transfer: Transfer, limit_nbytes: int) -> Partition:
         nbytes = max(limit_nbytes, _nbytes(transfer, cuts))
         return nbytes, _cost(transfer, bounds, cuts)
 
-    best = min(found, key=excess_and_cost)
-    positions = (tuple(axis.tolist()) for axis in best)
+    return _partition(transfer, min(found, key=excess_and_cost))
+
+
+def _partition(transfer: Transfer, cuts: Cuts) -> Partition:
+    positions = (tuple(axis.tolist()) for axis in cuts)
     return Partition(tuple(positions), transfer.read.axes)
 
 

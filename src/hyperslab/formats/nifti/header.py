@@ -98,7 +98,16 @@ def header_errors(path: str) -> Iterator[None]:
 
 
 def parse(raw: bytes) -> NiftiHeader:
-    """The header at the start of a file's bytes, without its extensions. Raises nibabel's errors.
+    """The header at the start of a file's bytes, without its extensions.
+
+    Raises nibabel's errors.
+    """
+    kind = _kind_of(raw)
+    return kind(raw[: kind.sizeof_hdr])
+
+
+def _kind_of(raw: bytes) -> Any:
+    """nibabel's class for the header at the start of a file's bytes.
 
     The mark of NIfTI-2 lies in a field of NIfTI-1 that means nothing, so that the mark of NIfTI-1
     is looked for first.
@@ -106,11 +115,9 @@ def parse(raw: bytes) -> NiftiHeader:
     from nibabel.nifti1 import Nifti1Header
     from nibabel.nifti2 import Nifti2Header
 
-    is_second = raw[4:8] == _NIFTI2_MAGIC and raw[344:348] != _NIFTI1_MAGIC
-    kind: Any = Nifti1Header
-    if is_second:
-        kind = Nifti2Header
-    return kind(raw[: kind.sizeof_hdr])
+    if raw[4:8] == _NIFTI2_MAGIC and raw[344:348] != _NIFTI1_MAGIC:
+        return Nifti2Header
+    return Nifti1Header
 
 
 def unit_of_space(header: NiftiHeader) -> str:
@@ -278,7 +285,7 @@ def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | Non
 def _with_extensions(native: bytes | None) -> NiftiHeader | None:
     if native is None:
         return None
-    return type(parse(native)).from_fileobj(BytesIO(native))
+    return _kind_of(native).from_fileobj(BytesIO(native))
 
 
 def _blank(long_axis: bool, parent: NiftiHeader | None) -> NiftiHeader:
