@@ -21,7 +21,7 @@ from hyperslab.arrays.source import Scaling
 from hyperslab.blocks import reading, writing
 from hyperslab.errors import BlockError, FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.netcdf.packing import DEFAULT_FILL
+from hyperslab.formats.conventions.packing import DEFAULT_FILL
 from hyperslab.storage import renaming
 from hyperslab.testing.formats import assert_same
 from tests.formats.written import (

@@ -20,8 +20,7 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
-from hyperslab.formats.groups import read_groups
-from hyperslab.formats.netcdf.variables import (
+from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
     OF_COORDINATES,
     Group,
@@ -29,6 +28,7 @@ from hyperslab.formats.netcdf.variables import (
     Variable,
     named_in,
 )
+from hyperslab.formats.groups import read_groups
 from hyperslab.storage.location import is_remote
 from hyperslab.units import show_count
 

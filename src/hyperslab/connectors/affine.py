@@ -16,8 +16,8 @@ import xarray
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, VOXELS, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.uncut import Uncut, affine_here, uncut_of
-from hyperslab.formats.netcdf.variables import Coordinate
+from hyperslab.formats.conventions.uncut import Uncut, affine_here, uncut_of
+from hyperslab.formats.conventions.variables import Coordinate
 
 
 @xarray.register_dataarray_accessor("hyperslab")

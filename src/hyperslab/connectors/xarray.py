@@ -28,9 +28,9 @@ from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.view import ArrayView
 from hyperslab.connectors.views import shared, threads
 from hyperslab.errors import HyperslabError, MissingExtra, SourceChanged, UsageError
+from hyperslab.formats.conventions.variables import Group, Listing, Variable
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.groups import read_groups
-from hyperslab.formats.netcdf.variables import Group, Listing, Variable
 from hyperslab.machine.forklock import ForkLock
 
 try:

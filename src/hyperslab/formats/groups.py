@@ -15,10 +15,10 @@ from typing import Any, Protocol, cast
 
 from hyperslab import formats
 from hyperslab.errors import MissingGroup, UsageError
+from hyperslab.formats.conventions.variables import Group, Listing
 from hyperslab.formats.facts import Facts
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf.image import image_group
-from hyperslab.formats.netcdf.variables import Group, Listing
 from hyperslab.formats.table import facts_of
 from hyperslab.storage.location import is_remote, local_path
 

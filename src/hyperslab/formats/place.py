@@ -13,9 +13,9 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, Header
-from hyperslab.formats.netcdf.placement import header_by
-from hyperslab.formats.netcdf.uncut import AFFINE, SAID, marks, numbers_of
-from hyperslab.formats.netcdf.variables import Coordinate
+from hyperslab.formats.conventions.placement import header_by
+from hyperslab.formats.conventions.uncut import AFFINE, SAID, marks, numbers_of
+from hyperslab.formats.conventions.variables import Coordinate
 from hyperslab.formats.nifti.header import carried, taken_over
 
 CORNER = "corner"

@@ -17,7 +17,7 @@ from hyperslab.arrays.affines import ROUNDINGS, apart, tolerance
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.formats import facts_of
-from hyperslab.formats.netcdf.packing import ATTRIBUTES
+from hyperslab.formats.conventions.packing import ATTRIBUTES
 from hyperslab.formats.nifti.header import said_beside
 
 _PLACED_VOXELS = 0.5

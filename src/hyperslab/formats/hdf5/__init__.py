@@ -31,6 +31,13 @@ from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.errors import FormatError, UsageError, suggest
+from hyperslab.formats.conventions.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.conventions.variables import (
+    OF_ARRAYS,
+    OF_COORDINATES,
+    Coordinate,
+    without_auxiliary,
+)
 from hyperslab.formats.hdf5.coordinates import coordinates_of
 from hyperslab.formats.hdf5.file import by_own_name, errors, file_of, opened, require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
@@ -49,13 +56,6 @@ from hyperslab.formats.hdf5.types import attribute, description, element, is_num
 from hyperslab.formats.hdf5.virtual import part_sink, parts_folder, require_parts, write_index
 from hyperslab.formats.identity import identify_path
 from hyperslab.formats.netcdf import minc
-from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
-from hyperslab.formats.netcdf.variables import (
-    OF_ARRAYS,
-    OF_COORDINATES,
-    Coordinate,
-    without_auxiliary,
-)
 from hyperslab.formats.place import header_of
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import size_of

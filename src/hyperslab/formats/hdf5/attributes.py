@@ -13,9 +13,9 @@ from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.source import Scaling
 from hyperslab.errors import UsageError
+from hyperslab.formats.conventions.agreement import agree, meaning
+from hyperslab.formats.conventions.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
 from hyperslab.formats.hdf5 import companions
-from hyperslab.formats.netcdf.agreement import agree, meaning
-from hyperslab.formats.netcdf.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
 from hyperslab.formats.place import NAMES, attributes_of
 
 DATASET = "data"

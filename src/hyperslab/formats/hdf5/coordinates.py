@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from hyperslab.formats.conventions import placement
+from hyperslab.formats.conventions.packing import ATTRIBUTES
+from hyperslab.formats.conventions.uncut import SAID
+from hyperslab.formats.conventions.variables import Coordinate
 from hyperslab.formats.hdf5.file import require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
 from hyperslab.formats.hdf5.netcdf4 import is_dimension, is_scale, name_of, scales_of
 from hyperslab.formats.hdf5.storage import require_filters
 from hyperslab.formats.hdf5.types import attribute, is_number
-from hyperslab.formats.netcdf import placement
-from hyperslab.formats.netcdf.packing import ATTRIBUTES
-from hyperslab.formats.netcdf.uncut import SAID
-from hyperslab.formats.netcdf.variables import Coordinate
 
 _SAID = frozenset(("units", "long_name", "axis", "direction_cosines", "start", "step", *ATTRIBUTES))
 _OF_ARRAY = (*SAID, "space_affine", "space_units", "coordinates")

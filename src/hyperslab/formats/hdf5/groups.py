@@ -23,6 +23,8 @@ import numpy as np
 
 from hyperslab.errors import FormatError, MissingGroup
 from hyperslab.formats import hdf5
+from hyperslab.formats.conventions.packing import DEFAULT_FILL
+from hyperslab.formats.conventions.variables import Group, Variable
 from hyperslab.formats.hdf5.dimensions import (
     Dimension,
     Dimensions,
@@ -45,8 +47,6 @@ from hyperslab.formats.hdf5.types import element
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf import minc
 from hyperslab.formats.netcdf.image import image_group
-from hyperslab.formats.netcdf.packing import DEFAULT_FILL
-from hyperslab.formats.netcdf.variables import Group, Variable
 
 _FILTERS = {
     1: "zlib",

@@ -28,8 +28,10 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource, ChunkTable, Scaling
 from hyperslab.errors import FormatError, UsageError, suggest
+from hyperslab.formats.conventions import packing, placement
+from hyperslab.formats.conventions.variables import Coordinate, without_auxiliary
 from hyperslab.formats.identity import identify_path
-from hyperslab.formats.netcdf import minc, packing, placement
+from hyperslab.formats.netcdf import minc
 from hyperslab.formats.netcdf.header import (
     LARGEST_NBYTES,
     LARGEST_NDIM,
@@ -37,7 +39,6 @@ from hyperslab.formats.netcdf.header import (
     Variable,
     read_header,
 )
-from hyperslab.formats.netcdf.variables import Coordinate, without_auxiliary
 from hyperslab.storage.location import Remote
 from hyperslab.storage.remote.file import open_binary
 from hyperslab.units import show_count

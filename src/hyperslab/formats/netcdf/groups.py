@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from hyperslab.formats.conventions.variables import Group, Variable
 from hyperslab.formats.identity import size_and_time
 from hyperslab.formats.netcdf import classic, minc
 from hyperslab.formats.netcdf.header import LARGEST_NBYTES, ClassicHeader, read_header
 from hyperslab.formats.netcdf.header import Variable as ClassicVariable
 from hyperslab.formats.netcdf.image import image_group
-from hyperslab.formats.netcdf.variables import Group, Variable
 
 
 def read_groups(

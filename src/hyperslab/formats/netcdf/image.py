@@ -11,10 +11,10 @@ import numpy as np
 from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.coordinates import coordinates_of
-from hyperslab.formats.netcdf.packing import ATTRIBUTES
-from hyperslab.formats.netcdf.uncut import AFFINE, marks
-from hyperslab.formats.netcdf.variables import Group, Variable
+from hyperslab.formats.conventions.coordinates import coordinates_of
+from hyperslab.formats.conventions.packing import ATTRIBUTES
+from hyperslab.formats.conventions.uncut import AFFINE, marks
+from hyperslab.formats.conventions.variables import Group, Variable
 
 IMAGE = "image"
 _ZOOMS = "zooms"

@@ -23,8 +23,8 @@ from hyperslab.arrays import Array
 from hyperslab.arrays.header import SPACE_AFFINE
 from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
+from hyperslab.formats.conventions.packing import Packing, text_of
 from hyperslab.formats.netcdf.header import Variable
-from hyperslab.formats.netcdf.packing import Packing, text_of
 from hyperslab.units import show_count
 
 IMAGE2 = "/minc-2.0/image/0/image"

@@ -24,8 +24,8 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import AGAIN, FormatError, UsageError
 from hyperslab.formats import deflating
-from hyperslab.formats.netcdf.agreement import agree, meaning
-from hyperslab.formats.netcdf.packing import Packing
+from hyperslab.formats.conventions.agreement import agree, meaning
+from hyperslab.formats.conventions.packing import Packing
 from hyperslab.formats.nifti.header import DIMS, build_head, parse, real_dtype, scaling_of
 from hyperslab.units import show_count
 

@@ -36,10 +36,10 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArrayInfo, ArraySource
 from hyperslab.arrays.transposition import order_of, transposed
 from hyperslab.errors import FormatError, UsageError
+from hyperslab.formats.conventions import placement
+from hyperslab.formats.conventions.uncut import NAMES, uncut_of
+from hyperslab.formats.conventions.variables import Coordinate
 from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, identify_remote
-from hyperslab.formats.netcdf import placement
-from hyperslab.formats.netcdf.uncut import NAMES, uncut_of
-from hyperslab.formats.netcdf.variables import Coordinate
 from hyperslab.formats.zarr import metadata as zarr_metadata
 from hyperslab.formats.zarr import remote
 from hyperslab.formats.zarr.metadata import Node, chunk_files

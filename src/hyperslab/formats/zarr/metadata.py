@@ -24,8 +24,8 @@ import numpy as np
 from hyperslab.arrays.header import Header, Omitted
 from hyperslab.arrays.source import Codec
 from hyperslab.errors import FormatError, MissingExtra
-from hyperslab.formats.netcdf.packing import ATTRIBUTES, Packing, unpack
-from hyperslab.formats.netcdf.variables import Coordinate
+from hyperslab.formats.conventions.packing import ATTRIBUTES, Packing, unpack
+from hyperslab.formats.conventions.variables import Coordinate
 from hyperslab.formats.place import NAMES, header_of
 from hyperslab.storage.zarr_names import ROOTS
 

@@ -33,9 +33,9 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.agreement import agree, meaning
-from hyperslab.formats.netcdf.packing import ATTRIBUTES, pack, unpack
-from hyperslab.formats.netcdf.uncut import AFFINE
+from hyperslab.formats.conventions.agreement import agree, meaning
+from hyperslab.formats.conventions.packing import ATTRIBUTES, pack, unpack
+from hyperslab.formats.conventions.uncut import AFFINE
 from hyperslab.formats.place import NAMES, attributes_of
 from hyperslab.formats.zarr.metadata import DIMENSIONS2, chunk_files, packing_of, place
 

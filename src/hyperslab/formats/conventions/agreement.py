@@ -11,7 +11,7 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.scaling import real_values
 from hyperslab.arrays.source import Scaling
-from hyperslab.formats.netcdf.packing import Packing, float_of
+from hyperslab.formats.conventions.packing import Packing, float_of
 
 _TRIED_NBYTES = 2
 "Numbers of up to 16 bits are so few that each is tried."

@@ -16,8 +16,8 @@ from hyperslab.arrays.header import OF_SPACE, SPACE, SPACE_AFFINE, VOXELS, WORLD
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.scaling import real_values
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.packing import ATTRIBUTES, text_of, unpack
-from hyperslab.formats.netcdf.uncut import (
+from hyperslab.formats.conventions.packing import ATTRIBUTES, text_of, unpack
+from hyperslab.formats.conventions.uncut import (
     AFFINE,
     NDIM,
     SAID,
@@ -35,7 +35,7 @@ from hyperslab.formats.netcdf.uncut import (
     uncut_of,
     unit_of,
 )
-from hyperslab.formats.netcdf.variables import Coordinate, named_in
+from hyperslab.formats.conventions.variables import Coordinate, named_in
 
 LARGEST_SIZE = 2**20
 "Samples of a coordinate that is read."

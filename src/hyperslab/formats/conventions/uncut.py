@@ -17,9 +17,9 @@ import numpy as np
 from hyperslab.arrays import Array
 from hyperslab.arrays.header import OF_SPACE, SPACE, SPACE_AFFINE, VOXEL_NUMBER, VOXELS, WORLD
 from hyperslab.errors import UsageError
-from hyperslab.formats.netcdf.coordinates import TOWARDS, UNITS
-from hyperslab.formats.netcdf.packing import text_of
-from hyperslab.formats.netcdf.variables import Coordinate
+from hyperslab.formats.conventions.coordinates import TOWARDS, UNITS
+from hyperslab.formats.conventions.packing import text_of
+from hyperslab.formats.conventions.variables import Coordinate
 
 AFFINE = "affine"
 """(4, 4): voxels of the uncut image to millimetres; in netCDF, whose attributes have one axis, its

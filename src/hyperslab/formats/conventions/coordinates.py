@@ -19,7 +19,7 @@ from hyperslab.arrays.affines import directions
 from hyperslab.arrays.header import VOXEL_NUMBER, VOXELS, WORLD
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.source import ArraySource
-from hyperslab.formats.netcdf.variables import Coordinate
+from hyperslab.formats.conventions.variables import Coordinate
 
 TOWARDS = ("left to right", "posterior to anterior", "inferior to superior")
 UNITS = {"mm": "mm", "micron": "um", "meter": "m", "unknown": "mm"}
