@@ -106,7 +106,7 @@ def test_what_is_written_is_read_again(asked: Encoding, tmp_path: Path) -> None:
     zarr_format.create(sink, str(path))
     documents = {place.name for place in path.rglob("*") if place.is_file()}
     assert documents
-    assert documents <= {"zarr.json", ".zarray", ".zattrs", ".zgroup"}
+    assert documents <= {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
     nbytes = sum(
         zarr_format.write_region(sink, str(path), part, block[part.slices()])
         for part in parts(sink)

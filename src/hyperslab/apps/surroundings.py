@@ -20,6 +20,7 @@ from hyperslab.arrays.sets import Member, SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.view import ArrayView
+from hyperslab.formats.conventions.uncut import says_place
 from hyperslab.formats.conventions.variables import (
     OF_ARRAYS,
     OF_COORDINATES,
@@ -100,8 +101,9 @@ def _unplaced(sources: SourceSet, whole: Whole) -> list[str]:
 def _left_by(title: str, around: Surroundings) -> list[str]:
     """What a format without groups of variables leaves."""
     found = list(around.left)
-    if around.companions:
-        found.append(f"{title} has no place for the variables {', '.join(around.companions)}")
+    lost = [name for name, one in around.companions.items() if not says_place(name, one.attributes)]
+    if lost:
+        found.append(f"{title} has no place for the variables {', '.join(lost)}")
     if around.attributes:
         found.append(f"{title} has no place for the file's attributes")
     return found

@@ -31,7 +31,7 @@ class Encoding:
     version: int | None = None
     "Version of the format, where it has several (Zarr: 2 or 3)."
     name: str = ""
-    "Name of the dataset in the file; '': the format's choice."
+    "Name of the dataset in the file; '': the format's choice; '/': the file itself (Zarr)."
     virtual: bool = False
     """True: the parts that writers made stay, and the file says where they are (HDF5: a virtual
     dataset).

@@ -38,9 +38,11 @@ def of_file(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def with_documents(values: str, store: Path) -> str:
-    """The checksum of a whole store: that of its values, and that of its documents."""
-    return f"{values}{_AND}{frame.checksum(store, documents(store))}"
+def with_documents(values: str, store: Path, name: str) -> str:
+    """The checksum of a whole store: that of the values of the array with this name, and that of
+    all else.
+    """
+    return f"{values}{_AND}{frame.checksum(store, documents(store, name))}"
 
 
 def of_region(source: ArraySource, slab: Hyperslab) -> str:
@@ -67,5 +69,5 @@ def of_output(path: Path, recorded: str) -> str:
     source = formats.open_source(os.fspath(path))
     values = of_region(source, Hyperslab.full(source.shape))
     if _AND in recorded:
-        return with_documents(values, path)
+        return with_documents(values, path, source.name)
     return values  # those of earlier versions are of values alone

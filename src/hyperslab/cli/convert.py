@@ -150,7 +150,11 @@ def convert(
     ] = None,
     name: Annotated[
         str,
-        Opt(help="Name of the dataset in an HDF5, netCDF or Zarr file.", rich_help_panel=OUTPUTS),
+        Opt(
+            help="Name of the dataset in an HDF5, netCDF or Zarr file; '/': a Zarr store that is"
+            " the array itself.",
+            rich_help_panel=OUTPUTS,
+        ),
     ] = "",
     storage_option: StorageOption = [],  # noqa: B006
     memory: Annotated[str | None, memory_flag("tasks", "1GB")] = None,

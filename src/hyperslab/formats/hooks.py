@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from hyperslab.arrays import Array
@@ -56,6 +56,9 @@ class Stores(Protocol):
 
     def create(self, sink: ArraySink, path: str) -> None:
         """Make a store, without values."""
+
+    def beside(self, sink: ArraySink) -> Sequence[tuple[ArraySink, Array]]:
+        """The other arrays of a store, with their values, all of which `create` makes."""
 
     def write_region(self, sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
         """Write the chunks of a region; bytes stored."""

@@ -69,10 +69,16 @@ def _extent(path: Path) -> str:
     return str(path.stat().st_size)
 
 
-def documents(store: Path) -> list[Span]:
-    """All documents of a store."""
-    found = sorted(path for path in _files(store) if path.name in DOCUMENTS)
+def documents(store: Path, name: str = "") -> list[Span]:
+    """All documents of a store, and where the array with its values has a name, the chunks of the
+    others.
+    """
+    found = sorted(path for path in _files(store) if _is_beside(path.relative_to(store), name))
     return [Span(str(path.relative_to(store)), 0, path.stat().st_size) for path in found]
+
+
+def _is_beside(path: Path, name: str) -> bool:
+    return path.name in DOCUMENTS or not path.is_relative_to(name)
 
 
 def _files(store: Path) -> Iterator[Path]:

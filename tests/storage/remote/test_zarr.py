@@ -179,7 +179,7 @@ def test_a_volume_goes_there_and_is_the_same(
     np.testing.assert_array_equal(np.asarray(nib.load(back).dataobj), values)  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="is the source itself, or holds it"):
         hyperslab.convert(url, url, overwrite=True, **settings)  # type: ignore[arg-type]
-    s3.fs.rm(f"{BUCKET}/made{len(shards)}.zarr/c/0/0/0")
+    s3.fs.rm(f"{BUCKET}/made{len(shards)}.zarr/data/c/0/0/0")
     assert call("diff", image, url, *options).code == 1
 
 

@@ -76,10 +76,12 @@ def real_values(path: Path) -> tuple[Array, Array]:
             return np.asarray(image.dataobj), np.asarray(image.affine)
     if path.suffix == ".h5":
         with h5py.File(path) as file:
-            (name,) = [info.name for info in formats.arrays(str(path))]
+            name = formats.only_array(str(path))
             return h5py_real(file[name]), np.asarray(file[name].attrs.get("affine", np.eye(4)))
     with netCDF4.Dataset(path) as netcdf:
-        (variable,) = netcdf.variables.values()
+        (variable,) = [
+            one for name, one in netcdf.variables.items() if name not in netcdf.dimensions
+        ]
         affine = variable.affine if "affine" in variable.ncattrs() else np.eye(4)
         return np.ma.filled(variable[...].astype("f8"), np.nan), np.reshape(affine, (4, 4))
 

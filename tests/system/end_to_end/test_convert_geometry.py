@@ -7,9 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 from hyperslab.arrays import Array
-from tests.system.end_to_end.command import affine_of, convert, refuse, save, values_of
+from tests.system.end_to_end.command import affine_of, call, convert, refuse, save, values_of
 
 FINE = 5e-4
 "Voxels of half a micrometre, in millimetres."
@@ -77,15 +78,44 @@ def test_blocks_of_other_micrometre_voxels_are_not_merged(tmp_path: Path) -> Non
 
 
 def test_an_affine_of_micrometres_that_was_changed_holds(tmp_path: Path) -> None:
-    """Against the header of the image that the file was once."""
+    """Against the header of the image that the file was once; against coordinates nothing holds."""
+    changed = placed(FINE, 0.8 * FINE)
     save(tmp_path / "in.nii", np.ones((4, 4, 4), "i2"), placed(FINE))
     convert(tmp_path / "in.nii", tmp_path / "new.h5")
     with h5py.File(tmp_path / "new.h5", "r+") as file:
-        file["data"].attrs["affine"] = placed(FINE, 0.8 * FINE)
+        file["data"].attrs["affine"] = changed
+    said = call("info", tmp_path / "new.h5").out
+    assert "coordinates along x contradict each other (0.0004 to 0.0019, and 0 to 0.0015)" in said
+    with h5py.File(tmp_path / "new.h5", "r+") as file:
+        file["data"].dims[0].detach_scale(file["x"])
+        del file["x"]
     convert(tmp_path / "new.h5", tmp_path / "back.nii")
-    np.testing.assert_allclose(
-        affine_of(tmp_path / "back.nii"), placed(FINE, 0.8 * FINE), rtol=1e-6
-    )
+    np.testing.assert_allclose(affine_of(tmp_path / "back.nii"), changed, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [np.diag((-1, 1, 1, 1)), np.diag((2, 1, 1, 1)), np.eye(4) + np.eye(4, k=1) * (0, 1, 0, 0)],
+    ids=["mirrored", "larger", "sheared"],
+)
+@pytest.mark.parametrize("end", ["h5", "zarr"])
+def test_an_affine_that_was_changed_beside_coordinates_is_told(
+    tmp_path: Path, end: str, change: Array
+) -> None:
+    """Which of the two is right nobody knows: neither is taken."""
+    path = tmp_path / f"new.{end}"
+    save(tmp_path / "in.nii", np.ones((4, 4, 4), "i2"), placed(2, 5, 6, 7))
+    convert(tmp_path / "in.nii", path)
+    changed = change @ placed(2, 5, 6, 7)
+    if end == "zarr":
+        zarr.open_array(path / "data").attrs["affine"] = changed.tolist()
+    else:
+        with h5py.File(path, "r+") as file:
+            file["data"].attrs["affine"] = changed
+    assert "contradict each other" in call("info", path).out
+    done = call("convert", path, tmp_path / "back.nii", "--engine", "serial")
+    assert "contradict each other" in " ".join((done.out + done.err).split())
+    assert not np.array_equal(affine_of(tmp_path / "back.nii"), placed(2, 5, 6, 7))
 
 
 @pytest.mark.parametrize(

@@ -366,7 +366,7 @@ def test_hdf5_and_zarr_maps_have_the_axes_that_are_left(tmp_path: Path, mine: Pa
         assert np.array_equal(made[...], expected)
         assert [dim.label for dim in made.dims] == ["x", "y", "z"]
         assert np.array_equal(made.attrs["affine"], np.diag([2.0, 3.0, 4.0, 1.0]))
-    store = zarr.open_array(tmp_path / "map.zarr", mode="r")
+    store = zarr.open_array(tmp_path / "map.zarr" / "data", mode="r")
     assert np.array_equal(store[...], expected)
     assert store.metadata.to_dict()["dimension_names"] == ("x", "y", "z")
     assert np.array_equal(np.array(store.attrs["affine"]), np.diag([2.0, 3.0, 4.0, 1.0]))
@@ -442,8 +442,9 @@ def test_chunks_of_maps_ask_for_no_more_than_a_block_of_the_series(
         "run", f"{mine}:extremes", FUNCTIONAL, "-o", out, "--format", "zarr", "--partition",
         "bytes=1kB", *QUIET,
     )  # fmt: skip
-    whole = zarr.open_array(out / "functional_low.zarr", mode="r")
-    assert whole.chunks == zarr.open_array(out / "functional_high.zarr", mode="r").chunks
+    whole = zarr.open_array(out / "functional_low.zarr" / "data", mode="r")
+    other = zarr.open_array(out / "functional_high.zarr" / "data", mode="r")
+    assert whole.chunks == other.chunks
     assert np.prod(whole.chunks) * 20 * 8 <= 100_000
     assert np.array_equal(np.asarray(whole[...]), real_values_of(FUNCTIONAL).min(axis=3))
     done = succeed("status", out)

@@ -101,14 +101,14 @@ CHUNKS = ("--chunks", "6x5x1")
     [
         ("volume", "nii", (), 8 - 6),
         ("pieces", "nii.gz", ("--format", "nii.gz"), 8 - 6),
-        ("store", "zarr", ("--format", "zarr", *CHUNKS), 8 - 6),
+        ("store", "zarr", ("--format", "zarr", *CHUNKS), 8),
         ("hdf5", "h5", ("--format", "h5", *CHUNKS), 8),
     ],
 )
 def test_a_volume_that_several_tasks_write(
     archive: str, suffix: str, arguments: tuple[str, ...], tasks: int, tmp_path: Path
 ) -> None:
-    """The head of an HDF5 file says more than before, so that an unfinished one is not gone on
+    """HDF5 files and Zarr stores hold more than before, so that unfinished ones are not gone on
     with.
     """
     folder = unpacked(archive, tmp_path)

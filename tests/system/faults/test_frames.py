@@ -58,15 +58,14 @@ def flip_in_the_index(path: Path) -> None:
 
 
 def change_document(path: Path) -> None:
-    (document,) = path.rglob("zarr.json")
+    document = path / "data" / "zarr.json"
     said = json.loads(document.read_text())
     said.setdefault("attributes", {})["scale_factor"] = 2.5
     document.write_text(json.dumps(said))
 
 
 def remove_document(path: Path) -> None:
-    (document,) = path.rglob("zarr.json")
-    document.unlink()
+    (path / "data" / "zarr.json").unlink()
 
 
 def append(path: Path) -> None:
@@ -75,7 +74,7 @@ def append(path: Path) -> None:
 
 
 def add_document(path: Path) -> None:
-    (path / "c" / ".zattrs").write_text("{}")
+    (path / "data" / "c" / ".zattrs").write_text("{}")
 
 
 CHANGES: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -155,7 +154,7 @@ def test_a_store_of_an_earlier_version_is_verified_by_its_values(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its checksum covers no documents."""
-    monkeypatch.setattr(checksums, "with_documents", lambda values, _: values)
+    monkeypatch.setattr(checksums, "with_documents", lambda values, *_: values)
     out = tmp_path / "out"
     words = ("increment", source, "-o", out, "--blocks", 2, "--format", "zarr")
     undisturbed("run", *words, "--engine", "serial", "-q")

@@ -84,6 +84,11 @@ def lose_head(path: Path) -> None:
     zero(path, 0)
 
 
+def lose_more_than_the_head(path: Path) -> None:
+    lose_head(path)
+    zero(path, PAGES * 4096)
+
+
 def lose_middle(path: Path) -> None:
     zero(path, path.stat().st_size // 2)
 
@@ -94,11 +99,11 @@ LOSSES: dict[str, tuple[str, str, Callable[[Path], None], bool]] = {
     "runs": ("runs", ".new.nii.gz.*.part/*.part", lose_middle, False),
     "chunks": ("chunks", ".new.h5.*.part/home", lose_middle, False),
     "tables of chunks": ("chunks", ".new.h5.*.part/*.tables", lose_middle, False),
-    "head and first chunks": ("chunks", ".new.h5.*.part/home", lose_head, False),
+    "head and first chunks": ("chunks", ".new.h5.*.part/home", lose_more_than_the_head, False),
     "parts": ("parts", ".new.h5.*.part/*.h5", lose_middle, False),
-    "chunk file": ("store", ".new.zarr.*.part/c/1/1/11", Path.unlink, False),
-    "shard": ("shards", ".new.zarr.*.part/c/1/1/3", lose_middle, False),
-    "document": ("store", ".new.zarr.*.part/zarr.json", lose_head, True),
+    "chunk file": ("store", ".new.zarr.*.part/data/c/1/1/11", Path.unlink, False),
+    "shard": ("shards", ".new.zarr.*.part/data/c/1/1/3", lose_middle, False),
+    "document": ("store", ".new.zarr.*.part/data/zarr.json", lose_head, True),
 }
 "Kind of output, what is damaged and how, and whether nothing can be read without it."
 
@@ -119,6 +124,18 @@ def test_what_was_lost_is_done_again(source: Path, loss: str) -> None:
     )
     assert np.array_equal(content(out / KINDS[kind][0]), conversions.values())
     assert call("verify", out / KINDS[kind][0]).code == 0
+
+
+def test_coordinates_that_were_lost_are_written_again(source: Path) -> None:
+    out = source.parent / "out"
+    interrupt(source, "store")
+    (lost,) = out.glob(".new.zarr.*.part/x/c/0")
+    before = lost.read_bytes()
+    lose_head(lost)
+    restart(out)
+    assert call(*job(source, "store", "--resume")).code == 0
+    assert (out / "new.zarr" / "x" / "c" / "0").read_bytes() == before != bytes(len(before))
+    assert call("verify", out / "new.zarr").code == 0
 
 
 @pytest.mark.parametrize("kind", ["placed", "chunks", "parts", "split", "store", "shards"])
@@ -148,7 +165,7 @@ def test_files_of_blocks(tmp_path: Path, form: str) -> None:
     assert call("verify", out).code == 0
     (out / ".hyperslab" / "manifest.json").unlink()
     block = sorted(out.glob(f"*.{form}"))[1]
-    lose_middle(block if form == "nii" else block / "c" / "0" / "0" / "0")
+    lose_middle(block if form == "nii" else block / "data" / "c" / "0" / "0" / "0")
     undisturbed(*line, "--resume")
     assert recorded(out) == 4 + 1
     assert call("verify", out).code == 0

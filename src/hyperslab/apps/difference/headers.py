@@ -17,12 +17,14 @@ from hyperslab.arrays.affines import ROUNDINGS, apart, tolerance
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import ArraySource, Scaling
 from hyperslab.formats import facts_of
+from hyperslab.formats.conventions.coordinates import UNITS
 from hyperslab.formats.conventions.packing import ATTRIBUTES
+from hyperslab.formats.conventions.uncut import SAID, SPACE_UNITS
 from hyperslab.formats.nifti.header import said_beside
 
 _PLACED_VOXELS = 0.5
 "A block further from where its affine says was placed by a list."
-_APART = {"units", "affine", "affine_dims", "affine_shape", "corner", "whole_shape"}
+_APART = {"units", "corner", "whole_shape", SPACE_UNITS, *SAID}
 "Attributes that are compared as fields of their own, or place a block among others."
 _OF_NETCDF = ("_Netcdf4", "_NC")
 "How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
@@ -46,6 +48,7 @@ def compare_headers(a: SourceSet, b: SourceSet, attributes: bool = True) -> list
         _zooms(a, b),
         _field("scaling", a, b, lambda source: source.scaling, _say_scaling),
         _units(a, b),
+        _unit_of_space(a, b),
     ]
     if attributes:
         is_own = _have_one_header(a, b)
@@ -229,6 +232,20 @@ def _units(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
         return _plain(source.header.attributes.get("units"))
 
     return _field("units", a, b, take, _say)
+
+
+def _unit_of_space(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
+    """The unit of the affine, of formats that say it in different ways, where both sides do."""
+
+    def take(source: ArraySource) -> str:
+        units = source.header.attributes.get("units")
+        if isinstance(units, tuple):
+            return "" if units[0] == "unknown" else UNITS.get(units[0], "")
+        return source.header.space_unit
+
+    if _have_one_header(a, b) or not all(map(take, (*a.sources, *b.sources))):
+        return None
+    return _field("unit of space", a, b, take)
 
 
 def _plain(value: Any) -> Hashable:

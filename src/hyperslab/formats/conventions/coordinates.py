@@ -9,16 +9,16 @@ direction cosines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.affines import directions
-from hyperslab.arrays.header import VOXEL_NUMBER, VOXELS, WORLD
+from hyperslab.arrays.affines import directions, is_invertible, voxel_sizes
+from hyperslab.arrays.header import OF_SPACE, SPACE, VOXEL_NUMBER, VOXELS, WORLD, Header
 from hyperslab.arrays.sampling import Sampling
-from hyperslab.arrays.source import ArraySource
 from hyperslab.formats.conventions.variables import Coordinate
 
 TOWARDS = ("left to right", "posterior to anterior", "inferior to superior")
@@ -27,48 +27,84 @@ UNITS = {"mm": "mm", "micron": "um", "meter": "m", "unknown": "mm"}
 
 
 def coordinates_of(
-    source: ArraySource, has_named_axes: bool
+    header: Header, dims: Sequence[str], shape: Sequence[int], has_named_axes: bool
 ) -> tuple[tuple[str, ...], tuple[Coordinate, ...]]:
     """Names of the dimensions of an image, and the coordinates along those that have some.
 
     Axes whose names are the format's own keep them, and have the places that it gives to each.
     """
+    affine, axes = space_of(header, dims)
     placed: dict[int, Coordinate] = {}
-    affine = source.header.affine
     if affine is not None and not has_named_axes:
-        placed = _in_space(source, affine)
-    names = [placed[axis].name if axis in placed else name for axis, name in enumerate(source.dims)]
+        placed = _in_space(header, affine, {axis: (dims[axis], shape[axis]) for axis in axes})
+    names = [placed[axis].name if axis in placed else name for axis, name in enumerate(dims)]
     if len(set(names)) != len(names):
-        return source.dims, ()
-    sampled = source.header.sampling(source.dims)
-    for axis, (name, extent) in enumerate(zip(source.dims, source.shape, strict=True)):
+        return tuple(dims), ()
+    sampled = header.sampling(dims)
+    if affine is not None and has_named_axes:
+        sampled = _along_lines(header, affine, [dims[axis] for axis in axes]) | sampled
+    for axis, (name, extent) in enumerate(zip(dims, shape, strict=True)):
         one = sampled.get(name)
         if one is not None and one.is_usable:
             placed[axis] = Coordinate(name, one.places(extent), _said(name, one))
     return tuple(names), tuple(placed[axis] for axis in sorted(placed))
 
 
-def _in_space(source: ArraySource, affine: Array) -> dict[int, Coordinate]:
-    """Coordinates of the first three axes."""
+def space_of(header: Header, dims: Sequence[str]) -> tuple[Array | None, tuple[int, ...]]:
+    """(4, 4) float64: voxel indices along some axes of a block to millimetres; and these axes."""
+    affine = replace(header, dims=tuple(dims)).space_affine
+    if affine is not None:
+        return affine, tuple(axis for axis, name in enumerate(dims) if name in OF_SPACE)
+    return header.affine, tuple(range(min(3, len(dims))))
+
+
+def _in_space(
+    header: Header, affine: Array, axes: Mapping[int, tuple[str, int]]
+) -> dict[int, Coordinate]:
+    """Coordinates of the axes of space, of which the names and extents are given.
+
+    Axes that are numbered keep their letters, in whichever order these come.
+    """
     found = {}
-    for axis, along in enumerate(directions(affine, source.shape)):
-        voxels = np.arange(source.shape[axis])
-        if along is None:
-            said: dict[str, Any] = {"long_name": VOXEL_NUMBER}
-            found[axis] = Coordinate(VOXELS[axis], voxels, said)
+    along = directions(affine, [extent for _, extent in axes.values()])
+    for column, (axis, (name, extent)) in enumerate(axes.items()):
+        voxels = np.arange(extent)
+        to = along[column]
+        if to is None:
+            letter = name if name in VOXELS else VOXELS[column]
+            found[axis] = Coordinate(letter, voxels, {"long_name": VOXEL_NUMBER})
         else:
-            places = affine[along, axis] * voxels + affine[along, 3]
-            said = {"units": _unit(source), "long_name": TOWARDS[along], "axis": "XYZ"[along]}
-            found[axis] = Coordinate(WORLD[along], places, said)
+            places = affine[to, column] * voxels + affine[to, 3]
+            said = {"units": _unit(header), "long_name": TOWARDS[to], "axis": "XYZ"[to]}
+            found[axis] = Coordinate(WORLD[to], places, said)
     return found
 
 
-def _unit(source: ArraySource) -> str:
-    units = source.header.attributes.get("units")
-    space = "unknown"
+def _along_lines(header: Header, affine: Array, names: Sequence[str]) -> dict[str, Sampling]:
+    """Places along axes with MINC's names, which lie on lines that MINC has point to the right, to
+    the front and up; {} where they are not three such.
+    """
+    if set(names) != set(SPACE) or not is_invertible(affine):
+        return {}
+    main = [SPACE.index(name) for name in names]
+    signs = np.where(affine[main, range(3)] < 0, -1.0, 1.0)
+    steps = signs * voxel_sizes(affine)
+    cosines = affine[:3, :3] / steps
+    firsts = np.linalg.solve(cosines, affine[:3, 3])
+    return {
+        name: Sampling(
+            float(firsts[axis]), float(steps[axis]), _unit(header), tuple(cosines[:, axis].tolist())
+        )
+        for axis, name in enumerate(names)
+    }
+
+
+def _unit(header: Header) -> str:
+    """The unit of the affine; millimetres where nothing says one."""
+    units = header.attributes.get("units")
     if isinstance(units, tuple):
-        space = units[0]
-    return UNITS.get(space, "")
+        return UNITS.get(units[0], "")
+    return header.space_unit or UNITS["unknown"]
 
 
 def _said(name: str, sampling: Sampling) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from hyperslab.formats.conventions.uncut import (
     AFFINE,
     NDIM,
     SAID,
+    SPACE_UNITS,
     TIME,
     Uncut,
     affine_here,
@@ -158,7 +159,7 @@ def _placed(
         space = [dim for dim in dims if dim in ours]
         fixed = sorted(ours - set(space))
         return _Found(_by_coordinates([*space, *fixed], coordinates), tuple(map(dims.index, space)))
-    is_image = bool(ours) or "space_units" in attributes  # else coordinates may mean anything
+    is_image = bool(ours) or SPACE_UNITS in attributes  # else coordinates may mean anything
     known = {name: one for name, one in coordinates.items() if is_image and name in OF_SPACE}
     if not known and not set(uncut.dims) & set(dims):
         _require_one_image(uncut, dims, coordinates)
@@ -290,7 +291,7 @@ def _unit_of(attributes: Mapping[str, Any], coordinates: Mapping[str, Coordinate
         for name, one in coordinates.items()
         if name in (*WORLD, *SPACE) and says(name, one)
     }
-    if "space_units" in attributes:
-        is_known = text_of(attributes["space_units"]) != "unknown"
+    if SPACE_UNITS in attributes:
+        is_known = text_of(attributes[SPACE_UNITS]) != "unknown"
         return unit_of(attributes) * is_known
     return found.pop() if len(found) == 1 else ""

@@ -29,8 +29,12 @@ AFFINE_DIMS = "affine_dims"
 "Names of the axes of the uncut image that its affine places, in their order, with blanks between."
 AFFINE_SHAPE = "affine_shape"
 "Extents of the uncut image along these axes."
+SPACE_UNITS = "space_units"
+"Unit of the places, as a header of NIfTI says it."
 SAID = frozenset((AFFINE, AFFINE_DIMS, AFFINE_SHAPE))
 
+_APART = 0.1
+"Voxels by which places differ that were changed."
 _NEAR = 1e-3
 "Voxels that are no distance between samples: what float32 rounds."
 TIME = "t"
@@ -111,7 +115,7 @@ def _marks(attributes: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[int, .
 
 def unit_of(attributes: Mapping[str, Any]) -> str:
     """Unit of the affine, as a header of NIfTI has said it; '' where none has."""
-    return UNITS.get(text_of(attributes.get("space_units", "")), "")
+    return UNITS.get(text_of(attributes.get(SPACE_UNITS, "")), "")
 
 
 def numbers_of(value: Any) -> Array | None:
@@ -201,7 +205,8 @@ def _voxels(
     one = coordinates[dim]
     values = finite_numbers(one)
     if dim in VOXELS:
-        return VOXELS.index(dim), *spaced(dim, values)
+        order = uncut.dims if dim in uncut.dims else VOXELS
+        return order.index(dim), *spaced(dim, values)
     counted = np.array_equal(values, np.arange(values.size)) and not says(dim, one)
     if counted and values.ndim:
         return uncut.axis_of(dim, position, values.size), 0.0, 1.0
@@ -211,6 +216,7 @@ def _voxels(
         raise UsageError(f"its affine gives no places along {dim}")
     first, step = spaced(dim, (values - row[3]) / row[axis])
     _require_known(uncut, one, (first, step) == (0, 1))
+    _require_one_place(uncut, dim, row, values)
     return axis, first, step
 
 
@@ -227,6 +233,25 @@ def _require_known(uncut: Uncut, one: Coordinate, is_whole: bool) -> None:
             f"the coordinates along {one.name} (unit '{unit}') are other places than its affine"
             f" gives: give them the units {' or '.join(sorted(expected))} and the long_name"
             f" '{TOWARDS[WORLD.index(one.name)]}' if they are such places"
+        )
+
+
+def _require_one_place(uncut: Uncut, dim: str, row: Array, values: Array) -> None:
+    """Raise UsageError for coordinates of all voxels of the image that are other places than its
+    affine gives, in either order: one of the two was changed, and nothing says which.
+    """
+    axis = int(np.argmax(np.abs(row[:NDIM])))
+    if len(uncut.shape) != NDIM or values.shape != (uncut.shape[axis],):
+        return
+    last = np.array(uncut.shape) - 1
+    across = np.abs(np.delete(row[:NDIM] * last, axis)).sum()
+    ends = row[NDIM], row[NDIM] + row[axis] * last[axis]
+    away = min(np.abs(values[[0, -1]] - way).max() for way in (ends, ends[::-1]))
+    if max(away, across) > _APART * abs(row[axis]):
+        raise UsageError(
+            f"its affine and its coordinates along {dim} contradict each other"
+            f" ({ends[0]:g} to {ends[1]:g}, and {values[0]:g} to {values[-1]:g}): remove the"
+            " coordinates, or the attribute affine, whichever is wrong"
         )
 
 

@@ -16,10 +16,7 @@ from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import ATTRIBUTES, DEFAULT_FILL, pack, unpack
 from hyperslab.formats.hdf5 import companions
-from hyperslab.formats.place import NAMES, attributes_of
-
-DATASET = "data"
-"Name of the dataset in files that are written, unless another is chosen."
+from hyperslab.formats.place import DATASET, NAMES, attributes_of, companions_beside
 
 _OF_SCALES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
 _OF_OTHERS = {*NAMES, *_OF_SCALES, *ATTRIBUTES}
@@ -134,13 +131,20 @@ def is_netcdf(path: str) -> bool:
 def _add_scales(file: Any, dataset: Any, sink: ArraySink) -> None:
     """A dimension scale for every axis whose coordinates are known; other companions beside it."""
     own = dataset_name(sink).partition("/")[0]
-    here = [one for one in sink.header.companions_here(sink.shape) if one.name != own]
+    here = [one for one in companions_beside(sink.header, sink.shape) if one.name != own]
     scales = {}
+    dims = sink.header.dims
     for one in here:
-        if one.dims == (one.name,) and one.name in sink.header.dims:
+        if one.dims == (one.name,) and one.name in dims:
             scales[one.name] = companions.write(file, one, _of_hdf5)
             scales[one.name].make_scale(one.name)
-            dataset.dims[sink.header.dims.index(one.name)].attach_scale(scales[one.name])
+    if scales:  # readers that go by names want every axis to have one
+        taken = {own, *(one.name for one in here)}
+        free = {name: n for name, n in zip(dims, sink.shape, strict=True) if name not in taken}
+        scales |= {name: _dimension(file, name, n) for name, n in free.items() if _is_name(name)}
+    for axis, name in enumerate(dims):
+        if name in scales:
+            dataset.dims[axis].attach_scale(scales[name])
     for one in here:
         if one.name not in scales:
             companions.attach(companions.write(file, one, _of_hdf5), one, scales)
@@ -154,7 +158,7 @@ def _add_dimensions(file: Any, dataset: Any, sink: ArraySink) -> None:
     own = dataset_name(sink).partition("/")[0]
     here = {
         one.name: one
-        for one in sink.header.companions_here(sink.shape)
+        for one in companions_beside(sink.header, sink.shape)
         if one.name != own and names == list(sink.header.dims)
     }
     extents = dict(zip(names, sink.shape, strict=True))
@@ -201,12 +205,15 @@ def _dimension_names(sink: ArraySink) -> list[str]:
         given = sink.header.dims
     names = [str(name) for name in given] or [f"dim_{axis}" for axis in range(len(sink.shape))]
     own = dataset_name(sink).partition("/")[0]
-    bad = [
-        n for n in names if not n.strip(".") or "/" in n or len(n) > _NETCDF_NAME_LENGTH or n == own
-    ]
-    if not bad and len(set(names)) == len(names):
+    is_right = all(_is_name(name) and name != own for name in names)
+    if is_right and len(set(names)) == len(names):
         return names
     return [f"dim_{axis}" for axis in range(len(names))]
+
+
+def _is_name(name: str) -> bool:
+    """Whether netCDF may have a dimension of this name."""
+    return bool(name.strip(".")) and "/" not in name and len(name) <= _NETCDF_NAME_LENGTH
 
 
 def packing_attributes(

@@ -9,7 +9,7 @@ import numpy as np
 
 from hyperslab.formats.conventions import placement
 from hyperslab.formats.conventions.packing import ATTRIBUTES
-from hyperslab.formats.conventions.uncut import SAID
+from hyperslab.formats.conventions.uncut import SAID, SPACE_UNITS
 from hyperslab.formats.conventions.variables import Coordinate
 from hyperslab.formats.hdf5.file import require_inside
 from hyperslab.formats.hdf5.heap import check_attributes, readable
@@ -18,7 +18,7 @@ from hyperslab.formats.hdf5.storage import require_filters
 from hyperslab.formats.hdf5.types import attribute, is_number
 
 _SAID = frozenset(("units", "long_name", "axis", "direction_cosines", "start", "step", *ATTRIBUTES))
-_OF_ARRAY = (*SAID, "space_affine", "space_units", "coordinates")
+_OF_ARRAY = (*SAID, "space_affine", SPACE_UNITS, "coordinates")
 
 
 def coordinates_of(dataset: Any, path: str) -> dict[str, Coordinate]:

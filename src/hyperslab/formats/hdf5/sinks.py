@@ -42,6 +42,7 @@ from hyperslab.formats.hdf5.attributes import (
     packing_attributes,
     reserved_value,
 )
+from hyperslab.formats.place import laid_out
 from hyperslab.units import show_count
 
 CHUNK_NBYTES = 2**20
@@ -74,6 +75,7 @@ def sink(
     Raises UsageError for what HDF5, netCDF or those attributes cannot hold.
     """
     plain = np.dtype(dtype)
+    header = laid_out(header, shape)
     _check_storable(path, shape, plain, encoding)
     packing = packing_attributes(path, header, scaling, plain)
     reserved = reserved_value(path, packing, header, scaling, plain)

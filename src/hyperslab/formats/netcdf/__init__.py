@@ -1,1 +1,1 @@
-"""netCDF classic files, MINC images, and the attributes that say what stored numbers mean."""
+"""netCDF classic files, MINC images, and images as variables of netCDF."""

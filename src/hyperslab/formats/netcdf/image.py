@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, Header
+from hyperslab.arrays.header import SPACE_AFFINE, Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
-from hyperslab.formats.conventions.coordinates import coordinates_of
+from hyperslab.formats.conventions.coordinates import coordinates_of, space_of
 from hyperslab.formats.conventions.packing import ATTRIBUTES
-from hyperslab.formats.conventions.uncut import AFFINE, marks
+from hyperslab.formats.conventions.uncut import AFFINE, SPACE_UNITS, marks
 from hyperslab.formats.conventions.variables import Group, Variable
 
 IMAGE = "image"
@@ -43,7 +42,7 @@ def image_group(
     if packing is None:
         values = "real"
     encoding: dict[str, Any] = {"dtype": source.dtype(values)}
-    dims, coordinates = coordinates_of(source, has_named_axes)
+    dims, coordinates = coordinates_of(source.header, source.dims, source.shape, has_named_axes)
     extents = dict(zip(dims, source.own_chunk_shape, strict=False))
     if extents:
         encoding["preferred_chunks"] = extents
@@ -97,21 +96,17 @@ def _shown(source: ArraySource, dims: Sequence[str]) -> dict[str, Any]:
     said = {name: value for name, value in header.attributes.items() if name not in not_kept}
     said.pop(SPACE_AFFINE, None)
     if isinstance(units := said.pop("units", None), tuple):
-        said["space_units"], said["time_units"] = units
+        said[SPACE_UNITS], said["time_units"] = units
     said |= _placed(header, dims, source.shape)
     return {name: _plain(value) for name, value in said.items()}
 
 
 def _placed(header: Header, dims: Sequence[str], shape: Sequence[int]) -> dict[str, Any]:
     """The affine, and what it belongs to: axes of space, which need not be the first three."""
-    if header.affine is not None:
-        return {AFFINE: header.affine, **marks(dims, shape)}
-    affine = replace(header, dims=tuple(dims)).space_affine
+    affine, axes = space_of(header, dims)
     if affine is None:
         return {}
-    space = [axis for axis, name in enumerate(dims) if name in OF_SPACE]
-    names = [dims[axis] for axis in space]
-    return {AFFINE: affine, **marks(names, [shape[axis] for axis in space])}
+    return {AFFINE: affine, **marks([dims[axis] for axis in axes], [shape[axis] for axis in axes])}
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
@@ -70,6 +70,8 @@ _OWN_FIELDS = {
     "scl_inter",
 }
 _LARGEST_CARRIED_NBYTES = 40_000
+_NEAR_TIMES = 1e-6
+"Relative difference of times that is only rounding."
 
 
 @contextmanager
@@ -265,9 +267,14 @@ def carried(shape: Sequence[int], header: Header) -> str:
     return base64.b64encode(head).decode("ascii")
 
 
-def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | None:
-    """The header that `carried` gave, if it is of an array of this shape and in this place; None
-    for anything else.
+def taken_over(
+    text: object,
+    shape: Sequence[int],
+    affine: Array,
+    sampling: Mapping[str, Sampling] | None = None,
+) -> bytes | None:
+    """The header that `carried` gave, if it is of an array of this shape, in this place, and of
+    these times where some are known; None for anything else.
     """
     try:
         head = base64.b64decode(text if isinstance(text, str | bytes) else "", validate=True)
@@ -275,11 +282,24 @@ def taken_over(text: object, shape: Sequence[int], affine: Array) -> bytes | Non
             found: NiftiHeader = _with_extensions(head)
             same = shape_of(found) == tuple(shape)
             placed = apart(found.get_best_affine(), affine, shape) <= tolerance(affine, shape)
+            timed = _is_timed(
+                sampling_of(found).get(DIMS[_TIME]), (sampling or {}).get(DIMS[_TIME])
+            )
     except (FormatError, ValueError):
         return None
-    if same and placed:
+    if same and placed and timed:
         return head
     return None
+
+
+def _is_timed(own: Sampling | None, said: Sampling | None) -> bool:
+    """Whether times that a file says beside a header are those of the header."""
+    if said is None:
+        return True
+    if own is None or own.unit != said.unit:
+        return False
+    atol = _NEAR_TIMES * abs(own.step)
+    return bool(np.allclose((said.first, said.step), (own.first, own.step), _NEAR_TIMES, atol))
 
 
 def _with_extensions(native: bytes | None) -> NiftiHeader | None:

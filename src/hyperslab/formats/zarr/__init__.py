@@ -43,12 +43,21 @@ from hyperslab.formats.identity import PAGE_NBYTES, PAGES, Identity, identify, i
 from hyperslab.formats.zarr import metadata as zarr_metadata
 from hyperslab.formats.zarr import remote
 from hyperslab.formats.zarr.metadata import Node, chunk_files
-from hyperslab.formats.zarr.sinks import create, sink, write_region
+from hyperslab.formats.zarr.sinks import beside, create, sink, write_region
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.folder import fetch, state
 from hyperslab.storage.remote.objects import Answer
 
-__all__ = ["arrays", "candidates", "create", "open", "read_reference", "sink", "write_region"]
+__all__ = [
+    "arrays",
+    "beside",
+    "candidates",
+    "create",
+    "open",
+    "read_reference",
+    "sink",
+    "write_region",
+]
 
 REASON = "each chunk is a file, or a part of one, that zarr-python's codecs decode"
 _LARGEST_NDIM = 32

@@ -8,7 +8,8 @@ appears whole, by rename.
 - written arrays are read by zarr-python and xarray as they were meant
   (`tests/formats/test_zarr_sink.py`)
 - xarray opens groups: it reads arrays that have a name, with `xarray.open_zarr`, not one that is
-  the store itself
+  the store itself. So an image gets one, and coordinates
+  (`tests/connectors/test_xarray_written.py`)
 - version 2 has no fill value, which xarray would take for a missing value; in version 3 it is 0
 - factors of packing are JSON numbers, which are float64 where they are read again: what is computed
   in float32, and would have other values then, is refused
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +36,15 @@ from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.agreement import agree, meaning
 from hyperslab.formats.conventions.packing import ATTRIBUTES, pack, unpack
 from hyperslab.formats.conventions.uncut import AFFINE
-from hyperslab.formats.place import NAMES, attributes_of
-from hyperslab.formats.zarr.metadata import DIMENSIONS2, chunk_files, packing_of, place
+from hyperslab.formats.place import (
+    DATASET,
+    NAMES,
+    attributes_of,
+    coordinates_beside,
+    laid_out,
+)
+from hyperslab.formats.zarr.documents import Documents, array_of, documents_of, with_copies
+from hyperslab.formats.zarr.metadata import chunk_files, packing_of, place
 
 CHUNK_NBYTES = 1024**2
 """Most bytes of a chunk whose shape is chosen here, decoded: longest axes are halved until it holds
@@ -61,13 +68,17 @@ def sink(
 ) -> ArraySink:
     """Describe a Zarr array; touches no disk.
 
-    Version 3 unless 2 is asked for. Chunks are of up to 1 MiB, as even as the shape allows, unless
-    given; `unit` is a chunk, or a shard. Compression is zstd unless given: none, gzip, zstd, or
-    blosc (lz4 after a shuffle). `encoding` of the result holds all that was chosen. `scaling`
-    becomes netCDF's attributes of packing. Raises UsageError for what Zarr, or those attributes,
-    cannot hold.
+    An image without a name is the array `data` of a group, its coordinates beside it; any other
+    array without one, and what is named '/', is the store itself. Version 3 unless 2 is asked for.
+    Chunks are of up to 1 MiB, as even as the shape allows, unless given; `unit` is a chunk, or a
+    shard. Compression is zstd unless given: none, gzip, zstd, or blosc (lz4 after a shuffle).
+    `encoding` of the result holds all that was chosen. `scaling` becomes netCDF's attributes of
+    packing. Raises UsageError for what Zarr, or those attributes, cannot hold.
     """
     plain = np.dtype(dtype)
+    header = laid_out(header, shape)
+    if coordinates_beside(header, shape) and not encoding.name:
+        encoding = replace(encoding, name=DATASET)
     if plain.kind not in "biufc" or plain.itemsize > (16 if plain.kind == "c" else 8):
         raise UsageError(
             f"{path}: Zarr cannot hold {dtype}; convert the block to numbers of up to 64 bits"
@@ -94,19 +105,49 @@ def sink(
         codecs=codecs,
         encoding=chosen,
     )
-    _documents(made)
+    documents_of(made, _attributes(made))
     chunk_files()
     return made
 
 
 def create(sink: ArraySink, path: str) -> None:
-    """Make the directory `path` with the metadata documents, of groups above the array too. Raises
-    OSError.
+    """Make the directory `path` with the metadata documents, of groups above the array too, and the
+    coordinates beside it. Raises OSError.
     """
-    for name, said in _documents(sink).items():
-        place = Path(path, name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(said, indent=2, allow_nan=False), encoding="utf-8")
+    others = beside(sink)
+    documents: Documents = {}
+    for described in (sink, *(one for one, _ in others)):
+        documents |= documents_of(described, _attributes(described))
+    for name, said in with_copies(documents).items():
+        file = Path(path, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(said, indent=2, allow_nan=False), encoding="utf-8")
+    for one, values in others:
+        write_region(one, path, Hyperslab.full(one.shape), values)
+
+
+def beside(described: ArraySink) -> list[tuple[ArraySink, Array]]:
+    """The coordinates of an image, arrays in its group that are a chunk each, and their values; of
+    one that is the store itself none.
+    """
+    folder, _, own = described.encoding.name.rpartition("/")
+    made: list[tuple[ArraySink, Array]] = []
+    if not own:
+        return made
+    for one in coordinates_beside(described.header, described.shape):
+        if one.name == own:
+            continue
+        shape = one.values.shape
+        encoding = Encoding(
+            chunks=shape,
+            compression="none",
+            version=described.encoding.version,
+            name=f"{folder}/{one.name}".lstrip("/"),
+        )
+        header = Header(dims=one.dims, attributes=one.attributes)
+        coordinate = sink(described.path, shape, one.values.dtype, header, None, encoding)
+        made.append((coordinate, one.values))
+    return made
 
 
 def write_region(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> int:
@@ -116,7 +157,7 @@ def write_region(sink: ArraySink, path: str, slab: Hyperslab, block: Array) -> i
     regions may be at work, also of the same one. Raises OSError.
     """
     _require_owned(sink, slab)
-    array, store = chunk_files().writing(place(path, sink.encoding.name), _array(sink))
+    array, store = chunk_files().writing(place(path, sink.encoding.name), array_of(sink))
     if block.size:
         chunk_files().write(array, slab, block, sink.unit)
     nbytes: int = store.nbytes
@@ -189,9 +230,9 @@ def _even_chunks(shape: Sequence[int], itemsize: int, divides: bool) -> tuple[in
 
 def _require_name(path: str, name: str) -> None:
     """Zarr 3 core specification, 'Node names'."""
-    if any(
-        not part.strip(".") or part.startswith("__") for part in name.strip("/").split("/") if name
-    ):
+    parts = name.strip("/").split("/")
+    is_root = name in ("", "/")
+    if not is_root and any(not part.strip(".") or part.startswith("__") for part in parts):
         raise UsageError(
             f"{path}: '{name}' cannot name a Zarr array; use names without dots alone or a leading"
             " '__'"
@@ -206,113 +247,6 @@ def _require_owned(sink: ArraySink, slab: Hyperslab) -> None:
         raise UsageError(
             f"{sink.path}: the region {slab} cuts through chunks or shards of {sink.unit}"
         )
-
-
-def _documents(sink: ArraySink) -> dict[str, dict[str, Any]]:
-    """The metadata documents by their names, those of groups first."""
-    names = [part for part in sink.encoding.name.split("/") if part]
-    version = sink.encoding.version
-    group: dict[str, Any] = {"zarr_format": version}
-    document = ".zgroup"
-    if version == 3:
-        group |= {"node_type": "group", "attributes": {}}
-        document = "zarr.json"
-    above = ["/".join(names[:depth]) for depth in range(len(names))]
-    said = {os.path.join(name, document): group for name in above}
-    if version == 3:
-        return {
-            **said,
-            os.path.join(*names, "zarr.json"): {**_array(sink), "attributes": _attributes(sink)},
-        }
-    dims = {DIMENSIONS2: list(_dims(sink))}
-    return {
-        **said,
-        os.path.join(*names, ".zarray"): _array(sink),
-        os.path.join(*names, ".zattrs"): {**_attributes(sink), **dims},
-    }
-
-
-def _array(sink: ArraySink) -> dict[str, Any]:
-    """The document of the array, without attributes."""
-    asked = sink.encoding
-    dtype = sink.dtype
-    if asked.version == 2:
-        return {
-            "zarr_format": 2,
-            "shape": list(sink.shape),
-            "chunks": list(asked.chunks),
-            "dtype": dtype.str,
-            "compressor": _compressor(asked),
-            "fill_value": None,
-            "order": "C",
-            "filters": None,
-            "dimension_separator": "/",
-        }
-    codecs = _codecs(asked, dtype)
-    if asked.shards:
-        index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-        inner = {
-            "chunk_shape": list(asked.chunks),
-            "codecs": codecs,
-            "index_codecs": index,
-            "index_location": "end",
-        }
-        codecs = [{"name": "sharding_indexed", "configuration": inner}]
-    zero: Any = {"b": False, "c": [0.0, 0.0], "f": 0.0}.get(dtype.kind, 0)
-    return {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(sink.shape),
-        "data_type": dtype.name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(sink.unit)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": zero,
-        "codecs": codecs,
-        "attributes": {},
-        "dimension_names": list(_dims(sink)),
-    }
-
-
-def _compressor(asked: Encoding) -> dict[str, Any] | None:
-    more = {"clevel": asked.level, "cname": "lz4", "shuffle": 1, "blocksize": 0}
-    level: dict[str, Any] = {"level": asked.level}
-    options = {"gzip": level, "zstd": level, "blosc": more}
-    if asked.compression in options:
-        return {"id": asked.compression, **options[asked.compression]}
-    return None
-
-
-def _codecs(asked: Encoding, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    """Codecs of version 3; zstd checks its data, which costs it nothing."""
-    endian = "big"
-    if dtype.newbyteorder("<") == dtype:
-        endian = "little"
-    to_bytes: dict[str, Any] = {"name": "bytes"}
-    if dtype.itemsize > 1:
-        to_bytes["configuration"] = {"endian": endian}
-    found = [to_bytes]
-    more = {
-        "typesize": dtype.itemsize,
-        "cname": "lz4",
-        "clevel": asked.level,
-        "shuffle": "shuffle",
-        "blocksize": 0,
-    }
-    options: dict[str, dict[str, Any]] = {
-        "gzip": {"level": asked.level},
-        "zstd": {"level": asked.level, "checksum": True},
-        "blosc": more,
-    }
-    if asked.compression in options:
-        found.append({"name": asked.compression, "configuration": options[asked.compression]})
-    return found
-
-
-def _dims(sink: ArraySink) -> tuple[str, ...]:
-    dims = sink.header.dims
-    if len(dims) == len(sink.shape):
-        return dims
-    return tuple(f"dim_{axis}" for axis in range(len(sink.shape)))
 
 
 def _attributes(sink: ArraySink) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Store(Form):
         _format(sink).create(sink, str(temporary))
         _format(sink).write_region(sink, str(temporary), whole, block)
         values = checksums.of_values(block.transpose(sink.axes), sink.dtype)
-        return checksums.with_documents(values, temporary)
+        return checksums.with_documents(values, temporary, sink.encoding.name)
 
     def allocate(self, sink: ArraySink, partial: str) -> None:
         _format(sink).create(sink, partial)
@@ -42,19 +42,22 @@ class Store(Form):
     def complete(self, sink: ArraySink, partial: str, written: Sequence[Written]) -> Ready:
         store = Path(partial)
         _remove_unfinished(store)
-        return Ready(store, documents(store))
+        return Ready(store, documents(store, sink.encoding.name))
 
     def operations(self, sink: ArraySink, slab: Hyperslab) -> int:
         return math.prod(_grid(slab.count, sink.unit))
 
     def files(self, sink: ArraySink, writers: int) -> int:
-        return math.prod(_grid(sink.shape, sink.unit))
+        return math.prod(_grid(sink.shape, sink.unit)) + len(_format(sink).beside(sink))
 
     def folders(self, sink: ArraySink) -> int:
-        """Count the folders above its array, and those of its chunks by all axes but the last."""
+        """Count the folders above its array, those of its chunks by all axes but the last, and
+        those of coordinates.
+        """
         grid = _grid(sink.shape, sink.unit)
-        above = 2 + sink.encoding.name.count("/")
-        return above + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
+        above = 2 + len(Path(sink.encoding.name).parts)
+        others = 2 * len(_format(sink).beside(sink))
+        return above + others + sum(math.prod(grid[:depth]) for depth in range(1, len(grid)))
 
 
 def _grid(shape: Sequence[int], unit: Sequence[int]) -> list[int]:
