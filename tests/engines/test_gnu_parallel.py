@@ -21,9 +21,9 @@ from hyperslab.arrays import Array
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines import EngineOptions
+from hyperslab.engines import EngineOptions, keeper
 from hyperslab.engines.facts import ENGINES
-from hyperslab.engines.gnu_parallel import joblog, keeper, logins, program
+from hyperslab.engines.gnu_parallel import joblog, logins, program
 from hyperslab.engines.gnu_parallel.engine import GnuParallel
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.testing import EngineTests, functions

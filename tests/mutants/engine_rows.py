@@ -28,7 +28,7 @@ ENGINES = [
     ),
     Mutant(
         "the jobs of a GNU Parallel that was killed go on",
-        "src/hyperslab/engines/gnu_parallel/keeper.py",
+        "src/hyperslab/engines/keeper.py",
         "    end_all()\n    return status",
         "    return status",
         "tests/engines/test_gnu_parallel.py::test_a_keeper_leaves_nothing_behind",

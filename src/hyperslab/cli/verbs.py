@@ -65,6 +65,9 @@ SUMMARIES = {
         "Say what PATHs are made of, here and on the hosts of a cluster: device, write-back, space,"
         " stripes, and which of them share a device."
     ),
+    "experiment": (
+        "Vary factors around a baseline, in random order and repeated, and say what follows."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -81,7 +84,14 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "emulate": "emulation:emulate",
         "list": "emulation:list_",
         "remove": "emulation:remove",
-    }
+    },
+    "experiment": {
+        "list": "experiment:list_",
+        "plan": "experiment:plan",
+        "run": "experiment:run",
+        "resume": "experiment:resume",
+        "report": "experiment:report",
+    },
 }
 """Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this
 package. A path of such a name is written ./list.

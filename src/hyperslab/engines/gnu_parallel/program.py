@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from hyperslab.engines.gnu_parallel import keeper
+from hyperslab.engines import keeper
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.errors import UsageError
 

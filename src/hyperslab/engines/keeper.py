@@ -1,9 +1,9 @@
 """Keeper: starts a program, and ends it and all that it has started when the driver is gone or has
 let go.
 
-Jobs of GNU Parallel, and the ssh that it starts, lead process groups of their own and outlive it.
+What a command starts may lead process groups of its own and outlive it, as jobs of GNU Parallel do.
 The keeper adopts them (PR_SET_CHILD_SUBREAPER of prctl(2)), so it knows them all, whoever dies. It
-runs as a script, without hyperslab and without site-packages: a round pays for its start.
+runs as a script, without hyperslab and without site-packages: whoever starts it pays for that.
 
 Arguments are a descriptor that is closed on its other side when the driver is gone, and the
 command. The exit status is that of the command, as a shell has it. SIGTERM lets go.
@@ -81,15 +81,23 @@ def _wait(child: int) -> int:
 
 
 def end_all() -> None:
-    """Kill whatever descends from this process, until nothing is left."""
+    """Kill whatever descends from this process, until nothing is left. Those that had ended before
+    are waited for, too, so that their processor time counts as this process's.
+    """
     while living := _descendants():
         for pid in living:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        _reap()
         time.sleep(POLL_S)
+    _reap()
+
+
+def _reap() -> None:
+    """Wait for all children that have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _descendants() -> list[int]:

@@ -1,0 +1,1 @@
+"""Experiments: factors varied around a baseline, in random order, repeated; and what came of it."""

@@ -1,0 +1,224 @@
+"""Answer: what an experiment means, in sentences: the decision, the evidence, how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hyperslab.apps.experiment.before import impossible
+from hyperslab.apps.experiment.comparison import (
+    CellResult,
+    Comparison,
+    Verdict,
+    comparisons_of,
+    results_of,
+)
+from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.record import Attempt, Record, Session
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.report.compare import show_ratio
+from hyperslab.units import show_count, show_list, show_seconds, show_share
+
+REASONS_TOLD = 3
+IGNORED = ("boot",)
+"Facts of a machine that may differ between sessions."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an experiment."""
+
+    results: Sequence[CellResult]
+    comparisons: Sequence[Comparison]
+    decision: Sequence[str]
+    "A sentence for each factor that was varied."
+    evidence: Sequence[str]
+    "A sentence for each comparison with the baseline, with the size of the effect."
+    certainty: Sequence[str]
+    "Sentences on how far to trust all of it, what is missing first."
+
+
+def answer_of(experiment: Experiment, record: Record) -> Answer:
+    """What the record of an experiment says so far."""
+    spec = experiment.loaded.spec
+    results = results_of(experiment.cells, record)
+    comparisons = comparisons_of(results, spec.baseline, spec.margin)
+    direct = [one for one in comparisons if not one.reference.changed]
+    decision = list(_decisions(direct, spec.margin))
+    if not decision:
+        decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
+    evidence = [_evidence(one, spec.margin) for one in direct if one.pairs]
+    certainty = list(_certainty(experiment, record, len(comparisons)))
+    return Answer(results, comparisons, decision, evidence, certainty)
+
+
+def _decisions(direct: Sequence[Comparison], margin: float) -> Iterator[str]:
+    """What to choose of each factor, all others at the baseline."""
+    for factor in dict.fromkeys(one.factor for one in direct):
+        own = [one for one in direct if one.factor == factor and one.ratio is not None]
+        if own:
+            clauses = list(_clauses(own, margin))
+            yield f"{factor}: {'; '.join(clauses)}."
+
+
+def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
+    reference = own[0].reference_level
+    within = f"within {show_share(margin)}"
+    if faster := _levels(own, "faster"):
+        yield f"{show_list(faster)} {_is(faster)} faster than {reference}"
+    if equivalent := _levels(own, "equivalent"):
+        yield f"{show_list(equivalent)} and {reference} are equivalent ({within})"
+    if slower := _levels(own, "slower"):
+        yield f"{show_list(slower)} {_is(slower)} slower than {reference}"
+    if unclear := _levels(own, "open"):
+        yield f"whether {show_list(unclear)} differ{_s(unclear)} from {reference} is open"
+    if unknown := _levels(own, "unknown"):
+        yield f"of {show_list(unknown)} there are too few replicates to tell"
+
+
+def _levels(own: Sequence[Comparison], verdict: Verdict) -> list[str]:
+    return [str(one.level) for one in own if one.verdict == verdict]
+
+
+def _is(words: Sequence[str]) -> str:
+    if len(words) == 1:
+        return "is"
+    return "are"
+
+
+def _s(words: Sequence[str]) -> str:
+    if len(words) == 1:
+        return "s"
+    return ""
+
+
+def show_interval(interval: Interval) -> str:
+    """A ratio with the bounds of its interval, such as `1.32 x (1.21 to 1.44)`."""
+    text = show_ratio(interval.mean)
+    if interval.low is None or interval.high is None:
+        return text
+    return f"{text} ({interval.low:.3g} to {interval.high:.3g})"
+
+
+def _evidence(one: Comparison, margin: float) -> str:
+    """The size of an effect, and what follows from it."""
+    head = f"{one.factor} {one.level} against {one.reference_level}: "
+    assert one.ratio is not None
+    pairs = show_count(one.pairs, "pair")
+    return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one, margin)}."
+
+
+def _conclusion(one: Comparison, margin: float) -> str:
+    assert one.ratio is not None
+    assert one.inner is not None
+    ratio = one.ratio
+    if ratio.low is None or ratio.high is None:
+        return "a single replicate says nothing of its uncertainty"
+    match one.verdict:
+        case "slower":
+            return f"slower, by at least {show_share(ratio.low - 1)}"
+        case "faster":
+            return f"faster, by at least {show_share(1 - ratio.high)}"
+        case "equivalent":
+            inner = f"{one.inner.low:.3g} to {one.inner.high:.3g}"
+            seen = ""
+            if not ratio.low <= 1 <= ratio.high:
+                seen = ", though a difference is there"
+            return f"equivalent within {show_share(margin)} (90 % interval {inner}){seen}"
+    more = ""
+    if one.needed is not None:
+        more = f": about {show_count(one.needed, 'replicate')} may tell"
+    return f"open{more}"
+
+
+def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iterator[str]:
+    """What is missing, what went wrong, and what the intervals mean."""
+    spec = experiment.loaded.spec
+    counted = record.counted()
+    missing = len(experiment.trials) - len(counted)
+    if missing:
+        total = show_count(len(experiment.trials), "trial")
+        yield f"Not complete: {missing:,} of {total} are still to be run."
+    yield from _failures(counted)
+    starved = [attempt for attempt in counted if attempt.starved]
+    if starved:
+        yield (
+            f"{show_count(len(starved), 'trial')} had to share the processors although repeated as"
+            f" often as allowed, such as {_named(starved[0])} ({starved[0].starved}): their times"
+            " are too long."
+        )
+    yield from _preparations(counted)
+    yield from machine_changes(record.sessions)
+    if record.damaged:
+        yield (
+            f"{show_count(record.damaged, 'line')} of the record were damaged: what they said is"
+            " not known."
+        )
+    replicates = show_count(spec.replicates, "replicate")
+    yield (
+        f"Intervals are Student's t at 95 % over {replicates}, of ratios by the logarithms of"
+        " pairs of the same replicate; equivalence is tested by two one-sided tests at 5 %"
+        f" (Schuirmann 1987) with a margin of {show_share(spec.margin)}."
+    )
+    if comparisons > 1:
+        yield (
+            f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
+            " misses the true ratio."
+        )
+    yield "All of it is about this machine, this source and these versions."
+
+
+def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
+    failed = [attempt for attempt in counted if attempt.state != "done"]
+    reasons: dict[str, list[Attempt]] = {}
+    for attempt in failed:
+        reasons.setdefault(attempt.reason, []).append(attempt)
+    for reason, own in list(reasons.items())[:REASONS_TOLD]:
+        yield f"{show_count(len(own), 'trial')} failed, such as {_named(own[0])}: {reason}."
+    if len(reasons) > REASONS_TOLD:
+        yield f"Trials failed for {len(reasons) - REASONS_TOLD} other reasons, too."
+
+
+def _named(attempt: Attempt) -> str:
+    return f"trial {attempt.number}"
+
+
+def _preparations(counted: Sequence[Attempt]) -> Iterator[str]:
+    """What was to be done before trials and could not be."""
+    found: dict[str, int] = {}
+    for attempt in counted:
+        for told in impossible(attempt.preparation):
+            found[told] = found.get(told, 0) + 1
+    for told, count in found.items():
+        yield f"Before {show_count(count, 'trial')}: {told}."
+
+
+def machine_changes(sessions: Sequence[Session]) -> Iterator[str]:
+    """What a later session found that the first had not."""
+    if not sessions:
+        return
+    first = sessions[0].machine
+    for session in sessions[1:]:
+        changed = list(_changed(first, session.machine))
+        if changed:
+            yield (
+                f"The machine was another one from session {session.number} on:"
+                f" {'; '.join(changed)}."
+            )
+
+
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    for name in dict.fromkeys([*before, *now]):
+        if name not in IGNORED and before.get(name) != now.get(name):
+            yield f"{name} {now.get(name)}, was {before.get(name)}"
+
+
+def makespan_words(result: CellResult) -> str:
+    """Makespan of a cell with its interval, in words."""
+    interval = result.makespan_s
+    if interval is None:
+        return "no trial done"
+    text = show_seconds(interval.mean)
+    if interval.low is None or interval.high is None:
+        return text
+    return f"{text} ± {show_seconds(interval.high - interval.mean)}"

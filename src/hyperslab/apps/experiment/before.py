@@ -1,0 +1,81 @@
+"""Preparation of a trial: what was asked for is done, and said to be done or impossible."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from hyperslab.apps.experiment.spec import Before
+from hyperslab.storage.probing import caches
+from hyperslab.units import show_count, show_share
+
+DONE = "done"
+IMPOSSIBLE = "impossible"
+MOST_LEFT = 0.01
+"Share of a file that may stay in the page cache where it counts as dropped."
+SUDO = ("sudo", "-n", "sh", "-c", f"echo 3 > {caches.DROP_CACHES}")
+SUDO_LIMIT_S = 60.0
+
+
+def prepare(asked: Before, inputs: Iterable[Path]) -> dict[str, str]:
+    """Do what was asked for on this host; says of each that it is done, or why it is impossible."""
+    told = {}
+    if asked.sync:
+        os.sync()
+        told["sync"] = DONE
+    if asked.caches == "inputs":
+        told["caches"] = _drop_inputs(list(inputs))
+    if asked.caches == "all":
+        told["caches"] = _drop_all()
+    if asked.settle_s:
+        time.sleep(asked.settle_s)
+        told["settle"] = DONE
+    return told
+
+
+def impossible(preparation: Mapping[str, str]) -> list[str]:
+    """What of a preparation could not be done, in words."""
+    return [f"{name}: {told}" for name, told in preparation.items() if told.startswith(IMPOSSIBLE)]
+
+
+def _drop_inputs(files: list[Path]) -> str:
+    """Have the kernel forget the pages of files, which anybody may ask for; a few that stay are
+    counted.
+    """
+    left = 0.0
+    for path in files:
+        try:
+            left = max(left, _dropped(path))
+        except OSError as error:
+            return f"{IMPOSSIBLE}: {path}: {error.strerror}"
+    if left > MOST_LEFT:
+        return f"{IMPOSSIBLE}: up to {show_share(left)} of a file stayed in memory"
+    return f"{DONE}: {show_count(len(files), 'file')}"
+
+
+def _dropped(path: Path) -> float:
+    """Drop a file's pages; the share of it that stays. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)  # dirty pages are not dropped
+        caches.drop(fd)
+        nbytes = os.fstat(fd).st_size
+        if not nbytes:
+            return 0.0
+        return caches.resident_share(fd, nbytes) or 0.0
+    finally:
+        os.close(fd)
+
+
+def _drop_all() -> str:
+    try:
+        caches.drop_all()
+    except OSError as error:
+        try:
+            subprocess.run(SUDO, capture_output=True, check=True, timeout=SUDO_LIMIT_S)
+        except (OSError, subprocess.SubprocessError):
+            return f"{IMPOSSIBLE}: {error.strerror}, and 'sudo -n' does not help"
+    return DONE

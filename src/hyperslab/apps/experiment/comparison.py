@@ -1,0 +1,162 @@
+"""Comparisons: each cell beside the one that differs from it in one factor alone, by replicate.
+
+A cell and its reference are compared within each replicate, which ran in one block of trials, so
+that what drifts over hours is the same for both. Two settings are *equivalent* if two one-sided
+tests on the logarithms of the ratios reject, at 5 % each, that the ratio is as far from 1 as the
+margin: which is so if the 90 % interval lies between 1 / (1 + margin) and 1 + margin (D. J.
+Schuirmann, A comparison of the two one-sided tests procedure and the power approach for assessing
+the equivalence of average bioavailability, 1987). They *differ* if the 95 % interval does not hold
+1. Both may be so, of a difference that is there but too small to matter; and neither, where there
+are too few replicates to tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import stdev
+from typing import Literal
+
+from hyperslab.apps.experiment.design import Cell
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.intervals import (
+    Interval,
+    mean_interval,
+    quantile,
+    ratio_interval,
+)
+from hyperslab.apps.experiment.record import Attempt, Record
+
+Verdict = Literal["slower", "faster", "equivalent", "open", "unknown"]
+MEASURE = "makespan_s"
+"Field of the summary that is compared."
+MOST_REPLICATES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What came of a cell."""
+
+    cell: Cell
+    attempts: Sequence[Attempt]
+    "Attempts that stand for its trials, by replicate."
+    makespan_s: Interval | None
+    "Mean with its 95 % interval; None without a trial that was done."
+
+    @property
+    def done(self) -> list[Attempt]:
+        return [attempt for attempt in self.attempts if attempt.state == "done"]
+
+    def by_replicate(self) -> dict[int, float]:
+        """Makespans of the trials that were done, seconds."""
+        found = {attempt.replicate: attempt.numbers.get(MEASURE) for attempt in self.done}
+        return {replicate: value for replicate, value in found.items() if value}
+
+    def mean(self, name: str) -> float:
+        """Mean of a number of the summaries over the trials that were done and know it; 0 without
+        any.
+        """
+        known = [attempt.numbers.get(name) for attempt in self.done]
+        values = [value for value in known if value is not None]
+        if not values:
+            return 0.0
+        return sum(values) / len(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A cell beside another one that differs in one factor."""
+
+    factor: str
+    cell: Cell
+    reference: Cell
+    pairs: int
+    "Replicates in which both were done."
+    ratio: Interval | None
+    "Makespan of the cell / that of the reference, with the 95 % interval; None without pairs."
+    inner: Interval | None
+    "The same with the 90 % interval, by which equivalence is tested."
+    verdict: Verdict
+    needed: int | None
+    "Replicates after which an open comparison may be told; None where that cannot be said."
+
+    @property
+    def level(self) -> Level:
+        return self.cell.levels[self.factor]
+
+    @property
+    def reference_level(self) -> Level:
+        return self.reference.levels[self.factor]
+
+
+def results_of(cells: Sequence[Cell], record: Record) -> list[CellResult]:
+    """What came of every cell."""
+    return [_result(cell, record) for cell in cells]
+
+
+def _result(cell: Cell, record: Record) -> CellResult:
+    result = CellResult(cell, record.of_cell(cell), None)
+    values = list(result.by_replicate().values())
+    if not values:
+        return result
+    return CellResult(cell, result.attempts, mean_interval(values))
+
+
+def comparisons_of(
+    results: Sequence[CellResult], baseline: Mapping[str, Level], margin: float
+) -> list[Comparison]:
+    """Every cell beside those at the baseline's level of one factor and else the same."""
+    by_key = {result.cell.key: result for result in results}
+    found = []
+    for result in results:
+        for factor in result.cell.changed:
+            levels = {**result.cell.levels, factor: baseline[factor]}
+            reference = by_key.get(tuple(levels.items()))
+            if reference is not None:
+                found.append(compare(factor, result, reference, margin))
+    return found
+
+
+def compare(factor: str, result: CellResult, reference: CellResult, margin: float) -> Comparison:
+    """Two cells by their replicates."""
+    own = result.by_replicate()
+    other = reference.by_replicate()
+    both = sorted(own.keys() & other.keys())
+    if not both:
+        return Comparison(factor, result.cell, reference.cell, 0, None, None, "unknown", None)
+    values = [own[replicate] for replicate in both]
+    references = [other[replicate] for replicate in both]
+    wide = ratio_interval(values, references, 0.95)
+    inner = ratio_interval(values, references, 0.9)
+    verdict = _verdict(wide, inner, margin)
+    needed = None
+    if verdict == "open":
+        logarithms = [math.log(a / b) for a, b in zip(values, references, strict=True)]
+        needed = _needed(logarithms, margin)
+    told = (len(both), wide, inner, verdict, needed)
+    return Comparison(factor, result.cell, reference.cell, *told)
+
+
+def _verdict(wide: Interval, inner: Interval, margin: float) -> Verdict:
+    if wide.low is None or wide.high is None or inner.low is None or inner.high is None:
+        return "unknown"
+    if 1 / (1 + margin) < inner.low and inner.high < 1 + margin:
+        return "equivalent"
+    if wide.low > 1:
+        return "slower"
+    if wide.high < 1:
+        return "faster"
+    return "open"
+
+
+def _needed(logarithms: Sequence[float], margin: float) -> int | None:
+    """Replicates after which the 90 % interval is half as wide as the margin on each side, if they
+    go on to vary as they have.
+    """
+    spread = stdev(logarithms)
+    most = math.log(1 + margin) / 2
+    for n in range(len(logarithms) + 1, MOST_REPLICATES):
+        if quantile(0.9, n - 1) * spread / math.sqrt(n) <= most:
+            return n
+    return None

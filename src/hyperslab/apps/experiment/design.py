@@ -1,0 +1,114 @@
+"""Design: the cells of an experiment, and its trials in the order in which they are run."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.spec import Spec
+from hyperslab.errors import UsageError, suggest
+from hyperslab.units import show_list
+
+Key = tuple[tuple[str, Level], ...]
+"The levels of a cell, by which it is told from others."
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A level for every factor."""
+
+    levels: Mapping[str, Level]
+    changed: tuple[str, ...]
+    "Factors that are not at the baseline's level."
+
+    @property
+    def key(self) -> Key:
+        return tuple(self.levels.items())
+
+    @property
+    def name(self) -> str:
+        """What differs from the baseline, in words."""
+        if not self.changed:
+            return "baseline"
+        return ", ".join(f"{name} {self.levels[name]}" for name in self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One cell, once."""
+
+    number: int
+    "Place in the order of all trials, from 1 on."
+    replicate: int
+    "Block of trials that it belongs to, from 1 on."
+    cell: Cell
+
+
+def cells_of(spec: Spec) -> list[Cell]:
+    """All cells, the baseline first: at each point of the grid the baseline, and every level of
+    every varied factor alone.
+    """
+    found: dict[Key, Cell] = {}
+    for levels in _levels(spec):
+        changed = [name for name, level in levels.items() if level != spec.baseline[name]]
+        cell = Cell(levels, tuple(changed))
+        found.setdefault(cell.key, cell)
+    return list(found.values())
+
+
+def _levels(spec: Spec) -> Iterator[dict[str, Any]]:
+    crossed = [[spec.baseline[name], *some] for name, some in spec.grid.items()]
+    for point in itertools.product(*crossed):
+        here = spec.baseline | dict(zip(spec.grid, point, strict=True))
+        yield here
+        for name, some in spec.vary.items():
+            for level in some:
+                yield here | {name: level}
+
+
+def trials_of(spec: Spec) -> list[Trial]:
+    """All trials in their order: a block for each replicate that holds every cell once, shuffled by
+    the seed.
+    """
+    cells = cells_of(spec)
+    order = []
+    for replicate in range(1, spec.replicates + 1):
+        block = list(cells)
+        random.Random(f"{spec.seed} {replicate}").shuffle(block)
+        order += [(replicate, cell) for cell in block]
+    return [Trial(number, *one) for number, one in enumerate(order, 1)]
+
+
+def chosen(trials: Sequence[Trial], only: Sequence[str]) -> list[Trial]:
+    """The trials at certain levels, from texts such as 'engine=spark,processes'. Raises
+    UsageError.
+    """
+    wanted = dict(_parse(text, trials) for text in only)
+    return [trial for trial in trials if _is_wanted(trial.cell, wanted)]
+
+
+def _parse(text: str, trials: Sequence[Trial]) -> tuple[str, Collection[str]]:
+    name, equals, words = text.partition("=")
+    factors = trials[0].cell.levels
+    if not equals or not words:
+        raise UsageError(f"--only {text}: give FACTOR=LEVEL[,LEVEL...], such as engine=processes")
+    if name not in factors:
+        raise UsageError(
+            f"--only {text}: the spec has no factor '{name}'{suggest(name, factors)}; it has"
+            f" {show_list(list(factors))}"
+        )
+    known = list(dict.fromkeys(str(trial.cell.levels[name]) for trial in trials))
+    for word in words.split(","):
+        if word not in known:
+            raise UsageError(
+                f"--only {text}: {name} has no level '{word}'; it has {show_list(known)}"
+            )
+    return name, words.split(",")
+
+
+def _is_wanted(cell: Cell, wanted: Mapping[str, Collection[str]]) -> bool:
+    return all(str(cell.levels[name]) in words for name, words in wanted.items())

@@ -1,0 +1,156 @@
+"""Estimates: how long an experiment takes, and the space that it needs.
+
+Before there are trials, time is guessed from what can be known: the start of a process and an
+engine, bytes at a modest rate, and the delays that were asked for. Once there are, a cell takes as
+long as it took, and for cells without trials the guess is corrected by how far off it was for the
+others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from hyperslab.apps.experiment.design import Cell, Trial
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.inputs import Inputs
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.spec import Loaded
+from hyperslab.errors import DoesNotFit
+from hyperslab.machine.host import Host
+from hyperslab.units import show_bytes
+
+START_S = 4.0
+"Guess of the time that interpreter, engine and records take."
+NBYTES_PER_S = 2e8
+"Guess of the rate at which a trial reads and writes."
+PAUSE_S = 0.5
+"Time between two trials: looking at the load, removing outputs."
+RECORDS_NBYTES = 2**19
+"Guess of what stays of a trial: its trace, above all."
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes that are needed on a file system, and those that are free."""
+
+    path: Path
+    "A folder on it."
+    needed_nbytes: int
+    free_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """What is to be expected of trials."""
+
+    loaded: Loaded
+    inputs: Inputs
+
+    def seconds(self, cell: Cell, record: Record) -> float:
+        """How long a trial of a cell takes."""
+        spec = self.loaded.spec
+        around_s = PAUSE_S + spec.before.settle_s
+        own = [attempt.wall_s for attempt in record.of_cell(cell)]
+        if own:
+            return fmean(own) + around_s
+        ended = [attempt for attempt in record.counted() if attempt.state == "done"]
+        ratios = [attempt.wall_s / self._guess_s(attempt.levels) for attempt in ended]
+        guess_s = self._guess_s(cell.levels)
+        if ratios:
+            guess_s *= median(ratios)
+        return min(guess_s, spec.trial_limit_s) + around_s
+
+    def left_s(self, trials: Iterable[Trial], record: Record) -> float:
+        """How long trials take together, without repeats."""
+        by_cell: dict[str, float] = {}
+        total_s = 0.0
+        for trial in trials:
+            name = trial.cell.name
+            if name not in by_cell:
+                by_cell[name] = self.seconds(trial.cell, record)
+            total_s += by_cell[name]
+        return total_s
+
+    def _guess_s(self, levels: Mapping[str, Level]) -> float:
+        setting = self.loaded.setting(levels)
+        nbytes = self.inputs.nbytes(setting)
+        tasks = 1.0
+        if setting.recipe is not None:
+            tasks = setting.recipe.files
+        tasks *= _number(levels, "blocks", 1.0)
+        slots = _number(levels, "workers", Host.here().cpus) * _number(levels, "threads", 1.0)
+        delays_s = _number(levels, "delay", 0.0) * _number(levels, "iterations", 1.0)
+        return START_S + 2 * nbytes / NBYTES_PER_S + delays_s * tasks / min(slots, tasks)
+
+    def space(self, cells: Sequence[Cell], trials: int, record: Record, keep: bool) -> list[Space]:
+        """What file systems need for so many trials of these cells: missing inputs, the outputs of
+        one trial (of all with `keep`), which are taken to be as large as its source until trials
+        have said more, and records.
+        """
+        settings = [self.loaded.setting(cell.levels) for cell in cells]
+        needs: list[tuple[Path, int]] = [(self.inputs.root, trials * RECORDS_NBYTES)]
+        missing = self.inputs.missing(settings)
+        needs += [(folder, recipe.nbytes) for folder, recipe in missing.items()]
+        most = 1
+        if keep:
+            most = trials
+        by_folder: dict[Path, int] = {}
+        for cell, setting in zip(cells, settings, strict=True):
+            folder = self.inputs.out(setting, self.inputs.root)
+            written = self._written(cell, record)
+            by_folder[folder] = max(by_folder.get(folder, 0), written)
+        needs += [(folder, most * nbytes) for folder, nbytes in by_folder.items()]
+        return _by_file_system(needs)
+
+    def _written(self, cell: Cell, record: Record) -> int:
+        told = [attempt.numbers.get("written_nbytes") for attempt in record.of_cell(cell)]
+        known = [nbytes for nbytes in told if nbytes is not None]
+        if known:
+            return int(max(known))
+        return self.inputs.nbytes(self.loaded.setting(cell.levels))
+
+
+def require_space(spaces: Iterable[Space]) -> None:
+    """Raise DoesNotFit for a file system that is too small."""
+    for space in spaces:
+        if space.needed_nbytes > space.free_nbytes:
+            raise DoesNotFit(
+                f"the experiment needs {show_bytes(space.needed_nbytes)} at {space.path}, where"
+                f" {show_bytes(space.free_nbytes)} are free: make room, or choose another --scale"
+                " or directory"
+            )
+
+
+def _number(levels: Mapping[str, Level], name: str, default: float) -> float:
+    """The level of a factor that is a number."""
+    level = levels.get(name, default)
+    if isinstance(level, int | float):
+        return float(level)
+    return default
+
+
+def _by_file_system(needs: Iterable[tuple[Path, int]]) -> list[Space]:
+    """What each file system needs."""
+    found: dict[int, Space] = {}
+    for folder, nbytes in needs:
+        place = _nearest(folder)
+        device = place.stat().st_dev
+        before = 0
+        if device in found:
+            place = found[device].path
+            before = found[device].needed_nbytes
+        about = os.statvfs(place)
+        found[device] = Space(place, before + nbytes, about.f_bavail * about.f_frsize)
+    return list(found.values())
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above that is there."""
+    folder = folder.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder

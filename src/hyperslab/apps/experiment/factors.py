@@ -1,0 +1,213 @@
+"""Factors: what can be varied in an experiment, and how each level becomes a setting of a trial.
+
+A factor is one function `(setting, level) -> setting`, registered under its name with the type of
+its levels. Those of this package are below. Others come from a file (`--factors FILE.py`), or from
+a package, whose entry point of the group `hyperslab.factors` names the module that registers them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from hyperslab import formats
+from hyperslab.apps.experiment.setting import Setting
+from hyperslab.driver.options import GRANULARITIES
+from hyperslab.engines.facts import engine_names
+from hyperslab.errors import UsageError, suggest
+
+GROUP = "hyperslab.factors"
+"Group of entry points of packages that bring factors."
+Level = str | int | float | bool
+Apply = Callable[[Setting, Any], Setting]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Something that can be varied."""
+
+    name: str
+    kind: Any
+    "Type of its levels, as pydantic takes it."
+    about: str
+    "Meaning, in a line."
+    apply: Apply
+
+    def problem_of(self, level: Any) -> str:
+        """What is wrong with a level, as a clause; '' where nothing is."""
+        try:
+            TypeAdapter(self.kind).validate_python(level, strict=True)
+        except ValidationError as error:
+            return clause_of(error.errors()[0])
+        return ""
+
+
+FACTORS: dict[str, Factor] = {}
+"All that are registered, in the order in which they are listed."
+
+
+def factor(name: str, kind: Any, about: str) -> Callable[[Apply], Apply]:
+    """Register a function as a factor. Raises UsageError for a name that is taken."""
+
+    def register(apply: Apply) -> Apply:
+        if name in FACTORS:
+            raise UsageError(f"factor '{name}': there is one of this name already; choose another")
+        FACTORS[name] = Factor(name, kind, about, apply)
+        return apply
+
+    return register
+
+
+def clause_of(error: Mapping[str, Any]) -> str:
+    """What pydantic says is wrong with a value, as a clause."""
+    text = str(error["msg"]).removeprefix("Value error, ")
+    text = text.replace("Input should be", "should be")
+    if error["type"] in ("missing", "value_error") or isinstance(error["input"], dict | list):
+        return text
+    return f"{text}, not {error['input']!r}"
+
+
+def load_factors(path: Path) -> None:
+    """Register the factors of a file. Raises UsageError."""
+    name = f"hyperslab_factors_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UsageError(f"--factors {path}: there is no such Python file")
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
+        return  # registered before, by the same process
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except UsageError:
+        raise
+    except Exception as error:  # whatever a user's file raises
+        raise UsageError(f"--factors {path}: {type(error).__name__}: {error}") from error
+
+
+def load_installed_factors() -> None:
+    """Register the factors of other packages that are installed. Raises UsageError."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:  # whatever a package raises when it is imported
+            raise UsageError(
+                f"the factors of {entry.value} cannot be loaded: {error}; fix or remove its package"
+            ) from error
+
+
+def _known_engine(name: str) -> str:
+    known = engine_names()
+    if name not in known:
+        raise ValueError(f"there is no engine '{name}'{suggest(name, known)}")
+    return name
+
+
+def _known_format(name: str) -> str:
+    known = list(formats.written())
+    if name not in known:
+        raise ValueError(f"'{name}' cannot be written; choose one of {', '.join(known)}")
+    return name
+
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+@factor("engine", Annotated[str, AfterValidator(_known_engine)], "Engine that runs the tasks.")
+def engine(setting: Setting, level: str) -> Setting:
+    """What --engine says."""
+    return setting.with_flag("--engine", level)
+
+
+@factor("workers", Count, "Worker processes.")
+def workers(setting: Setting, level: int) -> Setting:
+    """What --workers says."""
+    return setting.with_flag("--workers", level)
+
+
+@factor("threads", Count, "Tasks at a time per worker.")
+def threads(setting: Setting, level: int) -> Setting:
+    """What --threads says."""
+    return setting.with_flag("--threads", level)
+
+
+@factor("files", Count, "Files that a synthetic source is cut into: the blocks of paper designs.")
+def files(setting: Setting, level: int) -> Setting:
+    """Number of files of a synthetic source."""
+    return setting.with_recipe(files=level)
+
+
+@factor("blocks", Count, "Blocks that each file is cut into.")
+def blocks(setting: Setting, level: int) -> Setting:
+    """What --blocks says."""
+    return setting.with_flag("--blocks", level)
+
+
+@factor("block_shape", Text, "Shape of the blocks, such as '64,64,64'.")
+def block_shape(setting: Setting, level: str) -> Setting:
+    """What --block-shape says."""
+    return setting.with_flag("--block-shape", level)
+
+
+@factor("iterations", Count, "Times that 'increment' adds one.")
+def iterations(setting: Setting, level: int) -> Setting:
+    """Parameter of increment."""
+    return setting.with_param("iterations", level)
+
+
+@factor("delay", Seconds, "Seconds that 'increment' sleeps after each time.")
+def delay(setting: Setting, level: float) -> Setting:
+    """Parameter of increment."""
+    return setting.with_param("delay", level)
+
+
+@factor("granularity", Literal[GRANULARITIES], "Steps of a block as one operator, or each its own.")
+def granularity(setting: Setting, level: str) -> Setting:
+    """What --granularity says."""
+    return setting.with_flag("--granularity", level)
+
+
+@factor("size", Text, "Size of a synthetic source, such as '2GiB'.")
+def size(setting: Setting, level: str) -> Setting:
+    """Bytes of a synthetic source."""
+    return setting.with_recipe(size=level)
+
+
+@factor("input_format", Literal["nii", "h5"], "Format of a synthetic source.")
+def input_format(setting: Setting, level: str) -> Setting:
+    """Format of a synthetic source."""
+    return setting.with_recipe(format=level)
+
+
+@factor("output_format", Annotated[str, AfterValidator(_known_format)], "Format of the outputs.")
+def output_format(setting: Setting, level: str) -> Setting:
+    """What --format says."""
+    return setting.with_flag("--format", level)
+
+
+@factor("codec", Text, "Compression of the outputs, such as 'none' or 'gzip:4'.")
+def codec(setting: Setting, level: str) -> Setting:
+    """What --compression says."""
+    return setting.with_flag("--compression", level)
+
+
+@factor("input_tier", Text, "Directory in which a synthetic source is made.")
+def input_tier(setting: Setting, level: str) -> Setting:
+    """Where the source lies."""
+    return replace(setting.with_recipe(), input_tier=Path(level))
+
+
+@factor("output_tier", Text, "Directory in which a trial writes.")
+def output_tier(setting: Setting, level: str) -> Setting:
+    """Where outputs go."""
+    return replace(setting, output_tier=Path(level))

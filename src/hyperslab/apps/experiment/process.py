@@ -1,0 +1,157 @@
+"""Process: one trial, run by `hyperslab run` in a process group of its own, with a time limit.
+
+A keeper (`hyperslab.engines.keeper`) stands between: when the trial ends, when its time is over, or
+when the runner dies, whatever the trial has started ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperslab.apps.experiment.record import State
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.submission import load_failures
+from hyperslab.engines import keeper
+from hyperslab.engines.environment import how_it_ended
+from hyperslab.engines.lifeline import workers_end
+from hyperslab.errors import HyperslabError
+from hyperslab.redaction import redact
+from hyperslab.report.failures import grouped
+from hyperslab.report.summary import Summary
+from hyperslab.units import show_count, show_seconds
+
+KEPT = ("trace.parquet", "summary.json", "provenance.json", "plan.json", "status.json")
+"Records of a trial's run that stay when its outputs are removed."
+ENDING_LIMIT_S = 30.0
+TAIL_NBYTES = 2**16
+"End of what a trial has printed, in which the reason is looked for."
+OURS = "hyperslab: "
+"What sentences about errors begin with."
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a trial ended."""
+
+    state: State
+    reason: str
+    wall_s: float
+    numbers: Mapping[str, float | None]
+
+
+def run_trial(arguments: Sequence[str], out: Path, log: Path, limit_s: float, lock: int) -> Ended:
+    """Run `hyperslab run` with these arguments to its end, or until the limit. `lock` is inherited
+    by all processes of the trial.
+    """
+    began = time.monotonic()
+    with log.open("ab") as output:
+        process = _start([*_command(), "run", *arguments], output.fileno(), lock)
+    try:
+        status: int | None = process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        _end(process)
+    wall_s = time.monotonic() - began
+    numbers = _numbers(out)
+    if status is None:
+        return Ended("too long", f"it was ended after {show_seconds(limit_s)}", wall_s, numbers)
+    if status:
+        return Ended("failed", _reason(out, log, status), wall_s, numbers)
+    if not numbers:
+        return Ended("failed", "it has left no summary of its run", wall_s, numbers)
+    return Ended("done", "", wall_s, numbers)
+
+
+def _command() -> list[str]:
+    """The command line of this package, with our import path."""
+    path = [folder or os.getcwd() for folder in sys.path]
+    code = f"import sys; sys.path[:] = {path!r}; from hyperslab.cli import main; main()"
+    return [sys.executable, "-c", code]
+
+
+def _start(command: Sequence[str], output: int, lock: int) -> subprocess.Popen[bytes]:
+    lifeline = workers_end()
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(keeper.__file__), str(lifeline), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=[lifeline, lock],
+        start_new_session=True,
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have the keeper end all that is left of a trial."""
+    process.terminate()
+    try:
+        process.wait(ENDING_LIMIT_S)
+    except subprocess.TimeoutExpired:  # it waits for a process that the kernel does not let go
+        process.kill()
+        process.wait()
+
+
+def _records(out: Path) -> Path | None:
+    """Folder of the records of a trial's run, where it came so far."""
+    found = RunDirectory(out).submissions()
+    if found:
+        return found[-1]
+    return None
+
+
+def _numbers(out: Path) -> dict[str, float | None]:
+    """The numbers of a run's summary; none where there is none that can be read."""
+    folder = _records(out)
+    if folder is None or not (folder / "summary.json").is_file():
+        return {}
+    try:
+        fields = asdict(Summary.load(folder / "summary.json"))
+    except (HyperslabError, ValueError, TypeError):
+        return {}
+    return {name: value for name, value in fields.items() if _is_number(value)}
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def _reason(out: Path, log: Path, status: int) -> str:
+    """Why a trial failed: its first reason for failed tasks, or the last sentence that it said."""
+    folder = _records(out)
+    if folder is not None:
+        try:
+            failures = load_failures(folder)
+        except HyperslabError:
+            failures = []
+        if failures:
+            first = grouped(failures)[0].first.message
+            return redact(f"{show_count(len(failures), 'task')} failed: {first}")
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_NBYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    said = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
+    last = [line for line in lines if line.strip()]
+    for text in [*said[-1:], *last[-1:]]:
+        return redact(text)
+    return f"it {how_it_ended(status)}"
+
+
+def keep_records(out: Path, folder: Path) -> None:
+    """Move the records of a trial's run away from its outputs, which can be removed then. Raises
+    OSError.
+    """
+    records = _records(out)
+    if records is None:
+        return
+    for name in KEPT:
+        if (records / name).is_file():
+            shutil.move(records / name, folder / name)

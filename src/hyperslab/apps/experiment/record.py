@@ -1,0 +1,154 @@
+"""Record: what an experiment has done, a sealed line for every session and every attempt at a
+trial, on storage before the next one begins.
+
+A runner that dies in the middle of a line leaves one that is not as it was written: it counts for
+nothing, so its trial is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hyperslab.apps.experiment.design import Cell, Key, Trial
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.errors import RunStopped
+from hyperslab.storage.sealing import seal, unseal
+
+State = Literal["done", "failed", "too long"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A runner at work: the first one, or one that goes on after it."""
+
+    number: int
+    "Place among the sessions, from 1 on."
+    began_s: float
+    "Wall clock when it began."
+    machine: Mapping[str, Any]
+    "Processor, memory, system and versions that it found."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A trial, as it went. Seconds, bytes and shares of one."""
+
+    number: int
+    "Number of the trial."
+    replicate: int
+    levels: Mapping[str, Level]
+    attempt: int
+    "Place among the attempts at this trial, from 1 on."
+    session: int
+    "Number of the session that made it."
+    began_s: float
+    "Wall clock when it began."
+    wall_s: float
+    "Time from the start of its process to its end."
+    state: State
+    reason: str
+    "Why it failed; '' if it did not."
+    numbers: Mapping[str, float | None]
+    "Fields of the summary of its run (`hyperslab.report.summary`); none if it has left no summary."
+    preparation: Mapping[str, str]
+    "What was done before it, and whether that could be done."
+    load_before: Mapping[str, Any]
+    "What the machine was doing right before (`hyperslab.machine.pressure`)."
+    load_during: Mapping[str, Any]
+    starved: str
+    "Who else took its processors, in words; '' where nobody did."
+
+    @property
+    def key(self) -> Key:
+        return tuple(self.levels.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that was recorded of an experiment."""
+
+    sessions: Sequence[Session] = ()
+    attempts: Sequence[Attempt] = ()
+    "Attempts, oldest first."
+    damaged: int = 0
+    "Number of lines that are not as they were written."
+    by_trial: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+
+    def of(self, trial: Trial) -> Sequence[Attempt]:
+        """Attempts at a trial, oldest first."""
+        return self.by_trial.get(trial.number, ())
+
+    def counted(self) -> list[Attempt]:
+        """The attempt that stands for each trial that was tried: the newest that was not starved,
+        or else the newest.
+        """
+        return [_best(attempts) for attempts in self.by_trial.values()]
+
+    def of_cell(self, cell: Cell) -> list[Attempt]:
+        """The attempts that stand for the trials of a cell, by replicate."""
+        own = [attempt for attempt in self.counted() if attempt.key == cell.key]
+        return sorted(own, key=lambda attempt: attempt.replicate)
+
+
+def _best(attempts: Sequence[Attempt]) -> Attempt:
+    usual = [attempt for attempt in attempts if not attempt.starved]
+    return (usual or attempts)[-1]
+
+
+def load(path: Path) -> Record:
+    """Read a record; an empty one where there is none. Raises OSError."""
+    if not path.exists():
+        return Record()
+    sessions: list[Session] = []
+    attempts: list[Attempt] = []
+    damaged = 0
+    for line in path.read_bytes().splitlines():
+        text = unseal(line)
+        if text is None:
+            damaged += 1
+            continue
+        fields = json.loads(text)
+        if fields.pop("kind") == "session":
+            sessions.append(Session(**fields))
+        else:
+            attempts.append(Attempt(**fields))
+    by_trial: dict[int, list[Attempt]] = {}
+    for attempt in attempts:
+        by_trial.setdefault(attempt.number, []).append(attempt)
+    return Record(sessions, attempts, damaged, by_trial)
+
+
+def append(path: Path, entry: Session | Attempt) -> None:
+    """Add a line, and wait until it is on storage. Raises RunStopped where there is no room; what
+    was there stays as it is.
+    """
+    kind = "attempt"
+    if isinstance(entry, Session):
+        kind = "session"
+    line = seal(json.dumps({"kind": kind, **asdict(entry)}).encode()) + b"\n"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        end = os.fstat(fd).st_size
+        if end and os.pread(fd, 1, end - 1) != b"\n":
+            line = b"\n" + line  # a runner has died within a line
+        try:
+            _write(fd, line)
+            os.fsync(fd)
+        except OSError as error:
+            os.ftruncate(fd, end)
+            raise RunStopped(
+                f"{path} cannot be written ({error.strerror}): make room, then go on with"
+                " 'hyperslab experiment resume'; the trial under way is repeated"
+            ) from error
+    finally:
+        os.close(fd)
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,281 @@
+"""Runner: the trials of an experiment one after the other, each recorded before the next begins.
+
+What is to be done next follows from the record alone, so an experiment that was interrupted goes on
+where it was: nothing that is recorded is run again, but for starved trials, up to the limit.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from hyperslab.apps.experiment import record as records
+from hyperslab.apps.experiment.before import prepare
+from hyperslab.apps.experiment.design import Cell, Trial, cells_of, trials_of
+from hyperslab.apps.experiment.directory import ExperimentDirectory
+from hyperslab.apps.experiment.estimate import Estimator, require_space
+from hyperslab.apps.experiment.inputs import Inputs
+from hyperslab.apps.experiment.process import Ended, keep_records, run_trial
+from hyperslab.apps.experiment.record import Attempt, Record, Session
+from hyperslab.apps.experiment.setting import Setting
+from hyperslab.apps.experiment.spec import Loaded, Starved
+from hyperslab.machine import pressure
+from hyperslab.machine.host import Host, boot_id, describe
+from hyperslab.storage.renaming import synchronise
+from hyperslab.units import show_list, show_share
+
+LOOK_S = 0.2
+"Least time over which the load before a trial is looked at."
+LOAD_FIELDS = (
+    "seconds",
+    "cpus",
+    "load_average",
+    "busy_share",
+    "own_share",
+    "others_share",
+    "stolen_share",
+)
+"Numbers of `pressure.between` that are recorded."
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment in its directory."""
+
+    loaded: Loaded
+    directory: ExperimentDirectory
+    trials: Sequence[Trial]
+    inputs: Inputs
+    estimator: Estimator
+
+    @classmethod
+    def of(cls, loaded: Loaded, root: Path) -> Experiment:
+        """A spec in a directory, which need not exist yet."""
+        root = root.absolute()
+        inputs = Inputs(loaded, root)
+        trials = trials_of(loaded.spec)
+        estimator = Estimator(loaded, inputs)
+        return cls(loaded, ExperimentDirectory(root), trials, inputs, estimator)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, the baseline first."""
+        return cells_of(self.loaded.spec)
+
+    def settings(self, cells: Sequence[Cell]) -> list[Setting]:
+        """How trials of these cells are run."""
+        return [self.loaded.setting(cell.levels) for cell in cells]
+
+    def record(self) -> Record:
+        """What was recorded so far. Raises OSError."""
+        return records.load(self.directory.record)
+
+
+class Watcher(Protocol):
+    """Who is told how far an experiment is."""
+
+    def tell(self, text: str) -> None: ...
+    def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None: ...
+    def ended(self, trial: Trial, attempt: Attempt) -> None: ...
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What of an experiment is to be run now."""
+
+    trials: Sequence[Trial]
+    keep: bool = False
+    "Whether outputs and synthetic sources stay."
+    retry_failed: bool = False
+    "Whether trials that have failed before are tried once more."
+
+
+def begin(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
+    """Run an experiment that has not begun. Raises UsageError, OutputBusy, DoesNotFit, RunStopped,
+    and KeyboardInterrupt on Ctrl-C.
+    """
+    with experiment.directory.owned():
+        experiment.directory.begin(experiment.loaded)
+        return _carry_out(experiment, wish, watcher)
+
+
+def resume(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
+    """Go on with an experiment. Raises as `begin`, and UsageError for a spec that has changed."""
+    experiment.directory.require_unchanged(experiment.loaded)
+    with experiment.directory.owned():
+        return _carry_out(experiment, wish, watcher)
+
+
+def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
+    record = experiment.record()
+    cells = list({trial.cell.key: trial.cell for trial in wish.trials}.values())
+    left = sum(not record.of(trial) for trial in wish.trials)
+    require_space(experiment.estimator.space(cells, left, record, wish.keep))
+    session = Session(len(record.sessions) + 1, time.time(), machine())
+    records.append(experiment.directory.record, session)
+    synchronise(experiment.directory.root, only_names=True)
+    experiment.inputs.make(experiment.settings(cells), watcher.tell)
+    try:
+        record = _run_trials(experiment, wish, session, watcher)
+    except KeyboardInterrupt as reason:
+        reason.add_note("'hyperslab experiment resume' with the same arguments goes on from here")
+        raise
+    finally:
+        watcher.end()
+    is_complete = next_trial(experiment, Wish(experiment.trials), record, session) is None
+    if is_complete and not wish.keep:
+        experiment.inputs.remove(experiment.settings(experiment.cells))
+    return record
+
+
+def _run_trials(experiment: Experiment, wish: Wish, session: Session, watcher: Watcher) -> Record:
+    """Run what is to be done, and record each trial as soon as it has ended."""
+    record = experiment.record()
+    while (trial := next_trial(experiment, wish, record, session)) is not None:
+        others = [one for one in wish.trials if one != trial]
+        untried = [one for one in others if not record.of(one)]
+        left_s = experiment.estimator.left_s([trial, *untried], record)
+        watcher.begin(trial, len(others) - len(untried), len(wish.trials), left_s)
+        attempt = _attempt(experiment, trial, len(record.of(trial)) + 1, session, wish.keep)
+        records.append(experiment.directory.record, attempt)
+        record = experiment.record()
+        watcher.ended(trial, attempt)
+    return record
+
+
+def next_trial(
+    experiment: Experiment, wish: Wish, record: Record, session: Session
+) -> Trial | None:
+    """The next trial to be run: in each block those that were not tried, then those that are to be
+    tried again; None when all is done.
+    """
+    starved = experiment.loaded.spec.starved
+    for _, group in groupby(wish.trials, key=lambda trial: trial.replicate):
+        block = list(group)
+        due = [trial for trial in block if not record.of(trial)]
+        due += [trial for trial in block if _is_due_again(wish, record.of(trial), starved, session)]
+        if due:
+            return due[0]
+    return None
+
+
+def _is_due_again(
+    wish: Wish, attempts: Sequence[Attempt], starved: Starved, session: Session
+) -> bool:
+    if not attempts:
+        return False
+    if all(attempt.starved for attempt in attempts):
+        return len(attempts) <= starved.repeats
+    last = attempts[-1]
+    return wish.retry_failed and last.state != "done" and last.session != session.number
+
+
+def _attempt(
+    experiment: Experiment, trial: Trial, number: int, session: Session, keep: bool
+) -> Attempt:
+    """Run a trial once, and remove its outputs."""
+    spec = experiment.loaded.spec
+    setting = experiment.loaded.setting(trial.cell.levels)
+    folder = experiment.directory.trial(trial.number, number)
+    out = experiment.inputs.out(setting, folder)
+    for left in (folder, out):  # of a runner that has died
+        shutil.rmtree(left, ignore_errors=True)
+    folder.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    arguments = [
+        experiment.loaded.workload(),
+        *experiment.inputs.arguments(setting),
+        *("--out", str(out), *setting.flags, "--no-report", "--quiet"),
+    ]
+    lock = experiment.directory.hold_trial()
+    try:
+        first = pressure.sample()
+        preparation = prepare(spec.before, experiment.inputs.files(setting))
+        time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
+        second = pressure.sample()
+        began_s = time.time()
+        try:
+            ended = run_trial(arguments, out, folder / "output.log", spec.trial_limit_s, lock)
+        except BaseException:
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+        during = _load(second, pressure.sample())
+    finally:
+        os.close(lock)
+    ended = _tidied(ended, out, folder, keep)
+    return Attempt(
+        number=trial.number,
+        replicate=trial.replicate,
+        levels=trial.cell.levels,
+        attempt=number,
+        session=session.number,
+        began_s=began_s,
+        wall_s=ended.wall_s,
+        state=ended.state,
+        reason=ended.reason,
+        numbers=ended.numbers,
+        preparation=preparation,
+        load_before=_load(first, second),
+        load_during=during,
+        starved=starved_by(during, spec.starved),
+    )
+
+
+def _tidied(ended: Ended, out: Path, folder: Path, keep: bool) -> Ended:
+    """Keep the records of a trial's run, and remove its outputs unless they are to stay."""
+    if keep:
+        return ended
+    keep_records(out, folder)
+    shutil.rmtree(out, ignore_errors=True)
+    return ended
+
+
+def _load(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What the machine was doing between two samples, with the number of idle processors."""
+    told = pressure.between(before, after)
+    load = {name: told[name] for name in LOAD_FIELDS}
+    load["idle_cpus"] = None
+    if told["busy_share"] is not None:
+        free_share = 1 - told["busy_share"] - told["stolen_share"]
+        load["idle_cpus"] = max(0.0, free_share) * told["cpus"]
+    return load
+
+
+def starved_by(load: Mapping[str, Any], limits: Starved) -> str:
+    """Who else took a trial's processors, in words; '' where nobody took more than the limits."""
+    return show_list(list(_takers(load, limits)))
+
+
+def _takers(load: Mapping[str, Any], limits: Starved) -> Iterator[str]:
+    takers = (
+        ("others_share", limits.others, "other programs"),
+        ("stolen_share", limits.stolen, "other virtual machines"),
+    )
+    for name, limit, who in takers:
+        share = load.get(name)
+        if share is not None and share > limit:
+            yield f"{who} took {show_share(share)}"
+
+
+def machine() -> dict[str, Any]:
+    """What a session finds, and what another one may find changed."""
+    host = Host.here()
+    total_nbytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        **describe(),
+        "processors": host.cpus,
+        "memory": total_nbytes,
+        "boot": boot_id(),
+        "hyperslab": version("hyperslab"),
+        "numpy": version("numpy"),
+        "kernel": platform.release(),
+    }

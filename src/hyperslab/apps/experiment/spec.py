@@ -1,0 +1,330 @@
+"""Spec: what an experiment is asked to do, as a TOML file says it.
+
+A file that cannot be used is refused with its name, the line and the field of every mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hyperslab.apps.experiment.factors import FACTORS, Level, clause_of
+from hyperslab.apps.experiment.positions import line_of
+from hyperslab.apps.experiment.setting import Recipe, Setting
+from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.written import parse_size
+from hyperslab.units import show_list
+
+SCALES = "scales"
+"Table of a file whose tables override what the others say."
+MOST_TOLD = 8
+"Mistakes of a file that are told at a time."
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Table(BaseModel):
+    """A table of a spec: fields of other names, or of other types, are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Source(Table):
+    """What trials read: files of the user's, or a synthetic array."""
+
+    path: str | list[str] | None = None
+    "Files, as `hyperslab run` takes them; relative ones from the spec's folder on."
+    together: Literal["independent", "concatenated", "mosaic"] = "independent"
+    "How several files belong together."
+    synth: Literal["bigbrain", "climate"] | None = None
+    "Kind of a synthetic array, which is made before the first trial."
+    size: str = "64MiB"
+    "Size of the synthetic array."
+    files: Count = 1
+    "Number of files that it is cut into."
+    format: Literal["nii", "h5"] = "nii"
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Source:
+        if (self.path is None) == (self.synth is None):
+            raise ValueError("give one of path and synth")
+        try:
+            parse_size("size", self.size)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def paths(self) -> list[str]:
+        """Files of the user's; none of a synthetic array."""
+        if isinstance(self.path, str):
+            return [self.path]
+        return self.path or []
+
+
+class Before(Table):
+    """What happens before each trial, none of which is done unless it is asked for."""
+
+    sync: bool = False
+    "Whether dirty pages of the whole machine are written first."
+    caches: Literal["keep", "inputs", "all"] = "keep"
+    """Pages that leave the page cache: those of the inputs, for which nobody has to be root, or
+    all, with names and inodes, by root or `sudo -n`.
+    """
+    settle_s: Seconds = 0.0
+    "Seconds of rest."
+
+
+class Starved(Table):
+    """When a trial counts as starved, and how often such trials are repeated."""
+
+    others: Share = 0.1
+    "Share of all processors' time that other programs took."
+    stolen: Share = 0.05
+    "Share of all processors' time that a hypervisor gave to somebody else."
+    repeats: Annotated[int, Field(ge=0)] = 1
+    "Further attempts at a starved trial."
+
+
+class Spec(Table):
+    """A whole experiment."""
+
+    title: Annotated[str, Field(min_length=1)]
+    question: str = ""
+    "What the experiment is to decide."
+    workload: Annotated[str, Field(min_length=1)]
+    "Function, as `hyperslab run` takes it."
+    flags: list[str] = []
+    "Further arguments of `hyperslab run`, the same for all trials."
+    source: Source
+    baseline: dict[str, Any]
+    "A level of every factor, which all others are compared with."
+    vary: dict[str, list[Any]] = {}
+    "Levels of factors that are changed one at a time."
+    grid: dict[str, list[Any]] = {}
+    "Levels of factors that are crossed with each other, and with all that is varied."
+    replicates: Count = 3
+    seed: int = 0
+    "Seed of the order of trials."
+    before: Before = Before()
+    starved: Starved = Starved()
+    trial_limit_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
+    "Seconds after which a trial is ended, and has failed."
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    "Relative difference below which two settings count as equivalent."
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A spec with where it comes from."""
+
+    spec: Spec
+    name: str
+    "Name of a shipped spec, or the file's without its suffix."
+    scale: str
+    "The scale that was chosen; '' of a spec without."
+    folder: Path
+    "Folder from which relative paths count."
+    digests: Mapping[str, str]
+    "SHA-256 of the files of factors and of the workload, by their names."
+
+    def identity(self) -> dict[str, Any]:
+        """All that makes it this experiment, as JSON has it."""
+        return {"scale": self.scale, "files": dict(self.digests), **self.spec.model_dump()}
+
+    def workload(self) -> str:
+        """The function as `hyperslab run` is given it, from any folder."""
+        path, colon, word = self.spec.workload.rpartition(":")
+        if not path.endswith(".py"):
+            return self.spec.workload
+        return f"{self.folder / path}{colon}{word}"
+
+    def setting(self, levels: Mapping[str, Level]) -> Setting:
+        """How trials with these levels are run."""
+        source = self.spec.source
+        recipe = None
+        if source.synth is not None:
+            recipe = Recipe(source.synth, source.size, source.files, source.format, source.seed)
+        setting = Setting(("--sources", source.together, *self.spec.flags), recipe)
+        for name, level in levels.items():
+            setting = FACTORS[name].apply(setting, level)
+        return setting
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Something that is wrong with a file."""
+
+    path: tuple[str | int, ...]
+    "Field that it is about."
+    text: str
+    "Clause about it."
+
+
+def scales_of(text: str) -> list[str]:
+    """The scales of a spec, in the order of the file. The text is TOML."""
+    scales = tomllib.loads(text).get(SCALES, {})
+    return list(scales) if isinstance(scales, dict) else []
+
+
+def load_spec(
+    text: str, label: str, name: str, folder: Path, scale: str | None, factors: Sequence[Path] = ()
+) -> Loaded:
+    """A spec of a file's text; `label` is what errors call the file. The first scale of the file
+    is taken where none is named.
+
+    Factors have to be registered. Raises UsageError.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{label}: {error}") from error
+    chosen = _chosen(document, label, scale)
+    merged = _without_empty(_merged(document, document.pop(SCALES, {}).get(chosen, {})))
+    mistakes: list[Mistake] = []
+    spec = None
+    try:
+        spec = Spec.model_validate(merged)
+    except ValidationError as error:
+        mistakes = [_mistake(found) for found in error.errors()]
+    mistakes += _wrong_levels(merged)
+    if spec is None or mistakes:
+        raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
+    loaded = Loaded(spec, name, chosen, folder, {})
+    _require_settings(loaded, text, label)
+    return Loaded(spec, name, chosen, folder, _digests(loaded, factors))
+
+
+def _chosen(document: Mapping[str, Any], label: str, scale: str | None) -> str:
+    scales = document.get(SCALES, {})
+    if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
+        raise UsageError(f"{label}: {SCALES} has a table for each scale, such as [scales.smoke]")
+    if scale is None:
+        return next(iter(scales), "")
+    if scale not in scales:
+        known = show_list(list(scales)) or "none"
+        raise UsageError(f"--scale {scale}: {label} has {known}{suggest(scale, scales)}")
+    return scale
+
+
+def _merged(base: Any, over: Any) -> Any:
+    """A document with what another one says instead, table by table."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    merged = dict(base)
+    for key, value in over.items():
+        merged[key] = _merged(base[key], value) if key in base else value
+    merged.pop(SCALES, None)
+    return merged
+
+
+def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
+    """A document without factors that a scale has left no levels."""
+    cleaned = dict(document)
+    for table in ("vary", "grid"):
+        if isinstance(levels := document.get(table), dict):
+            cleaned[table] = {name: some for name, some in levels.items() if some != []}
+    return cleaned
+
+
+def _mistake(found: Mapping[str, Any]) -> Mistake:
+    """A mistake that pydantic has found."""
+    path = tuple(found["loc"])
+    if found["type"] == "extra_forbidden":
+        known = _fields_at(path[:-1])
+        return Mistake(path, f"there is no such field{suggest(str(path[-1]), known)}")
+    if found["type"] == "missing":
+        return Mistake(path, "is missing")
+    return Mistake(path, clause_of(found))
+
+
+def _fields_at(path: Sequence[str | int]) -> list[str]:
+    """Names of the fields of a table."""
+    table: Any = Spec
+    for name in path:
+        table = table.model_fields[name].annotation
+    return list(table.model_fields)
+
+
+def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Factors that are not known or have no baseline, and levels that are none of theirs."""
+    baseline = document.get("baseline")
+    if not isinstance(baseline, dict):
+        return
+    for name, level in baseline.items():
+        yield from _wrong(("baseline", name), name, [level])
+    for table in ("vary", "grid"):
+        levels = document.get(table, {})
+        if not isinstance(levels, dict):
+            continue
+        for name, some in levels.items():
+            if isinstance(some, list):
+                yield from _wrong((table, name), name, some)
+            if name in FACTORS and name not in baseline:
+                yield Mistake((table, name), "has no level in [baseline]")
+    for name in document.get("vary", {}):
+        if name in document.get("grid", {}):
+            yield Mistake(("vary", name), "is in [grid], too: give it in one of them")
+
+
+def _wrong(path: tuple[str, str], name: str, levels: Sequence[Any]) -> Iterator[Mistake]:
+    if name not in FACTORS:
+        yield Mistake(path, f"there is no such factor{suggest(name, FACTORS)}")
+        return
+    for level in levels:
+        if problem := FACTORS[name].problem_of(level):
+            yield Mistake(path, problem)
+
+
+def _require_settings(loaded: Loaded, text: str, label: str) -> None:
+    """Raise UsageError for a factor that this source cannot have."""
+    spec = loaded.spec
+    for name, level in spec.baseline.items():
+        try:
+            loaded.setting({name: level})
+        except ValueError as error:
+            mistake = Mistake(("baseline", name), str(error))
+            sentences = _sentences([mistake], text, label, loaded.scale)
+            raise UsageError("\n".join(sentences)) from error
+
+
+def _sentences(mistakes: Sequence[Mistake], text: str, label: str, scale: str) -> Iterator[str]:
+    """Each mistake with file, line and field."""
+    for mistake in mistakes[:MOST_TOLD]:
+        field = ".".join(map(str, mistake.path)) or "spec"
+        yield f"{label}:{_line(text, mistake.path, scale)}: {field}: {mistake.text}"
+    if len(mistakes) > MOST_TOLD:
+        yield f"and {len(mistakes) - MOST_TOLD} more"
+
+
+def _line(text: str, path: Sequence[str | int], scale: str) -> int:
+    """Line of a field: that of its scale, where this says it."""
+    document = tomllib.loads(text)
+    own = document.get(SCALES, {}).get(scale, {})
+    for key in path[:2]:
+        if not isinstance(own, dict) or key not in own:
+            return line_of(text, path)
+        own = own[key]
+    return line_of(text, (SCALES, scale, *path))
+
+
+def _digests(loaded: Loaded, factors: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of the files that an experiment rests on. Raises UsageError for one that is not
+    there.
+    """
+    files = list(factors)
+    path = Path(loaded.workload().rpartition(":")[0])
+    if path.suffix == ".py":
+        files.append(path)
+    try:
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}") from error

@@ -1,0 +1,214 @@
+"""`hyperslab experiment list`, `plan`, `run`, `resume` and `report`: factors varied around a
+baseline.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperslab.apps.experiment import runner
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.design import chosen
+from hyperslab.apps.experiment.estimate import require_space
+from hyperslab.apps.experiment.factors import FACTORS, load_factors, load_installed_factors
+from hyperslab.apps.experiment.page import write_experiment_page
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.runner import Experiment, Wish
+from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.cli import document, trials
+from hyperslab.cli.flags import Json
+from hyperslab.cli.telling import told_if_heard
+from hyperslab.errors import UsageError, suggest
+
+Opt = typer.Option
+FOLLOWING = ("list", "plan", "run", "resume", "report")
+
+Spec = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC", help="A shipped spec (see 'hyperslab experiment list'), or a file in .toml."
+    ),
+]
+Scale = Annotated[
+    str | None, Opt(help="Scale of the spec, such as smoke or laptop; its first one by default.")
+]
+Factors = Annotated[
+    list[Path], Opt("--factors", help="Python file that registers factors; may be repeated.")
+]
+Only = Annotated[
+    list[str],
+    Opt(
+        "--only",
+        help="Run trials at these levels alone, such as engine=processes,spark; 'resume' runs the"
+        " others.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    Opt(
+        "--out",
+        "-o",
+        help="Directory of the experiment; by default named by spec and scale, and made here.",
+    ),
+]
+Keep = Annotated[bool, Opt("--keep", help="Leave outputs of trials and synthetic sources.")]
+Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def experiment(
+    verb: Annotated[
+        str | None, typer.Argument(metavar="[list|plan|run|resume|report]", help="What to do.")
+    ] = None,
+) -> int:
+    """Vary factors around a baseline, in random order and repeated, and say what follows."""
+    if verb is not None:
+        raise UsageError(
+            f"experiment {verb}: there is no such verb{suggest(verb, FOLLOWING)}; choose one of"
+            f" {', '.join(FOLLOWING)}"
+        )
+    return list_()
+
+
+def list_(factors: Factors = [], json: Json = False) -> int:  # noqa: B006
+    """List the shipped specs with their scales, and the factors that a spec can name."""
+    load_installed_factors()
+    for path in factors:
+        load_factors(path.absolute())
+    specs = shipped()
+    if json:
+        document.say(
+            {
+                "specs": [{"name": one.name, "scales": one.scales} for one in specs],
+                "factors": [{"name": one.name, "about": one.about} for one in FACTORS.values()],
+            }
+        )
+        return 0
+    for line in trials.catalogue(specs):
+        typer.echo(line)
+    return 0
+
+
+def plan(
+    spec: Spec,
+    scale: Scale = None,
+    only: Only = [],  # noqa: B006
+    factors: Factors = [],  # noqa: B006
+    out: Out = None,
+    keep: Keep = False,
+    json: Json = False,
+) -> int:
+    """Say which trials there are, how long they take and what space they need; do nothing.
+
+    Exit status 2 where the space is too small.
+    """
+    asked, wish = _asked(spec, scale, only, factors, out, keep)
+    planned = trials.planned(asked, wish)
+    if json:
+        document.say(planned)
+    else:
+        for line in trials.plan_lines(asked, planned):
+            typer.echo(line)
+    require_space(planned.spaces)
+    return 0
+
+
+def run(
+    spec: Spec,
+    scale: Scale = None,
+    only: Only = [],  # noqa: B006
+    factors: Factors = [],  # noqa: B006
+    out: Out = None,
+    keep: Keep = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Run the trials of SPEC, and say what they mean. Exit status 1 when trials failed."""
+    asked, wish = _asked(spec, scale, only, factors, out, keep)
+    _tell_plan(asked, wish, quiet or json)
+    with trials.watching(quiet) as watcher:
+        record = runner.begin(asked, wish, watcher)
+    return _tell(asked, record, quiet, json)
+
+
+def resume(
+    spec: Spec,
+    scale: Scale = None,
+    only: Only = [],  # noqa: B006
+    factors: Factors = [],  # noqa: B006
+    out: Out = None,
+    keep: Keep = False,
+    retry_failed: Annotated[
+        bool, Opt("--retry-failed", help="Run trials that have failed once more.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Go on with an experiment that was interrupted: run the trials that are missing. Exit status 1
+    when trials failed.
+    """
+    asked, wish = _asked(spec, scale, only, factors, out, keep, retry_failed)
+    asked.directory.require_unchanged(asked.loaded)
+    _tell_plan(asked, wish, quiet or json)
+    with trials.watching(quiet) as watcher:
+        record = runner.resume(asked, wish, watcher)
+    return _tell(asked, record, quiet, json)
+
+
+def report(
+    spec: Spec,
+    scale: Scale = None,
+    factors: Factors = [],  # noqa: B006
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Say what the trials mean that were run so far, and write the page."""
+    asked, _ = _asked(spec, scale, (), factors, out, keep=False)
+    asked.directory.require_unchanged(asked.loaded)
+    _tell(asked, asked.record(), quiet=False, json=json)
+    return 0
+
+
+def _asked(
+    spec: str,
+    scale: str | None,
+    only: list[str] | tuple[()],
+    factors: list[Path],
+    out: Path | None,
+    keep: bool,
+    retry_failed: bool = False,
+) -> tuple[Experiment, Wish]:
+    """The experiment that was asked for, and what of it. Raises UsageError."""
+    loaded = find(spec).load(scale, factors)
+    usual = "-".join(filter(None, [loaded.name.replace("/", "-"), loaded.scale]))
+    asked = Experiment.of(loaded, out or Path(usual))
+    wanted = chosen(asked.trials, only)
+    if not wanted:
+        raise UsageError(f"--only {' '.join(only)}: no trial has all of these levels")
+    return asked, Wish(wanted, keep, retry_failed)
+
+
+def _tell_plan(asked: Experiment, wish: Wish, is_silent: bool) -> None:
+    """Say what is about to be done."""
+    if is_silent:
+        return
+    with told_if_heard():
+        for line in trials.plan_lines(asked, trials.planned(asked, wish)):
+            typer.echo(line)
+
+
+def _tell(asked: Experiment, record: Record, quiet: bool, json: bool) -> int:
+    """Write the page, and say what it means. Returns the exit status."""
+    answer = answer_of(asked, record)
+    write_experiment_page(asked.directory.page, asked, record, answer)
+    with told_if_heard():
+        if json:
+            document.say(trials.told(asked, record, answer))
+        elif not quiet:
+            for line in trials.answer_lines(asked, answer):
+                typer.echo(line)
+    if any(attempt.state != "done" for attempt in record.counted()):
+        return 1
+    return 0

@@ -1,0 +1,253 @@
+"""What `hyperslab experiment` shows: the shipped specs, a plan, how far it is, what it means."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from hyperslab.apps.experiment.answer import Answer, makespan_words
+from hyperslab.apps.experiment.design import Trial
+from hyperslab.apps.experiment.estimate import Space
+from hyperslab.apps.experiment.factors import FACTORS
+from hyperslab.apps.experiment.record import Attempt, Record
+from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
+from hyperslab.apps.experiment.shipped import SpecFile
+from hyperslab.report.listener import Listener
+from hyperslab.units import show_bytes, show_count, show_list, show_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is about to be done."""
+
+    directory: Path
+    cells: int
+    replicates: int
+    trials: int
+    "Number of trials, those that were run before included."
+    done: int
+    "Number of trials that were run before."
+    seconds: float
+    "Time that the others take, without repeats."
+    is_measured: bool
+    "Whether that rests on trials of this experiment."
+    spaces: Sequence[Space]
+
+
+def planned(asked: Experiment, wish: Wish) -> Planned:
+    """What an experiment would do now."""
+    record = asked.record()
+    left = [trial for trial in wish.trials if not record.of(trial)]
+    cells = list({trial.cell.key: trial.cell for trial in wish.trials}.values())
+    return Planned(
+        directory=asked.directory.root,
+        cells=len(cells),
+        replicates=asked.loaded.spec.replicates,
+        trials=len(wish.trials),
+        done=len(wish.trials) - len(left),
+        seconds=asked.estimator.left_s(left, record),
+        is_measured=bool(record.attempts),
+        spaces=asked.estimator.space(cells, len(left), record, wish.keep),
+    )
+
+
+def catalogue(specs: Sequence[SpecFile]) -> Iterator[str]:
+    """The shipped specs, and the factors."""
+    for spec in specs:
+        loaded = spec.load(None)
+        yield f"{spec.name}: {loaded.spec.title} (scales {show_list(spec.scales)})"
+        yield f"  {loaded.spec.question}"
+        for scale in spec.scales:
+            asked = Experiment.of(spec.load(scale), Path(spec.name))
+            trials = show_count(len(asked.trials), "trial")
+            total = show_seconds(asked.estimator.left_s(asked.trials, Record()))
+            yield f"  {scale}: {trials}, about {total}"
+    yield ""
+    yield "factors:"
+    width = max(map(len, FACTORS))
+    for one in FACTORS.values():
+        yield f"  {one.name:<{width}}  {one.about}"
+
+
+def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
+    """A plan for the terminal."""
+    cells = show_count(plan.cells, "cell")
+    replicates = show_count(plan.replicates, "replicate")
+    yield f"{asked.loaded.spec.title}"
+    yield f"trials     {plan.trials:,}: {cells} x {replicates}, {plan.done:,} of them done"
+    source = "a guess, until trials have shown it"
+    if plan.is_measured:
+        source = "by the trials so far"
+    yield f"time       about {show_seconds(plan.seconds)} ({source}; starved trials take more)"
+    for space in plan.spaces:
+        needed = show_bytes(space.needed_nbytes)
+        yield f"space      {needed} at {space.path}, {show_bytes(space.free_nbytes)} free"
+    yield f"directory  {plan.directory}"
+
+
+def answer_lines(asked: Experiment, answer: Answer) -> Iterator[str]:
+    """What an experiment means, for the terminal."""
+    yield ""
+    yield "What this means"
+    for text in answer.decision:
+        yield f"  {text}"
+    yield "Evidence"
+    for text in answer.evidence:
+        yield f"  {text}"
+    yield "How sure"
+    for text in answer.certainty:
+        yield f"  {text}"
+    yield "Makespan"
+    width = max(len(result.cell.name) for result in answer.results)
+    for result in answer.results:
+        yield f"  {result.cell.name:<{width}}  {makespan_words(result)}"
+    yield f"report     {asked.directory.page}"
+
+
+def told(asked: Experiment, record: Record, answer: Answer) -> dict[str, Any]:
+    """What an experiment means, for programs."""
+    return {
+        "name": asked.loaded.name,
+        "scale": asked.loaded.scale,
+        "directory": asked.directory.root,
+        "page": asked.directory.page,
+        "trials": len(asked.trials),
+        "recorded": len(record.by_trial),
+        "decision": answer.decision,
+        "evidence": answer.evidence,
+        "certainty": answer.certainty,
+        "cells": [
+            {
+                "levels": result.cell.levels,
+                "changed": result.cell.changed,
+                "makespan_s": result.makespan_s and result.makespan_s._asdict(),
+                "by_replicate": result.by_replicate(),
+            }
+            for result in answer.results
+        ],
+        "comparisons": [
+            {
+                "factor": one.factor,
+                "levels": one.cell.levels,
+                "reference": one.reference.levels,
+                "pairs": one.pairs,
+                "ratio": one.ratio and one.ratio._asdict(),
+                "ratio_90": one.inner and one.inner._asdict(),
+                "verdict": one.verdict,
+                "replicates_needed": one.needed,
+            }
+            for one in answer.comparisons
+        ],
+        "attempts": record.attempts,
+        "sessions": record.sessions,
+    }
+
+
+@contextmanager
+def watching(quiet: bool, stream: TextIO | None = None) -> Iterator[Watcher]:
+    """Who is told how far an experiment is: a bar on a terminal, lines elsewhere."""
+    stream = stream or sys.stderr
+    watcher: Watcher
+    if quiet or stream is None:  # as it is where it was closed at the start
+        watcher = Silent()
+    elif stream.isatty():
+        watcher = Bar(stream)
+    else:
+        watcher = Lines(stream)
+    try:
+        yield watcher
+    finally:
+        watcher.end()
+
+
+class Silent:
+    """Says nothing."""
+
+    def tell(self, text: str) -> None:
+        """A line about what is done before the trials."""
+
+    def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None:
+        """A trial begins, after so many of so many; those that are left take so long."""
+
+    def ended(self, trial: Trial, attempt: Attempt) -> None:
+        """A trial has ended, and is recorded."""
+
+    def end(self) -> None:
+        """No trial follows."""
+
+
+class Lines:
+    """A line for every trial, for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = Listener(stream)
+        self._head = ""
+
+    def tell(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+
+    def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None:
+        self._head = f"{done + 1}/{total}  {_name(trial)}  ({show_seconds(left_s)} left)"
+
+    def ended(self, trial: Trial, attempt: Attempt) -> None:
+        self.tell(f"{self._head}: {how_it_went(attempt)}")
+
+    def end(self) -> None:
+        self._stream.drain()
+
+
+class Bar:
+    """A live bar with the trial under way and the time left, for terminals."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._stream = Listener(stream)
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]} left"),
+            console=Console(file=cast(TextIO, self._stream)),
+            transient=True,
+        )
+        self._task: Any = None
+
+    def tell(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, trial: Trial, done: int, total: int, left_s: float) -> None:
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task("", total=total, left="")
+        left = show_seconds(left_s)
+        about: dict[str, Any] = {"description": _name(trial), "left": left}
+        self._bar.update(self._task, completed=done, total=total, **about)
+
+    def ended(self, trial: Trial, attempt: Attempt) -> None:
+        if attempt.state != "done" or attempt.starved:
+            self.tell(f"{_name(trial)}: {how_it_went(attempt)}")
+
+    def end(self) -> None:
+        self._bar.stop()
+        self._stream.drain()
+
+
+def _name(trial: Trial) -> str:
+    return f"trial {trial.number}, replicate {trial.replicate}: {trial.cell.name}"
+
+
+def how_it_went(attempt: Attempt) -> str:
+    """How a trial ended, in words."""
+    makespan_s = attempt.numbers.get("makespan_s")
+    words = f"{attempt.state}: {attempt.reason}"
+    if attempt.state == "done" and makespan_s is not None:
+        words = show_seconds(makespan_s)
+    if attempt.starved:
+        words += f" (starved: {attempt.starved})"
+    return words

@@ -1,0 +1,84 @@
+"""Specs and records for the tests of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperslab.apps.experiment.design import Cell, trials_of
+from hyperslab.apps.experiment.record import Attempt, Record, Session, State
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.spec import Loaded, load_spec
+
+TEXT = """\
+title = "Small"
+workload = "increment"
+replicates = 3
+seed = 7
+
+[source]
+synth = "bigbrain"
+size = "64KiB"
+
+[baseline]
+engine = "serial"
+iterations = 1
+delay = 0
+
+[vary]
+iterations = [2]
+delay = [0.01]
+
+[starved]
+others = 1.0
+stolen = 1.0
+repeats = 0
+"""
+
+
+def loaded(text: str = TEXT, scale: str | None = None) -> Loaded:
+    return load_spec(text, "small.toml", "small", Path("/nowhere"), scale)
+
+
+def experiment(root: Path, text: str = TEXT) -> Experiment:
+    return Experiment.of(loaded(text), root)
+
+
+def attempt(
+    number: int,
+    replicate: int,
+    cell: Cell,
+    makespan_s: float,
+    state: State = "done",
+    **more: Any,
+) -> Attempt:
+    fields: dict[str, Any] = {
+        "number": number,
+        "replicate": replicate,
+        "levels": dict(cell.levels),
+        "attempt": 1,
+        "session": 1,
+        "began_s": 0.0,
+        "wall_s": makespan_s + 0.5,
+        "state": state,
+        "reason": "",
+        "numbers": {"makespan_s": makespan_s, "read_s": makespan_s / 2, "written_nbytes": 1000},
+        "preparation": {},
+        "load_before": {},
+        "load_during": {},
+        "starved": "",
+    }
+    return Attempt(**(fields | more))
+
+
+def record_of(
+    asked: Experiment, factors: Mapping[str, Sequence[float]], machine: Mapping[str, Any]
+) -> Record:
+    """A record in which cells took a second times a factor for each replicate, by their names."""
+    attempts = []
+    for trial in trials_of(asked.loaded.spec):
+        factor = factors.get(trial.cell.name, (1.0,) * 3)[trial.replicate - 1]
+        attempts.append(attempt(trial.number, trial.replicate, trial.cell, factor))
+    by_trial = {one.number: [one] for one in attempts}
+    return Record([Session(1, 0.0, machine)], attempts, 0, by_trial)

@@ -1,0 +1,52 @@
+"""Cells and the order of trials."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperslab.apps.experiment.design import cells_of, chosen, trials_of
+from hyperslab.errors import UsageError
+from tests.apps.experiment.specs import TEXT, loaded
+
+GRID = TEXT + '\n[grid]\nengine = ["threads", "processes"]\n'
+
+
+def test_one_factor_at_a_time_is_varied_around_the_baseline() -> None:
+    names = [cell.name for cell in cells_of(loaded().spec)]
+    assert names == ["baseline", "iterations 2", "delay 0.01"]
+
+
+def test_a_grid_is_crossed_with_what_is_varied() -> None:
+    cells = cells_of(loaded(GRID).spec)
+    assert len(cells) == 9
+    assert cells[4].name == "engine threads, iterations 2"
+    full = TEXT.replace("[vary]", "[grid]")
+    assert len(cells_of(loaded(full).spec)) == 4
+
+
+def test_a_level_of_the_baseline_makes_no_cell_of_its_own() -> None:
+    text = TEXT.replace("iterations = [2]", "iterations = [1, 2, 2]")
+    assert len(cells_of(loaded(text).spec)) == 3
+
+
+def test_trials_are_blocked_by_replicate_and_shuffled_by_the_seed() -> None:
+    spec = loaded(GRID).spec
+    trials = trials_of(spec)
+    assert [trial.number for trial in trials] == list(range(1, 28))
+    assert [trial.replicate for trial in trials] == [1] * 9 + [2] * 9 + [3] * 9
+    orders = [[trial.cell.name for trial in trials[n : n + 9]] for n in (0, 9, 18)]
+    assert all(set(order) == set(orders[0]) for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
+    assert trials_of(spec) == trials
+    assert trials_of(loaded(GRID.replace("seed = 7", "seed = 8")).spec) != trials
+
+
+def test_some_levels_can_be_chosen() -> None:
+    trials = trials_of(loaded(GRID).spec)
+    some = chosen(trials, ["engine=threads,serial", "delay=0"])
+    assert {trial.cell.levels["engine"] for trial in some} == {"threads", "serial"}
+    assert len(some) == 12
+    assert chosen(trials, []) == trials
+    for wrong in ("engine", "engien=serial", "engine=spark"):
+        with pytest.raises(UsageError, match=f"--only {wrong}"):
+            chosen(trials, [wrong])

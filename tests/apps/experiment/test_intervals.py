@@ -1,0 +1,90 @@
+"""Intervals agree with SciPy's, and comparisons say what the tests of the literature do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hyperslab.apps.experiment.comparison import Comparison, compare, results_of
+from hyperslab.apps.experiment.design import cells_of
+from hyperslab.apps.experiment.intervals import (
+    mean_interval,
+    quantile,
+    ratio_interval,
+    two_sided,
+)
+from hyperslab.apps.experiment.record import Record
+from tests.apps.experiment.specs import attempt, loaded
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101])
+def test_students_t_is_scipys(freedom: int) -> None:
+    for t in (0.0, 0.1, 1.0, 2.5, 40.0):
+        assert two_sided(t, freedom) == pytest.approx(1 - 2 * stats.t.sf(t, freedom), abs=1e-12)
+    for confidence in (0.5, 0.9, 0.95, 0.99):
+        expected = stats.t.ppf((1 + confidence) / 2, freedom)
+        assert quantile(confidence, freedom) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_mean_has_the_interval_of_scipy() -> None:
+    values = [3.1, 2.9, 3.4, 3.0]
+    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert mean_interval(values)[1:] == pytest.approx(expected)
+    assert mean_interval([2.0]) == (2.0, None, None)
+
+
+def test_a_ratio_is_that_of_pairs() -> None:
+    """A drift that both share does not widen it."""
+    references = [1.0, 10.0, 100.0]
+    found = ratio_interval([2.0, 20.0, 200.0], references)
+    assert found == pytest.approx((2, 2, 2))
+
+
+def _compared(values: list[float], references: list[float]) -> Comparison:
+    base, other, *_ = cells_of(loaded().spec)
+    attempts = [attempt(2 * n, n, base, s) for n, s in enumerate(references, 1)]
+    attempts += [attempt(2 * n + 1, n, other, s) for n, s in enumerate(values, 1)]
+    record = Record((), attempts, 0, {one.number: [one] for one in attempts})
+    results = results_of([base, other], record)
+    return compare("iterations", results[1], results[0], margin=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([1.0, 1.01, 0.99], "equivalent"),
+        ([1.05, 1.051, 1.049], "equivalent"),
+        ([1.5, 1.6, 1.55], "slower"),
+        ([0.5, 0.52, 0.51], "faster"),
+        ([0.8, 1.0, 1.3], "open"),
+        ([1.2], "unknown"),
+        ([], "unknown"),
+    ],
+)
+def test_cells_are_told_apart_by_pairs(values: list[float], verdict: str) -> None:
+    assert _compared(values, [1.0, 1.0, 1.0]).verdict == verdict
+
+
+def test_equivalence_is_what_two_one_sided_tests_say() -> None:
+    """The p-values of both one-sided t tests on the logarithms, by SciPy, around 5 %."""
+    for spread in (0.02, 0.04, 0.05, 0.06, 0.08):
+        logarithms = np.array([-spread, 0.0, spread, 0.01])
+        bound = math.log(1.1)
+        above = stats.ttest_1samp(logarithms, -bound, alternative="greater").pvalue
+        below = stats.ttest_1samp(logarithms, bound, alternative="less").pvalue
+        found = _compared(list(np.exp(logarithms)), [1.0] * 4)
+        assert (found.verdict == "equivalent") == (max(above, below) < 0.05)
+
+
+def test_an_open_comparison_says_how_many_replicates_may_tell() -> None:
+    needed = _compared([0.95, 1.0, 1.06, 1.2], [1.0] * 4).needed
+    assert needed is not None
+    assert 4 < needed < 60
+
+
+def test_a_replicate_that_failed_on_one_side_makes_no_pair() -> None:
+    found = _compared([2.0, 2.1], [1.0, 1.0, 1.0])
+    assert found.pairs == 2
