@@ -42,16 +42,15 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
     """What an experiment would do now."""
     record = asked.record()
     left = [trial for trial in wish.trials if not record.of(trial)]
-    cells = list({trial.cell.key: trial.cell for trial in wish.trials}.values())
     return Planned(
         directory=asked.directory.root,
-        cells=len(cells),
+        cells=len(wish.cells),
         replicates=asked.loaded.spec.replicates,
         trials=len(wish.trials),
         done=len(wish.trials) - len(left),
         seconds=asked.estimator.left_s(left, record),
         is_measured=bool(record.attempts),
-        spaces=asked.estimator.space(cells, len(left), record, wish.keep),
+        spaces=asked.estimator.space(wish.cells, len(left), record, wish.keep),
     )
 
 

@@ -151,8 +151,8 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
     yield from machine_changes(record.sessions)
     if record.damaged:
         yield (
-            f"{show_count(record.damaged, 'line')} of the record were damaged: what they said is"
-            " not known."
+            f"Damaged in the record: {show_count(record.damaged, 'line')}, of which is not known"
+            " what stood there."
         )
     replicates = show_count(spec.replicates, "replicate")
     yield (

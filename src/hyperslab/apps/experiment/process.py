@@ -33,6 +33,8 @@ KEPT = ("trace.parquet", "summary.json", "provenance.json", "plan.json", "status
 ENDING_LIMIT_S = 30.0
 TAIL_NBYTES = 2**16
 "End of what a trial has printed, in which the reason is looked for."
+FULL_NBYTES = 2**16
+"Free bytes below which a disk is full."
 OURS = "hyperslab: "
 "What sentences about errors begin with."
 
@@ -142,7 +144,11 @@ def _reason(out: Path, log: Path, status: int) -> str:
     last = [line for line in lines if line.strip()]
     for text in [*said[-1:], *last[-1:]]:
         return redact(text)
-    return f"it {how_it_ended(status)}"
+    told = f"it {how_it_ended(status)}"
+    about = os.statvfs(log.parent)
+    if about.f_bavail * about.f_frsize < FULL_NBYTES:
+        told += f", and no space is left at {log.parent}, not even for what it said"
+    return told
 
 
 def keep_records(out: Path, folder: Path) -> None:

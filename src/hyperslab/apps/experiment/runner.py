@@ -98,12 +98,18 @@ class Wish:
     retry_failed: bool = False
     "Whether trials that have failed before are tried once more."
 
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells of its trials."""
+        return list({trial.cell.key: trial.cell for trial in self.trials}.values())
+
 
 def begin(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     """Run an experiment that has not begun. Raises UsageError, OutputBusy, DoesNotFit, RunStopped,
     and KeyboardInterrupt on Ctrl-C.
     """
     with experiment.directory.owned():
+        _require_space(experiment, wish, Record())
         experiment.directory.begin(experiment.loaded)
         return _carry_out(experiment, wish, watcher)
 
@@ -117,13 +123,11 @@ def resume(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
 
 def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     record = experiment.record()
-    cells = list({trial.cell.key: trial.cell for trial in wish.trials}.values())
-    left = sum(not record.of(trial) for trial in wish.trials)
-    require_space(experiment.estimator.space(cells, left, record, wish.keep))
+    _require_space(experiment, wish, record)
     session = Session(len(record.sessions) + 1, time.time(), machine())
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
-    experiment.inputs.make(experiment.settings(cells), watcher.tell)
+    experiment.inputs.make(experiment.settings(wish.cells), watcher.tell)
     try:
         record = _run_trials(experiment, wish, session, watcher)
     except KeyboardInterrupt as reason:
@@ -135,6 +139,12 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     if is_complete and not wish.keep:
         experiment.inputs.remove(experiment.settings(experiment.cells))
     return record
+
+
+def _require_space(experiment: Experiment, wish: Wish, record: Record) -> None:
+    """Raise DoesNotFit where a disk is too small for what is left to do."""
+    left = sum(not record.of(trial) for trial in wish.trials)
+    require_space(experiment.estimator.space(wish.cells, left, record, wish.keep))
 
 
 def _run_trials(experiment: Experiment, wish: Wish, session: Session, watcher: Watcher) -> Record:

@@ -1,0 +1,53 @@
+"""Factors of users: the example of the docs, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.factors import FACTORS, load_factors
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.errors import UsageError
+from tests.apps.experiment.specs import TEXT
+
+PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
+
+
+def _example(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_factor_of_the_docs_can_be_varied(tmp_path: Path) -> None:
+    path = tmp_path / "retries_of_docs.py"
+    path.write_text(_example("python"))
+    spec = tmp_path / "spec.toml"
+    spec.write_text(TEXT.replace("delay = 0\n", "delay = 0\nretries = 1\n"))
+    try:
+        loaded = find(str(spec)).load(None, [path])
+        setting = loaded.setting({"retries": 3})
+        assert setting.flags[-2:] == ("--retries", "3")
+        assert loaded.digests.keys() == {"retries_of_docs.py"}
+        spec.write_text(spec.read_text().replace("retries = 1", "retries = 'x'"))
+        with pytest.raises(UsageError, match=r"baseline\.retries: should be a valid integer"):
+            find(str(spec)).load(None, [path])
+    finally:
+        FACTORS.pop("retries", None)
+
+
+def test_the_spec_of_the_docs_holds(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text(_example("toml"))
+    assert find(str(path)).load(None).scale == "quick"
+
+
+def test_a_file_of_factors_that_fails_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("1 / 0\n")
+    with pytest.raises(UsageError, match=r"--factors .*broken.py: ZeroDivisionError"):
+        load_factors(path)
+    with pytest.raises(UsageError, match="no such Python file"):
+        load_factors(tmp_path / "none.py")

@@ -1,0 +1,78 @@
+"""The record: whole lines alone, and none lost for want of room."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.page import write_experiment_page
+from hyperslab.apps.experiment.record import Record, Session, append, load
+from hyperslab.errors import RunStopped
+from tests.apps.experiment.specs import attempt, experiment, record_of
+
+
+def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    asked = experiment(tmp_path)
+    session = Session(1, 5.0, {"host": "here"})
+    tried = [attempt(1, 1, asked.cells[0], 2.0, starved="x"), attempt(1, 1, asked.cells[0], 1.0)]
+    append(path, session)
+    for entry in tried:
+        append(path, entry)
+    found = load(path)
+    assert list(found.sessions) == [session]
+    assert list(found.attempts) == tried
+    assert found.counted() == [tried[1]]
+    assert load(tmp_path / "none.jsonl") == Record()
+
+
+def test_a_line_that_does_not_fit_leaves_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    append(path, Session(1, 5.0, {}))
+    before = path.read_bytes()
+    write = os.write
+
+    def half(fd: int, data: bytes) -> int:
+        write(fd, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(RunStopped, match="make room"):
+            append(path, Session(2, 5.0, {}))
+    assert path.read_bytes() == before
+
+
+def test_the_answer_says_what_differs_and_what_to_doubt(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    factors = {"iterations 2": (2.0, 2.1, 2.05), "delay 0.01": (1.01, 0.99, 1.0)}
+    record = record_of(asked, factors, {"processor": "old", "boot": "1"})
+    later = Session(2, 1.0, {"processor": "new", "boot": "2"})
+    record = Record([*record.sessions, later], record.attempts, 1, record.by_trial)
+    answer = answer_of(asked, record)
+    assert "iterations: 2 is slower than 1." in answer.decision
+    assert "delay: 0.01 and 0 are equivalent (within 10 %)." in answer.decision
+    assert any(text.startswith("iterations 2 against 1: 2.05 x (") for text in answer.evidence)
+    doubts = " ".join(answer.certainty)
+    assert "another one from session 2 on: processor new, was old." in doubts
+    assert "Damaged in the record: 1 line" in doubts
+    assert "boot" not in doubts
+    page = tmp_path / "report.html"
+    write_experiment_page(page, asked, record, answer)
+    text = page.read_text()
+    assert "What this means" in text
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_an_empty_record_has_an_answer(tmp_path: Path) -> None:
+    asked = experiment(tmp_path)
+    answer = answer_of(asked, Record())
+    assert answer.decision[0].startswith("Nothing can be said yet")
+    assert "9 of 9 trials are still to be run" in answer.certainty[0]
+    write_experiment_page(tmp_path / "report.html", asked, Record(), answer)
