@@ -88,16 +88,14 @@ def end_all() -> None:
         for pid in living:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         time.sleep(POLL_S)
-    _reap()
-
-
-def _reap() -> None:
-    """Wait for all children that have ended."""
+    # Those that ended in between; that of a few threads takes a moment.
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while True:
+            os.wait()
 
 
 def _descendants() -> list[int]:
@@ -106,20 +104,23 @@ def _descendants() -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
-                parents[int(name)] = _state_and_parent(name)
+                parents[int(name)] = _parent_and_life(name)
     below = {os.getpid()}
-    while more := {pid for pid, (_, parent) in parents.items() if parent in below} - below:
+    while more := {pid for pid, (parent, _) in parents.items() if parent in below} - below:
         below |= more
-    return [pid for pid in below - {os.getpid()} if parents[pid][0] not in "ZX"]
+    return [pid for pid in below - {os.getpid()} if parents[pid][1]]
 
 
-def _state_and_parent(pid: str) -> tuple[str, int]:
-    """State and parent from proc_pid_stat(5), behind the name of the program, which may hold
-    anything.
+def _parent_and_life(pid: str) -> tuple[int, bool]:
+    """Parent of a process, and whether a thread of it is left, from proc_pid_stat(5), behind the
+    name of the program, which may hold anything. One whose first thread has ended looks like a
+    zombie while others go on.
     """
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
-    return fields[0].decode(), int(fields[1])
+    state = fields[0].decode()
+    threads = int(fields[17])
+    return int(fields[1]), state not in "ZX" or threads > 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""A keeper ends processes that look as if they had ended, and waits for all of them, so that their
+processor time is that of whoever started it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from hyperslab.engines import keeper
+
+BURN_S = 0.3
+ORPHAN = (
+    "import ctypes, os, threading, time\n"
+    "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    f"while time.process_time() < {BURN_S}: pass\n"
+    "print(os.getpid(), flush=True)\n"
+    "ctypes.CDLL(None).pthread_exit(None)\n"
+)
+"Works for a while, and ends its first thread alone: the kernel calls it a zombie from then on."
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended_too() -> None:
+    reading, writing = os.pipe()
+    script = f'"{sys.executable}" -S -c "$0" & sleep 1'
+    command = [sys.executable, "-I", "-S", keeper.__file__, str(reading), "sh", "-c", script]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, ORPHAN], pass_fds=[reading], stdout=subprocess.PIPE, timeout=30, check=False
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 0
+    assert time.monotonic() - began < 20
+    assert not Path(f"/proc/{int(done.stdout)}").exists()
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime > BURN_S
