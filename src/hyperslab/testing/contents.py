@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -14,6 +15,8 @@ from hyperslab.driver.result import Result
 
 AFFINE = np.array([[-0.7, 0.1, 0, 31], [0, 0.9, -0.2, -12.5], [0.05, 0, 1.3, 7], [0, 0, 0, 1]])
 "The affine of images that the suite writes."
+_ADDRESSES = {"DIMENSION_LIST", "REFERENCE_LIST"}
+"Attributes that point to other datasets, wherever these lie in the file."
 
 
 def save(values: Array, path: Path) -> None:
@@ -62,10 +65,13 @@ def content_of(path: Path) -> bytes:
     import h5py
 
     with h5py.File(path) as file:
-        (dataset,) = file.values()
-        attributes = {}
-        for name, value in sorted(dataset.attrs.items()):
-            attributes[name] = np.asarray(value).tolist()
-        about = repr((dataset.shape, dataset.dtype, attributes))
-        values = np.asarray(dataset)
-        return values.tobytes() + about.encode()
+        return b"".join(_said(dataset) for dataset in file.values())
+
+
+def _said(dataset: Any) -> bytes:
+    """The values of a dataset of HDF5, and what is said of them."""
+    attributes = {}
+    for name in sorted(set(dataset.attrs) - _ADDRESSES):
+        attributes[name] = np.asarray(dataset.attrs[name]).tolist()
+    about = repr((dataset.name, dataset.shape, dataset.dtype, attributes))
+    return np.asarray(dataset).tobytes() + about.encode()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal, get_args
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from hyperslab.errors import DoesNotFit, RunStopped, UsageError
 from hyperslab.storage.location import local_folder
 from hyperslab.workloads.volume import block, kind_of, shape_of
 
-FORMATS = ("nii", "h5")
+Format = Literal["nii", "h5"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 VOXEL_MM = 0.04
 WRITE_NBYTES = 2**24
 "Bytes of a file that a worker computes and writes at a time."

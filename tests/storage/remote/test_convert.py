@@ -67,7 +67,8 @@ def test_a_zarr_store_is_complete(image: str, s3: S3) -> None:
     url = f"s3://{BUCKET}/made/image.zarr"
     convert(image, url, s3, encoding=Encoding(chunks=(10, 12, 20)))
     theirs = {name: value for name, value in s3.options.items() if not name.startswith("hyperslab")}
-    store: Any = zarr.open_array(url, mode="r", storage_options=theirs)
+    group: Any = zarr.open_group(url, mode="r", storage_options=theirs)
+    store = group["data"]
     np.testing.assert_array_equal(store[:], VALUES)
     assert store.chunks == (10, 12, 20)
 

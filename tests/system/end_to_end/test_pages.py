@@ -65,7 +65,7 @@ def is_typed(snippet: Snippet) -> bool:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
 def test_what_can_be_typed_stands_in_fenced_blocks_of_known_languages(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    known = {"", "console", "python", "text", "yaml"}
+    known = {"", "console", "python", "text", "toml", "yaml"}
     assert {one.language for one in snippets(f"docs/{page.name}")} <= known
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert "```" not in outside

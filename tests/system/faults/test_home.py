@@ -101,7 +101,7 @@ def test_a_home_that_goes_while_tasks_write(
         return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("hyperslab.plan.steps.writing.write_region", write_region)
+        patch.setattr("hyperslab.plan.delivery.writing.write_region", write_region)
         said = call(*job(source))
     assert (said.code, said.err.count("\n")) == (1, 1), said
     assert "is gone, with what was written to it; run again with --resume" in said.err
@@ -154,7 +154,7 @@ def test_a_worker_that_comes_late_harms_nothing(source: Path, out: Path) -> None
         return plain(*given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hyperslab.plan.steps.writing.write_region", write_region)
+        patch.setattr("hyperslab.plan.delivery.writing.write_region", write_region)
         done = before_commit(lambda: plain(*first[0]), *job(source, compression="gzip"))
     assert done.code == 0, done
     assert (content(out / "new.h5") == conversions.values()).all()

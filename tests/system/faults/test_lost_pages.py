@@ -95,7 +95,7 @@ def lose_middle(path: Path) -> None:
 
 LOSSES: dict[str, tuple[str, str, Callable[[Path], None], bool]] = {
     "placed": ("placed", ".new.nii.*.part", lose_middle, False),
-    "head": ("placed", ".new.nii.*.part", lose_head, True),
+    "head": ("placed", ".new.nii.*.part", lose_head, False),
     "runs": ("runs", ".new.nii.gz.*.part/*.part", lose_middle, False),
     "chunks": ("chunks", ".new.h5.*.part/home", lose_middle, False),
     "tables of chunks": ("chunks", ".new.h5.*.part/*.tables", lose_middle, False),

@@ -67,7 +67,7 @@ def test_the_same_run_from_the_page_cache_is_not_limited_by_storage(tmp_path: Pa
 
 
 def test_slow_metadata_is_named(tmp_path: Path) -> None:
-    for number in range(60):
+    for number in range(100):
         save(tmp_path / "back" / f"{number:02}.nii", (8, 8, 8))
     with slow_files(tmp_path, delay_us=10_000) as mount:
         _, verdict = run_and_judge(Pipeline(f"{mount}/*.nii").reduce(TOTAL))

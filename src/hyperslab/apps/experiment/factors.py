@@ -21,6 +21,7 @@ from hyperslab.apps.experiment.setting import Setting
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
 from hyperslab.errors import UsageError, suggest
+from hyperslab.workloads.synth import Format
 
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."
@@ -183,7 +184,7 @@ def size(setting: Setting, level: str) -> Setting:
     return setting.with_recipe(size=level)
 
 
-@factor("input_format", Literal["nii", "h5"], "Format of a synthetic source.")
+@factor("input_format", Format, "Format of a synthetic source.")
 def input_format(setting: Setting, level: str) -> Setting:
     """Format of a synthetic source."""
     return setting.with_recipe(format=level)

@@ -20,6 +20,7 @@ from hyperslab.apps.experiment.setting import Recipe, Setting
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_list
+from hyperslab.workloads.synth import FORMATS, Format
 
 SCALES = "scales"
 "Table of a file whose tables override what the others say."
@@ -49,7 +50,7 @@ class Source(Table):
     "Size of the synthetic array."
     files: Count = 1
     "Number of files that it is cut into."
-    format: Literal["nii", "h5"] = "nii"
+    format: Format = FORMATS[0]
     seed: int = 0
 
     @model_validator(mode="after")
