@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs test lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs test rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,14 +37,17 @@ $(VENV)/bin/hyperslab-tierfs: $(RUST) | $(VENV)/.cargo
 	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package hyperslab-tierfs
 	@install rust/target/debug/hyperslab-tierfs $@
 
-# pytest comes last, whatever the checks say, so that its closing line ends the output of a sound run.
+# The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
+# closing line of pytest ends the output of a sound run.
 test: $(VENV)/.installed-test system-packages $(VENV)/spark-classes.jsa $(VENV)/bin/hyperslab-tierfs ## run every check and every test
-	@status=0; $(MAKE) --no-print-directory lint & \
-	$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml || status=1; \
-	wait $$! || status=1; \
-	if [ $$status = 1 ]; then echo "A check failed, see above; the tests run all the same."; fi; \
+	@status=0; said=$(VENV)/checks.txt; \
+	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist worksteal $(PYTEST) || status=1; \
+	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	exit $$status
+
+rust-tests: ## run the tests of the Rust code alone
+	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml
 
 # Classes that the tests' Spark loads, checked once: each of its forty Java processes then takes 4 s of a processor less.
 $(VENV)/spark-classes.jsa: $(VENV)/.installed-test | system-packages
