@@ -120,9 +120,10 @@ def test_odd_folders_and_the_user_s_own_settings_change_nothing(
     """And the user's settings are left as they are: no notice is silenced."""
     home = tmp_path / "home"
     (home / ".parallel").mkdir(parents=True)
-    (home / ".parallel" / "config").write_text("--dry-run\n")
+    (home / ".parallel" / "config").write_text("--dry-run --of-a-newer-version\n")
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PARALLEL", "--dry-run --max-args 3")
+    monkeypatch.setenv("PARALLEL", "--dry-run --max-args 3 --of-a-newer-version")
+    program.version.cache_clear()
     monkeypatch.setenv("SHELL", "/bin/false")
     folder = tmp_path / "{} {%} {= die =} 'a' \"b\" $(c)\n\\"
     result = run(folder, pipeline.map(functions.add), partition=None, blocks=(1, 1, 2))
@@ -240,6 +241,11 @@ def test_an_address_of_another_kind_is_a_sentence(
         run(tmp_path, pipeline, connect=place)
 
 
+def test_a_host_that_is_named_twice_is_refused(tmp_path: Path, pipeline: Pipeline) -> None:
+    with pytest.raises(UsageError, match=r"^connect.*: a is named twice: name it once, as N/a for"):
+        run(tmp_path, pipeline, connect="ssh:2/a,b,3/a")
+
+
 def test_a_login_is_a_host_with_a_number_of_jobs() -> None:
     found = logins.logins_of("ssh:4/a,b,2/me@c:22,3//usr/bin/ssh -p 22 d,:")
     assert [(login.host, login.jobs) for login in found] == [
@@ -266,18 +272,37 @@ def test_a_joblog_that_is_cut_short_is_read_as_far_as_it_goes(tmp_path: Path) ->
     ]
 
 
+def test_a_joblog_that_grows_is_read_once(tmp_path: Path) -> None:
+    """Line by line, and none before all of it is there."""
+    path = tmp_path / "joblog.tsv"
+    ended = joblog.Ended(path)
+    assert ended.by_host() == {}
+    line = "{}\tnode\t1.0\t1.0\t0\t0\t{}\t0\tsh a"
+    path.write_text("Seq\tHost\n" + line.format(1, 0) + "\n" + line.format(2, 25))
+    assert [job.status for job in ended.by_host()["node"]] == [0]
+    read = path.stat().st_size - len(line.format(2, 25))
+    with open(path, "r+b") as file:
+        file.write(bytes(read))  # what was read is not looked at again
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+    assert [job.status for job in ended.by_host()["node"]] == [0, 25]
+    assert [job.number for job in ended.by_host()["node"]] == [0, 1]
+
+
 def test_a_host_that_no_connection_reaches_gets_no_more_jobs(tmp_path: Path) -> None:
     engine = GnuParallel(EngineOptions(tmp_path, 1, connect="ssh:a,b"))
     engine._logins = [logins.Login("a", 1), logins.Login("b", 1)]
-    engine._record = tmp_path / "joblog.tsv"
+    record = tmp_path / "joblog.tsv"
+    engine._ended = joblog.Ended(record)
     ended = {1: ("a", 255), 2: ("b", 255), 3: ("b", 0), 4: ("a", 255)}
     lines = [f"{n}\t{host}\t1.0\t1.0\t0\t0\t{status}\t0\tsh" for n, (host, status) in ended.items()]
-    engine._record.write_text("\n".join(lines))
+    record.write_text("\n".join([*lines, ""]))
     assert engine.how_it_ended("r1.0.b3") == "was lost with the connection to a"
     assert engine.how_it_ended("r1.0.b2") == ""
     engine._leave_lost_hosts()
     assert engine._logins == [logins.Login("b", 1)]
-    engine._record.write_text("\n".join(lines[:2]))
+    engine._ended = joblog.Ended(record)
+    record.write_text("\n".join([*lines[:2], ""]))
     with pytest.raises(RunStopped, match="no host of ssh:a,b answers any more"):
         engine._leave_lost_hosts()
 
@@ -414,6 +439,15 @@ def test_ssh_notices_a_silent_host_within_a_minute_or_as_the_user_says(
     line = [*program.environment()[program.SSH].split(), "-F", "/dev/null", "-G", "node"]
     said = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     assert options <= set(said.splitlines())
+
+
+def test_a_way_to_reach_hosts_that_no_shell_reads_is_a_sentence(
+    tmp_path: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(program.SSH, "ssh 'x")
+    with pytest.raises(UsageError, match=r"^PARALLEL_SSH=ssh 'x: No closing quotation; write it"):
+        run(tmp_path, pipeline)
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_way_to_reach_hosts_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions, require
 from hyperslab.engines.facts import MPI
-from hyperslab.engines.mpi import messages, mpiexec, portions
+from hyperslab.engines.mpi import joined, messages, mpiexec, portions
 from hyperslab.engines.mpi.ending import first_dead, refusal
 from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.engines.mpi.ranks import Ranks
@@ -293,6 +293,18 @@ def test_srun_starts_ranks_where_an_allocation_has_no_mpiexec(
 
 
 @pytest.mark.parametrize(
+    ("asked", "said"),
+    [("mpiexec 'x", "=mpiexec 'x: No closing quotation; write it"), (" ", " names no command")],
+)
+def test_a_command_that_no_shell_reads_is_a_sentence(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, asked: str, said: str
+) -> None:
+    monkeypatch.setenv(mpiexec.VARIABLE, asked)
+    with pytest.raises(UsageError, match=f"^{mpiexec.VARIABLE}{said}"):
+        require("mpi", OPTIONS)
+
+
+@pytest.mark.parametrize(
     ("launcher", "library", "said"),
     [
         ("mpiexec (OpenRTE) 4.1.4", "MPICH Version: 4.3", "is of Open MPI, but mpi4py finds MPICH"),
@@ -364,15 +376,33 @@ def test_a_launcher_that_starts_nothing_is_a_sentence(
         ranks.survey()
 
 
-def test_worlds_of_one_rank_each_are_a_sentence(bare: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "said"),
+    [("mpiexec", f"name the mpiexec .* {mpiexec.VARIABLE}"), ("srun", "the --mpi=... of that")],
+)
+def test_worlds_of_one_rank_each_are_a_sentence(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, said: str
+) -> None:
     """As when a library of another MPI does not hear of the launcher's others."""
+    monkeypatch.setenv(mpiexec.VARIABLE, str(bare / launcher))
     answer = r'printf "\036hyperslab {\"size\": 1}\n"; exec /bin/sleep 30'
-    (bare / "mpiexec").write_text(f"#!/bin/sh\n{answer}\n")
-    (bare / "mpiexec").chmod(0o755)
+    (bare / launcher).write_text(f"#!/bin/sh\n{answer}\n")
+    (bare / launcher).chmod(0o755)
     ranks = Ranks(EngineOptions(bare, 2))
-    with pytest.raises(RunStopped, match=f"do not find each other: .* {mpiexec.VARIABLE}"):
+    with pytest.raises(RunStopped, match=f"{launcher} and .* do not find each other: .*{said}"):
         ranks.survey()
     ranks.kill()
+
+
+def test_a_process_that_mpi_knows_alone_is_told_who_has_started_more(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(mpiexec.STEP_SIZE, raising=False)
+    assert "this process is alone: start the command by mpiexec" in joined._alone()
+    monkeypatch.setenv(mpiexec.STEP_SIZE, "3")
+    assert "srun has started 3 ranks, but" in joined._alone()
+    monkeypatch.setenv("PMI_SIZE", "4")
+    assert "mpiexec has started 4 ranks, but" in joined._alone()
 
 
 def test_other_addresses_are_refused() -> None:

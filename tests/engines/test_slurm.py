@@ -23,9 +23,9 @@ from hyperslab.driver.result import Result
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.slurm import array, commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
-from hyperslab.engines.slurm.commands import Job, Silent, Unanswered
+from hyperslab.engines.slurm.commands import Job, Unanswered
 from hyperslab.engines.slurm.engine import Slurm
-from hyperslab.engines.slurm.submitted import Request, SubmittedJobs, pieces
+from hyperslab.engines.slurm.submitted import SubmittedJobs, pieces
 from hyperslab.engines.slurm.waiting import Waited, missing_s
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import WORKER_BASE_BYTES
@@ -159,9 +159,11 @@ def test_arrays_are_as_small_as_slurm_has_them(
 @pytest.mark.parametrize("largest", [1, 3, 1000])
 @pytest.mark.parametrize("throttle", [1, 2, 7])
 def test_chains_of_arrays_share_the_throttle(largest: int, throttle: int) -> None:
-    found = list(pieces(20, throttle, largest))
-    assert [n for first, size, _, _ in found for n in range(first, first + size)] == list(range(20))
-    assert max(size for _, size, _, _ in found) <= largest
+    found = list(pieces(22, throttle, largest))
+    assert [n for first, size, _, _ in found for n in range(first, first + size)] == list(range(22))
+    sizes = [size for _, size, _, _ in found]
+    assert max(sizes) <= min(sizes) + 1 <= largest + 1, "no share lies idle before others"
+    assert max(sizes) <= largest
     at_once = [share for _, _, share, before in found if before is None]
     assert sum(at_once) == throttle
     for number, (_, _, share, before) in enumerate(found):
@@ -279,86 +281,6 @@ def test_memory_may_be_said_of_a_processor_or_by_a_variable(
     assert requests.memory_of_jobs(all_of_it) == requests.JOB_NBYTES
 
 
-SBATCH = """#!/bin/sh
-env > {folder}/environment
-echo "Welcome to the cluster, 42"
-echo "{answer}"
-"""
-
-
-def test_sbatch_is_called_for_our_job_and_its_number_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the user's variables say of other jobs, and a site's own sbatch beside it."""
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="7;there"))
-    sbatch.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    ours = {"SLURM_JWT": "token", "SBATCH_CLUSTERS": "there", "SBATCH_QOS": "high"}
-    of_others = dict.fromkeys(("SLURM_JOB_ID", "SBATCH_ARRAY_INX"), "1")
-    of_others |= {"SBATCH_EXPORT": "NONE", "SBATCH_ERROR": "/tmp/x"}
-    for name, value in {**ours, **of_others}.items():
-        monkeypatch.setenv(name, value)
-    assert commands.submit("", []) == "7"
-    lines = (tmp_path / "environment").read_text().splitlines()
-    given = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert given["SLURM_CLUSTERS"] == "there"
-    assert (given["SLURM_JWT"], given["SBATCH_QOS"]) == ("token", "high")
-    assert given.keys().isdisjoint({*of_others, "SBATCH_CLUSTERS"})
-    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="Usage: sbatch"))
-    with pytest.raises(RunStopped, match="no number of a job, but 'Welcome to the cluster, 42'"):
-        commands.submit("", [])
-
-
-def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "CLUSTER: there\n7_1|RUNNING|None|node3|100|110|N/A\n"
-    monkeypatch.setattr(commands, "_call", lambda line, **more: said)
-    assert commands.jobs(["7"]) == [Job("7_1", "RUNNING", "None", "node3", 100.0, 110.0, None)]
-
-
-def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has taken the first array without an answer, and not the second."""
-    silence = Silent("timed out")
-    answers: list[Silent | str] = [silence, silence, "12"]
-
-    def submit(script: str, arguments: Sequence[str]) -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Silent):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(submitted, "SILENCE_PAUSE_S", 0)
-    monkeypatch.setattr(commands, "largest_array", lambda: 2)
-    monkeypatch.setattr(commands, "submit", submit)
-    monkeypatch.setattr(commands, "named", lambda names, user: [Job("11_[0-1]", "PENDING")])
-    request = Request([], lambda first: "")
-    found = submitted.submit(tmp_path, replace(SUBMITTED, count=4, arrays=()), request)
-    assert found.arrays == (("11", 0, 2), ("12", 2, 2))
-    assert submitted.load(tmp_path) == found
-    monkeypatch.setattr(submitted, "SILENCE_LIMIT_S", -1.0)
-    answers.append(silence)
-    with pytest.raises(RunStopped, match="Slurm does not answer: timed out; --resume continues"):
-        submitted.submit(tmp_path, replace(SUBMITTED, arrays=()), request)
-    assert answers == []
-
-
-def test_silence_is_told_from_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sbatch = tmp_path / "sbatch"
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    failed = "sbatch: error: Batch job submission failed: "
-    for words, kind in (
-        ("Socket timed out on send/recv operation", Silent),
-        ("Unable to contact slurm controller (connect failure)", Silent),
-        ("Invalid account or account/partition combination specified", RunStopped),
-    ):
-        sbatch.write_text(f"#!/bin/sh\necho '{failed}{words}' >&2\nexit 1\n")
-        sbatch.chmod(0o755)
-        with pytest.raises(kind, match=words[:20]):
-            commands.submit("", [])
-
-
 def test_the_size_of_arrays_is_the_cluster_s(cluster: slurm.Slurm) -> None:
     assert commands.largest_array() == slurm.MOST_ELEMENTS
     largest = f"--array=0-{slurm.MOST_ELEMENTS - 1}"
@@ -393,6 +315,32 @@ def test_jobs_that_slurm_has_forgotten_have_ended(
     assert watched.has_ended
     assert watched.jobs[0].end_s is None, "when it was to end says nothing"
     assert [watched.jobs[n].state for n in (0, 1)] == ["FORGOTTEN", "OUT_OF_MEMORY"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_hopeless"),
+    [
+        ("InvalidAccount", True),
+        ("QOSMaxWallDurationPerJobLimit", True),
+        ("AssocMaxMemPerJob", True),
+        ("QOSMaxCpuPerNode", True),
+        ("QOSMinCpuNotSatisfied", True),
+        ("Resources", False),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("AssocGrpCpuLimit", False),
+        ("AssocMaxJobsLimit", False),
+    ],
+)
+def test_jobs_that_ask_for_too_much_are_not_waited_for(
+    tmp_path: Path, reason: str, is_hopeless: bool
+) -> None:
+    watched = Array(tmp_path, SUBMITTED)
+    watched.jobs = {n: Job(f"7_{n}", "PENDING", reason) for n in (0, 1)}
+    if not is_hopeless:
+        watched.require_hope()
+        return
+    with pytest.raises(RunStopped, match=rf"will not begin 2 jobs of the run \({reason}\)"):
+        watched.require_hope()
 
 
 def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,3 +399,25 @@ def test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for() -> None:
     both = first.and_round(again, 2)
     assert (both.submitted_s, both.first_s, both.missing_s, both.jobs) == (0, 10, 7 + 3, 5)
     assert both.and_round([Job("3_0", "PENDING", submitted_s=60)], 2) == both
+    ended = first.and_round(again, 2, driver_s=56)
+    assert ended.missing_s == both.missing_s + 2 * 6, "both slots waited for the driver"
+
+
+def test_a_driver_s_own_time_in_the_queue_is_the_run_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    jobs = [
+        Job(f"7_{n}", "COMPLETED", submitted_s=now - 80, start_s=now - 70, end_s=now - 40)
+        for n in (0, 1)
+    ]
+    monkeypatch.setattr(commands, "jobs", lambda numbers: jobs)
+    submitted.save(tmp_path, replace(SUBMITTED, is_detached=True))
+    (tmp_path / "journal").mkdir()
+    engine = Slurm(EngineOptions(tmp_path, 2, last_job=("true",)))
+    engine.start()
+    engine.leave()
+    queued = engine.queued()
+    assert queued is not None
+    assert queued.waited_s == 10
+    assert 80 <= queued.missing_s < 90, "40 s of two slots"

@@ -143,14 +143,14 @@ ENGINES = [
         "src/hyperslab/engines/slurm/submitted.py",
         "        self._is_tried = True\n",
         "",
-        "tests/engines/test_slurm.py::test_a_controller_that_is_silent_is_asked_again_and_heard_once",
+        "tests/engines/test_slurm_commands.py::test_a_controller_that_is_silent_is_asked_again_and_heard_once",
     ),
     Mutant(
         "a variable of other jobs keeps ours from their environment",
         "src/hyperslab/engines/slurm/commands.py",
         '    "SBATCH_EXPORT",\n',
         "",
-        "tests/engines/test_slurm.py::test_sbatch_is_called_for_our_job_and_its_number_is_found",
+        "tests/engines/test_slurm_commands.py::test_sbatch_is_called_for_our_job_and_its_number_is_found",
     ),
     Mutant(
         "what a job cannot go on for is submitted again",
@@ -171,6 +171,20 @@ ENGINES = [
         "src/hyperslab/engines/slurm/waiting.py",
         "min(throttle - running,",
         "min(throttle,",
+        "tests/engines/test_slurm.py::test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for",
+    ),
+    Mutant(
+        "jobs of a hidden partition are taken for gone",
+        "src/hyperslab/engines/slurm/commands.py",
+        '"--all", f"--name=',
+        'f"--name=',
+        "tests/engines/test_slurm_commands.py::test_jobs_of_a_hidden_partition_are_found_by_their_names",
+    ),
+    Mutant(
+        "time in which a driver waits in the queue is nobody's",
+        "src/hyperslab/engines/slurm/waiting.py",
+        "if driver_s is not None and ended:",
+        "if driver_s is None and ended:",
         "tests/engines/test_slurm.py::test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for",
     ),
 ]

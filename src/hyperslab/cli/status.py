@@ -14,7 +14,14 @@ from hyperslab.cli.flags import Json
 from hyperslab.driver import manage
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_failures
-from hyperslab.report.failures import Failed, failed, grouped, where_words
+from hyperslab.report.failures import (
+    Failed,
+    failed,
+    flags_to_resume,
+    grouped,
+    kept_words,
+    where_words,
+)
 from hyperslab.units import show_count
 
 SHOWN = 5
@@ -53,8 +60,10 @@ def tell(now: manage.Status, out: Path) -> None:
         )
     if now.seen is not None:
         typer.echo(f"last seen  {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.seen))}")
+    listed: list[Failed] = []
     if now.state == "failed":
-        _show("failed", load_failures(RunDirectory.of(out).latest()))
+        listed = load_failures(RunDirectory.of(out).latest())
+        _show("failed", listed)
     else:
         _show(word, [failed(why.where, why, 1) for why in now.failing])
     if now.ended_early:
@@ -62,7 +71,10 @@ def tell(now: manage.Status, out: Path) -> None:
     if now.why_stopped:
         typer.echo(f"because    {now.why_stopped}")
     if now.state in ("died", "stopped", "cancelled", "failed"):
-        typer.echo("next       run the same command with --resume: it does only what is missing")
+        flags = " ".join(flags_to_resume(listed, now.done))
+        advice = f"run the same command with {flags}: it does only what is missing"
+        kept = kept_words(listed, now.done)
+        typer.echo(f"next       {'; '.join(filter(None, (advice, kept)))}")
 
 
 def _show(word: str, failures: Sequence[Failed]) -> None:

@@ -13,7 +13,7 @@ import cloudpickle
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, load_status
 from hyperslab.engines.batches.orders import write_secret
-from hyperslab.engines.jobs import JobsLeft
+from hyperslab.engines.jobs import LAST_LOG, JobsLeft
 from hyperslab.errors import DamagedRecord, OutputBusy, RunStopped
 from hyperslab.plan.shipment import Shipment, unpack
 
@@ -54,6 +54,20 @@ def going_on(directory: RunDirectory) -> JobsLeft | None:
 def may_end(folder: Path, left: JobsLeft) -> bool:
     """Whether the jobs that a submission has left may see it to its end."""
     return left.is_detached and left.are_there is not False and not has_ended(folder)
+
+
+def why_died(folder: Path) -> str:
+    """Why a run that was left to jobs has died, as far as the last of them has said."""
+    log = folder / LAST_LOG
+    lines: list[str] = []
+    if log.is_file():
+        lines = log.read_text(errors="replace").strip().splitlines()
+    if lines:
+        return f"the job that was to go on with it has ended: {lines[-1].strip()} (see {log})"
+    return (
+        f"the job that was to go on with it is gone without a word in {log}: it was cancelled or"
+        " killed, or does not see that folder"
+    )
 
 
 def has_ended(folder: Path) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 JOBS = "jobs.json"
 "File of a submission that names its jobs in a batch system, as long as they may be there."
+LAST_LOG = "driver.log"
+"File of a submission with what the job prints that goes on with a detached run."
 JOBS_AT_A_TIME = 16
 "Jobs of a batch system that run at a time where the user names no number."
 

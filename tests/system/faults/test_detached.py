@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
 import hyperslab as hyperslab_
+from hyperslab.driver import manage
 from hyperslab.driver.continuing import Submitted
 from hyperslab.driver.submission import load_records
-from hyperslab.engines.slurm import commands
+from hyperslab.engines.slurm import commands, submitted
+from hyperslab.report.progress import Quiet
 from hyperslab.testing.functions import executions
 from tests.system.clusters import slurm
 from tests.system.clusters.required import required
@@ -62,6 +66,19 @@ def in_the_queue(cluster: slurm.Slurm) -> str:
     return cluster.command("squeue", "--noheader", "--states=running,pending,completing").strip()
 
 
+class Counting(Quiet):
+    """Progress as a number of tasks that are left."""
+
+    has_begun = False
+
+    def begin(self, tasks: int, nbytes: int, done: int = 0) -> None:
+        self.has_begun = True
+        self.left = tasks
+
+    def advance(self, nbytes: int) -> None:
+        self.left -= 1
+
+
 def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm) -> None:
     """Its last job submits again what has failed, and another one ends the run."""
     values = make_volume(tmp_path / "in.nii")
@@ -77,6 +94,9 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
     said, _ = shell.communicate(timeout=60)
     assert "status 0" in said
     assert f"hyperslab wait {out}" in said
+    given = submitted.load(out / SUBMISSION)
+    assert given is not None
+    assert given.cluster == "loopback"
     with mock.patch.object(commands, "named", wraps=commands.named) as asked:
         told = call("status", out)
     assert asked.call_count == 1, "the queue is others', too"
@@ -103,9 +123,22 @@ def test_a_detached_run_outlives_its_shell(tmp_path: Path, cluster: slurm.Slurm)
     await_that("an empty queue", lambda: in_the_queue(cluster) == "")
 
 
-def test_stages_of_a_detached_reduction_follow_each_other(tmp_path: Path) -> None:
-    """Functions by value go with the run."""
+def test_stages_of_a_detached_reduction_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions by value go with the run. The first driver still holds the directory when the next
+    one begins, as one does that has got no answer about that job.
+    """
     values = make_volume(tmp_path / "in.nii")
+    submit_last = submitted._submit_last
+
+    def answered_late(*given: Any) -> str:
+        number = submit_last(*given)
+        log = tmp_path / "out" / SUBMISSION / "driver.log"
+        await_that("the next driver", lambda: log.exists() and log.stat().st_size)
+        return number
+
+    monkeypatch.setattr(submitted, "_submit_last", answered_late)
     factor = 0.5
     pipeline = hyperslab_.Pipeline(str(tmp_path / "in.nii")).map(lambda block: block * factor)
     left = hyperslab_.submit(
@@ -118,7 +151,19 @@ def test_stages_of_a_detached_reduction_follow_each_other(tmp_path: Path) -> Non
     )
     assert isinstance(left, Submitted)
     assert left.tasks == 4, "two of each stage"
-    ended = hyperslab_.wait(tmp_path / "out")
+    asked = manage.status
+    counting = Counting()
+
+    def told_late(out: Path) -> manage.Status:
+        """What was so before the run went on."""
+        now = asked(out)
+        if not counting.has_begun:
+            await_that("a further task", lambda: recorded(out) > now.done or now.done == 4)
+        return now
+
+    monkeypatch.setattr(manage, "status", told_late)
+    ended = manage.wait(tmp_path / "out", counting)
+    assert counting.left == 0, "progress comes to its end"
     assert ended.state == "done", (left.folder / "driver.log").read_text()
     counts, _ = np.histogram(values * factor, 16)
     rows = (tmp_path / "out" / "histogram.csv").read_text().splitlines()[1:]
@@ -158,6 +203,11 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     waited = call("wait", out)
     assert waited.code == 1
     assert "state      died" in waited.out
+    assert f"because    the job that was to go on with it is gone without a word in {out}" in (
+        waited.out
+    )
+    (out / SUBMISSION / "driver.log").write_text("so far so good\nbang\n")
+    assert "go on with it has ended: bang (see " in call("status", out).out
     (begun,) = (path for path in out.iterdir() if path.name != ".hyperslab")
     begun.unlink()
     late = f"from hyperslab.driver.continuing import main; main({str(out)!r} + '/{SUBMISSION}')"
@@ -168,6 +218,31 @@ def test_a_detached_run_whose_jobs_are_gone_has_died(tmp_path: Path, cluster: sl
     done = hyperslab(*on_this_host, "--resume")
     assert done.returncode == 0, done
     assert np.array_equal(load(out / "in.nii"), values + np.uint16(1))
+
+
+def test_a_folder_that_jobs_do_not_see_is_told(tmp_path: Path) -> None:
+    """Of a run that waits, and of one that is left to its jobs."""
+    make_volume(tmp_path / "in.nii")
+    unseen = tmp_path / "unseen"
+    unseen.mkdir()
+    line = ("run", "increment", tmp_path / "in.nii", *PLACE, "--blocks", "1", "-o")
+    script = [
+        f"mount -t tmpfs none {unseen} && cd {unseen}",
+        shlex.join(command(*line, "waiting")),
+        shlex.join(command(*line, "left", "--detach")),
+        shlex.join(command("wait", "left")),
+    ]
+    told = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", "; ".join(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert "jobs ended before their first task (FAILED on " in told.stderr
+    assert "unless they do not see that folder: then choose an output" in told.stderr
+    assert "state      died" in told.stdout
+    assert "does not see that folder" in told.stdout
 
 
 def test_ctrl_c_gives_the_jobs_back(tmp_path: Path, cluster: slurm.Slurm) -> None:

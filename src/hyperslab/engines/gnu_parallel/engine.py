@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from hyperslab.engines import EngineOptions
@@ -23,7 +24,7 @@ from hyperslab.engines.batches.orders import marks_of, write_secret
 from hyperslab.engines.batches.workers import pack_hyperslab, require_able
 from hyperslab.engines.environment import FIRST_SIGNAL, bootstrap, how_it_ended
 from hyperslab.engines.gnu_parallel import joblog
-from hyperslab.engines.gnu_parallel.joblog import Job
+from hyperslab.engines.gnu_parallel.joblog import Ended, Job
 from hyperslab.engines.gnu_parallel.logins import (
     Answer,
     Login,
@@ -132,6 +133,7 @@ class GnuParallel(CommandEngine):
                 f"--connect {connect}: give ssh:HOST[,HOST...], each as HOST or, for N jobs at a"
                 " time, N/HOST"
             ) from None
+        _require_each_once(connect, logins)
         try:
             answers = _able(logins, "")
         except RunStopped as reason:
@@ -141,8 +143,8 @@ class GnuParallel(CommandEngine):
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self._logins: list[Login] = []
-        self._record: Path | None = None
-        "Joblog of the latest round."
+        self._ended: Ended | None = None
+        "What the joblog of the latest round says."
 
     def start(self) -> None:
         """Name the slots; of other hosts, make sure that they can do the job. Raises RunStopped."""
@@ -168,12 +170,13 @@ class GnuParallel(CommandEngine):
     def launch(self, script: Path, batches: int) -> Jobs:
         marks = marks_of(str(script.with_suffix("")))
         self._leave_lost_hosts()
-        self._record = self.options.folder / f"joblog.{marks.name}.tsv"
+        record = self.options.folder / f"joblog.{marks.name}.tsv"
+        self._ended = Ended(record)
         jobs = script.with_suffix(".jobs")
         lines = [shlex.join(["sh", str(script), str(number)]) for number in range(batches)]
         write_secret(jobs, os.fsencode("".join(f"{line}\0" for line in lines)))
-        arguments = ["--arg-file", str(jobs), "--joblog", str(self._record), *self._places()]
-        return Jobs(arguments, self._record, marks, self.options.folder / LOG)
+        arguments = ["--arg-file", str(jobs), "--joblog", str(record), *self._places()]
+        return Jobs(arguments, record, marks, self.options.folder / LOG)
 
     def _places(self) -> list[str]:
         """How many jobs at a time, and where; then the command of a job. Its lane is GNU Parallel's
@@ -203,11 +206,11 @@ class GnuParallel(CommandEngine):
         """Hosts but for those that are lost, by the latest round. Raises RunStopped when all of
         them are.
         """
+        if self._ended is None:
+            return self._logins
         if not self._logins:
             return []
-        ended: dict[str, list[int]] = {}
-        for job in self._ended():
-            ended.setdefault(job.host, []).append(job.status)
+        ended = self._ended.by_host()
         left = [
             login
             for login in self._logins
@@ -223,20 +226,30 @@ class GnuParallel(CommandEngine):
 
     def how_it_ended(self, batch: str) -> str:
         number = batch.rpartition(".b")[2]
-        found = [job for job in self._ended() if str(job.number) == number]
+        if self._ended is None:
+            return ""
+        ended = chain.from_iterable(self._ended.by_host().values())
+        found = [job for job in ended if str(job.number) == number]
         if not found:
             return ""
         if found[-1].status == NO_CONNECTION and self._logins:
             return f"was lost with the connection to {found[-1].host}"
         return how_it_ended(found[-1].status)
 
-    def _ended(self) -> Iterator[Job]:
-        if self._record is not None:
-            yield from joblog.read(self._record)
-
     def leave(self) -> None:
         records = sorted(self.options.folder.glob("joblog.*.tsv"))
         self._own_times = [time for record in records for time in joblog.own_times(record)]
+
+
+def _require_each_once(connect: str, logins: Sequence[Login]) -> None:
+    """Raise UsageError for a host that is named twice, which GNU Parallel gives the jobs of one."""
+    hosts = [login.host for login in logins]
+    for host in hosts:
+        if hosts.count(host) > 1:
+            raise UsageError(
+                f"--connect {connect}: {host} is named twice: name it once, as N/{host} for N jobs"
+                " at a time"
+            )
 
 
 def _able(logins: Sequence[Login], folder: str) -> list[Answer]:
@@ -247,12 +260,12 @@ def _able(logins: Sequence[Login], folder: str) -> list[Answer]:
     return answers
 
 
-def _is_lost(login: Login, ended: Sequence[int], is_over: bool) -> bool:
+def _is_lost(login: Login, ended: Sequence[Job], is_over: bool) -> bool:
     """Whether a host's latest jobs, one more than it has at a time, all ended without a connection:
-    what cuts off those that run is no reason yet, unless the round is over. `ended` has the exit
-    statuses of its jobs so far.
+    what cuts off those that run is no reason yet, unless the round is over. `ended` has its jobs so
+    far.
     """
-    latest = ended[-login.jobs - 1 :]
+    latest = [job.status for job in ended[-login.jobs - 1 :]]
     are_enough = is_over or len(latest) > login.jobs
     return are_enough and set(latest) == {NO_CONNECTION}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,34 @@ def read(path: Path) -> Iterator[Job]:
     """The jobs of a joblog, but for lines that are not whole."""
     if not path.exists():  # GNU Parallel died as it started
         return
-    for line in path.read_text(errors="replace").splitlines():
+    yield from _jobs_in(path.read_text(errors="replace"))
+
+
+class Ended:
+    """The jobs of a joblog that have ended so far, which is read once however often it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._position = 0
+        self._by_host: dict[str, list[Job]] = {}
+
+    def by_host(self) -> Mapping[str, Sequence[Job]]:
+        """The jobs of each host, in the order in which they ended."""
+        if self.path.exists():
+            self._read_on()
+        return self._by_host
+
+    def _read_on(self) -> None:
+        with open(self.path, "rb") as file:
+            file.seek(self._position)
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._position += len(whole) + len(end)
+        for job in _jobs_in(whole.decode(errors="replace")):
+            self._by_host.setdefault(job.host, []).append(job)
+
+
+def _jobs_in(text: str) -> Iterator[Job]:
+    for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) > COLUMNS and fields[0].isdigit():
             yield _job(fields)

@@ -37,9 +37,10 @@ cut cable, closes no connection. What stands before them in the command holds.
 
 
 def require_parallel(who: str) -> None:
-    """Raise UsageError, for who needs it, when there is no GNU Parallel that can be used, with what
-    to do.
+    """Raise UsageError, for who needs it, when there is no GNU Parallel that can be used, or no
+    command for it to reach hosts by, with what to do.
     """
+    _require_readable(os.environ.get(SSH, "ssh"))
     path = shutil.which(NAME)
     if path is None:
         raise UsageError(
@@ -57,6 +58,14 @@ def require_parallel(who: str) -> None:
         )
 
 
+def _require_readable(command: str) -> None:
+    """Raise UsageError for a command that no shell could read."""
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{SSH}={command}: {error}; write it as in a shell") from error
+
+
 def version_here() -> int | None:
     """The version of the one that is found here; None for none, and for another program."""
     path = shutil.which(NAME)
@@ -69,11 +78,12 @@ def version_here() -> int | None:
 def version(path: str) -> int | None:
     """The date that is its version, such as 20221122; None for another program."""
     done = subprocess.run(
-        [path, "--version"],
+        [path, *OPTIONS, "--version"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
+        env=environment(),
         check=False,
     )
     found = re.match(r"GNU parallel (\d{8})", done.stdout)

@@ -141,6 +141,13 @@ def _alone() -> str:
             " finds is of another MPI, and knows of one: use the mpiexec of that library, or name"
             " the library of this mpiexec in MPI4PY_LIBMPI"
         )
+    started = mpiexec.step_size()
+    if started > 1:
+        return (
+            f"--connect world: srun has started {started} ranks, but the library that mpi4py finds"
+            " knows of one: give srun the --mpi=... of that library, such as --mpi=pmi2; 'srun"
+            " --mpi=list' names those that there are"
+        )
     return (
         "--connect world: this process is alone: start the command by mpiexec -n 9, where rank 0"
         " drives and eight others do the tasks"

@@ -39,12 +39,15 @@ ALLOW = "--allow-run-as-root"
 WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 "Environment variables by which an mpiexec tells its ranks how many they are."
 
+STEP_SIZE = "SLURM_STEP_NUM_TASKS"
+"Environment variable by which srun tells how many tasks it has started, as ranks of MPI or not."
+
 
 def command() -> list[str]:
     """The command that starts ranks. Raises UsageError where there is none."""
     asked = os.environ.get(VARIABLE)
     if asked:
-        return shlex.split(asked)
+        return _words_of(asked)
     own = Path(sys.executable).parent / "mpiexec"
     if own.exists():
         return [str(own)]
@@ -56,9 +59,35 @@ def command() -> list[str]:
     return [found]
 
 
+def _words_of(asked: str) -> list[str]:
+    """A command of the user's as a shell has it. Raises UsageError for none."""
+    try:
+        words = shlex.split(asked)
+    except ValueError as error:
+        raise UsageError(f"{VARIABLE}={asked}: {error}; write it as in a shell") from error
+    if not words:
+        raise UsageError(f"{VARIABLE} names no command: give one, or unset it")
+    return words
+
+
 def world_size() -> int:
     """How many ranks the mpiexec has started that started this process; 0 where none did."""
     return max(int(os.environ.get(name) or "0") for name in WORLD_SIZES)
+
+
+def step_size() -> int:
+    """How many tasks the step of Slurm has that this process is one of; 0 outside of any."""
+    return int(os.environ.get(STEP_SIZE) or "0")
+
+
+def remedy(launcher: str) -> str:
+    """What to do where the ranks that a command has started do not find each other."""
+    if launcher == "srun":
+        return (
+            f"give srun the --mpi=... of that library, as in {VARIABLE}='srun --mpi=pmi2'; 'srun"
+            " --mpi=list' names those that there are"
+        )
+    return f"name the mpiexec of that library in {VARIABLE}"
 
 
 def require_usable() -> None:

@@ -92,8 +92,8 @@ class Ranks:
         if "size" in answer:
             raise RunStopped(
                 f"{self._name} and mpi4py's library are of two MPIs, so that its"
-                f" {self._options.workers} ranks do not find each other: name the mpiexec of that"
-                f" library in {mpiexec.VARIABLE}"
+                f" {self._options.workers} ranks do not find each other:"
+                f" {mpiexec.remedy(self._name)}"
             )
         self._ranks = answer["ranks"]
         return self._ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -34,9 +35,12 @@ NEVER = frozenset(
         "JobHeldAdmin",
         "PartitionNodeLimit",
         "PartitionTimeLimit",
+        "QOSNotAllowed",
     }
 )
-"Reasons to wait that end with an administrator's help alone."
+"Reasons to wait that end with an administrator's help alone ..."
+BEYOND = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
+"... as do those of jobs that ask for more, or less, than one of their account or QOS may have."
 
 
 @dataclass(slots=True)
@@ -133,7 +137,7 @@ class Array:
                 CONTINUES,
             )
         left = [job for job in self.jobs.values() if not job.has_ended]
-        if left and all(job.state == "PENDING" and job.reason in NEVER for job in left):
+        if left and all(job.state == "PENDING" and _is_hopeless(job.reason) for job in left):
             waiting = show_count(len(left), "job")
             raise RunStopped(
                 f"Slurm will not begin {waiting} of the run ({left[0].reason}): see 'scontrol show"
@@ -185,3 +189,8 @@ class Array:
             end(self.folder, self.submitted)
         elif not self.submitted.is_detached:
             forget(self.folder)
+
+
+def _is_hopeless(reason: str) -> bool:
+    """Whether a job that waits for this reason will never begin."""
+    return reason in NEVER or BEYOND.fullmatch(reason) is not None

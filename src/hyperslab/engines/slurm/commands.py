@@ -139,8 +139,10 @@ def jobs(numbers: Sequence[str]) -> list[Job]:
 
 
 def named(names: Sequence[str], user: int) -> list[Job]:
-    """The same of a user's jobs of these names. Raises Unanswered."""
-    return _queue(f"--name={','.join(names)}", f"--user={user}")
+    """The same of a user's jobs of these names, also where a partition is hidden. Raises
+    Unanswered.
+    """
+    return _queue("--all", f"--name={','.join(names)}", f"--user={user}")
 
 
 def _queue(*which: str) -> list[Job]:
@@ -173,6 +175,16 @@ def cancel(name: str) -> None:
 def largest_array() -> int:
     """Number of elements that an array may have. Raises Unanswered."""
     return int(_setting("MaxArraySize") or 1001)
+
+
+def cluster() -> str:
+    """Name of the cluster that the commands mean. Raises Unanswered."""
+    return _setting("ClusterName")
+
+
+def hides_jobs() -> bool:
+    """Whether users see no jobs of each other. Raises Unanswered."""
+    return "jobs" in _setting("PrivateData").split(",")
 
 
 def controller() -> str | None:
@@ -234,11 +246,9 @@ def _call(line: Sequence[str], text: str = "", **more: str) -> str:
     try:
         done = subprocess.run(
             line,
-            input=text,
+            input=os.fsencode(text),
             env={**_environment(), **more},
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=ANSWER_LIMIT_S,
             check=False,
         )
@@ -247,8 +257,12 @@ def _call(line: Sequence[str], text: str = "", **more: str) -> str:
     except subprocess.TimeoutExpired:
         raise Silent(f"{line[0]} got no answer within {ANSWER_LIMIT_S:.0f} s") from None
     if done.returncode:
-        raise _refusal(_complaint(line[0], done.stderr or done.stdout))
-    return done.stdout
+        raise _refusal(_complaint(line[0], _text(done.stderr or done.stdout)))
+    return _text(done.stdout)
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")
 
 
 def _refusal(complaint: str) -> Unanswered:

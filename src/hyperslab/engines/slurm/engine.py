@@ -20,7 +20,7 @@ from hyperslab.engines import EngineOptions, Running
 from hyperslab.engines.batches.engine import Ending, Work
 from hyperslab.engines.batches.launcher import CommandEngine, Launched
 from hyperslab.engines.environment import program
-from hyperslab.engines.jobs import Detached, JobsLeft, Queued
+from hyperslab.engines.jobs import LAST_LOG, Detached, JobsLeft, Queued
 from hyperslab.engines.slurm import commands, requests, submitted
 from hyperslab.engines.slurm.array import Array
 from hyperslab.engines.slurm.commands import Job, Unanswered
@@ -49,6 +49,8 @@ class Slurm(CommandEngine):
         super().__init__(replace(options, slot_cpus=requests.cpus(options)))
         self._array: Array | None = None
         self._goes_on = False
+        self._driver_s: float | None = None
+        "Moment at which this driver came out of the queue, if it did; seconds since the epoch."
         self._waited = Waited()
         self._is_detached = False
         self._clock_of_run: Reference | None = None
@@ -80,8 +82,13 @@ class Slurm(CommandEngine):
             return None
         try:
             found = commands.named([given.name, given.name_of_last], given.user)
+            hidden = ""
+            if not found:
+                hidden = _why_hidden(given)
         except Unanswered as error:
             return JobsLeft(given.is_detached, None, f"Slurm cannot be asked here: {error}")
+        if hidden:
+            return JobsLeft(given.is_detached, None, hidden)
         left = [job for job in found if not job.has_ended]
         return JobsLeft(given.is_detached, bool(left), _told(left))
 
@@ -102,6 +109,7 @@ class Slurm(CommandEngine):
             self._array.ask_of_ended()  # as the job that goes on begins after them
             self._round = given.round
             self._goes_on = True
+            self._driver_s = time.time()
             self._waited = given.waited
             self._clock_of_run = Reference(given.clock, None, given.wall_less_monotonic_ns)
         elif not options.last_job:  # whose jobs outlive this process
@@ -150,7 +158,7 @@ class Slurm(CommandEngine):
         return Request(
             [*asked, *requests.log_into(options.folder / LOG)],
             lambda first: requests.element_script(script, first, heartbeat),
-            [*asked_of_last, *requests.log_into(options.folder / "driver.log")],
+            [*asked_of_last, *requests.log_into(options.folder / LAST_LOG)],
             requests.last_script(options.last_job),
         )
 
@@ -186,7 +194,9 @@ class Slurm(CommandEngine):
                 for job in found
                 if job.start_s is not None and job.end_s is not None
             ]
-        self._waited = self._waited.and_round(found, self._array.submitted.throttle)
+        throttle = self._array.submitted.throttle
+        self._waited = self._waited.and_round(found, throttle, self._driver_s)
+        self._driver_s = None
         self._array = None
         self._goes_on = False
 
@@ -247,6 +257,18 @@ class Slurm(CommandEngine):
         names = (path.name for path in (self.options.folder / "journal").iterdir())
         found = map(JOURNAL.fullmatch, names)
         return [match["host"] for match in found if match]
+
+
+def _why_hidden(given: SubmittedJobs) -> str:
+    """Why jobs that Slurm does not tell of may be there all the same; '' where it would. Raises
+    Unanswered.
+    """
+    here = commands.cluster()
+    if given.cluster not in ("", here):
+        return f"they are on {given.cluster}, and Slurm's commands mean {here} here"
+    if os.getuid() not in (0, given.user) and commands.hides_jobs():
+        return f"Slurm shows those of user {given.user} to nobody else"
+    return ""
 
 
 def _size(path: Path) -> int:

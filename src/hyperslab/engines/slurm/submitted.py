@@ -49,6 +49,8 @@ class SubmittedJobs:
     "Size of the jobs' log when they were submitted."
     is_detached: bool = False
     user: int = 0
+    cluster: str = ""
+    "Name of Slurm's cluster."
     clock: str = ""
     "Identity of the clock of the run's first driver."
     wall_less_monotonic_ns: int = 0
@@ -115,6 +117,7 @@ def submit(folder: Path, submitted: SubmittedJobs, request: Request) -> Submitte
     """Submit as many arrays as Slurm's largest size makes necessary; together they run no more
     elements at a time than the throttle. Raises RunStopped.
     """
+    submitted = replace(submitted, cluster=_insist(commands.cluster))
     save(folder, submitted)
     try:
         for first, size, throttle, before in pieces(
@@ -185,17 +188,21 @@ def _insist(ask: Callable[[], T]) -> T:
 
 def pieces(count: int, throttle: int, largest: int) -> Iterator[tuple[int, int, int, int | None]]:
     """(first batch, size, throttle, piece that has to end before) of every array: chains of arrays
-    side by side, which share the throttle.
+    side by side, which share the throttle, and are as long as each other so that none of it lies
+    idle when the first of them has ended.
     """
-    firsts = range(0, count, largest)
-    chains = min(len(firsts), throttle)
-    for number, first in enumerate(firsts):
+    number_of = -(-count // largest)
+    chains = min(number_of, throttle)
+    first = 0
+    for number in range(number_of):
+        size = (count - first) // (number_of - number)
         chain = number % chains
         share = throttle // chains + (chain < throttle % chains)
         before = None
         if number >= chains:
             before = number - chains
-        yield first, min(largest, count - first), share, before
+        yield first, size, share, before
+        first += size
 
 
 def end(folder: Path, submitted: SubmittedJobs) -> None:

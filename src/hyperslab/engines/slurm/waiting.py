@@ -22,8 +22,12 @@ class Waited:
     "Slots' time in which jobs waited although fewer ran than might at a time."
     jobs: int = 0
 
-    def and_round(self, jobs: Sequence[Job], throttle: int) -> Waited:
-        """The same with a further round."""
+    def and_round(
+        self, jobs: Sequence[Job], throttle: int, driver_s: float | None = None
+    ) -> Waited:
+        """The same with a further round, and with the time until a driver came out of the queue at
+        `driver_s` to go on after it.
+        """
         submitted = [job.submitted_s for job in jobs if job.submitted_s is not None]
         begun = [job.start_s for job in jobs if job.start_s is not None]
         if not submitted or not begun:
@@ -36,6 +40,9 @@ class Waited:
             first_s = min(begun)
             since_s = first_s
         missing = self.missing_s + missing_s(jobs, throttle, since_s)
+        ended = [job.end_s for job in jobs if job.end_s is not None]
+        if driver_s is not None and ended:
+            missing += throttle * max(0.0, driver_s - max(ended))
         return Waited(submitted_s, first_s, missing, self.jobs + len(jobs))
 
 

@@ -1,0 +1,146 @@
+"""Slurm's commands: what they are asked, and what is made of their answers; no Slurm is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hyperslab.engines.slurm import commands, submitted
+from hyperslab.engines.slurm.commands import Job, Silent
+from hyperslab.engines.slurm.engine import Slurm
+from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
+from hyperslab.errors import RunStopped
+
+SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
+SBATCH = """#!/bin/sh
+env > {folder}/environment
+cat > {folder}/script
+echo "Welcome to the cluster, 42"
+echo "{answer}"
+"""
+
+
+def test_sbatch_is_called_for_our_job_and_its_number_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the user's variables say of other jobs, a site's own sbatch beside it, and a path
+    that is no text.
+    """
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="7;there"))
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ours = {"SLURM_JWT": "token", "SBATCH_CLUSTERS": "there", "SBATCH_QOS": "high"}
+    of_others = dict.fromkeys(("SLURM_JOB_ID", "SBATCH_ARRAY_INX"), "1")
+    of_others |= {"SBATCH_EXPORT": "NONE", "SBATCH_ERROR": "/tmp/x"}
+    for name, value in {**ours, **of_others}.items():
+        monkeypatch.setenv(name, value)
+    assert commands.submit(os.fsdecode(b"sh x\xff"), []) == "7"
+    assert (tmp_path / "script").read_bytes() == b"sh x\xff"
+    lines = (tmp_path / "environment").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert given["SLURM_CLUSTERS"] == "there"
+    assert (given["SLURM_JWT"], given["SBATCH_QOS"]) == ("token", "high")
+    assert given.keys().isdisjoint({*of_others, "SBATCH_CLUSTERS"})
+    sbatch.write_text(SBATCH.format(folder=tmp_path, answer="Usage: sbatch"))
+    with pytest.raises(RunStopped, match="no number of a job, but 'Welcome to the cluster, 42'"):
+        commands.submit("", [])
+
+
+HIDDEN = """#!/bin/sh
+case "$*" in *--all*) echo "7|RUNNING|None|node3|100|110|N/A";; esac
+"""
+"What squeue says of a job whose partition is hidden."
+
+
+def test_jobs_of_a_hidden_partition_are_found_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text(HIDDEN)
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (found,) = commands.named(["hyperslab-1"], 1000)
+    assert found.state == "RUNNING"
+
+
+def test_jobs_that_are_not_shown_here_may_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the commands mean another cluster, or the user is another one."""
+    submitted.save(tmp_path, replace(SUBMITTED, cluster="loopback", user=1000, is_detached=True))
+    monkeypatch.setattr(commands, "named", lambda names, user: [])
+    monkeypatch.setattr(commands, "cluster", lambda: "loopback")
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    left = Slurm.jobs_left(tmp_path)
+    assert left is not None
+    assert (left.are_there, left.told) == (False, "no job is left")
+
+    def told() -> str:
+        hidden = Slurm.jobs_left(tmp_path)
+        assert hidden is not None
+        assert hidden.are_there is None
+        return hidden.told
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(commands, "cluster", lambda: "far")
+        assert told() == "they are on loopback, and Slurm's commands mean far here"
+    monkeypatch.setattr("os.getuid", lambda: 1001)
+    monkeypatch.setattr(
+        commands, "_call", lambda line: "PrivateData = jobs,usage\nClusterName = loopback\n"
+    )
+    assert told() == "Slurm shows those of user 1000 to nobody else"
+
+
+def test_a_queue_of_several_clusters_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "CLUSTER: there\n7_1|RUNNING|None|node3|100|110|N/A\n"
+    monkeypatch.setattr(commands, "_call", lambda line, **more: said)
+    assert commands.jobs(["7"]) == [Job("7_1", "RUNNING", "None", "node3", 100.0, 110.0, None)]
+
+
+def test_a_controller_that_is_silent_is_asked_again_and_heard_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the first array without an answer, and not the second."""
+    silence = Silent("timed out")
+    answers: list[Silent | str] = [silence, silence, "12"]
+
+    def submit(script: str, arguments: Sequence[str]) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Silent):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(submitted, "SILENCE_PAUSE_S", 0)
+    monkeypatch.setattr(commands, "cluster", lambda: "there")
+    monkeypatch.setattr(commands, "largest_array", lambda: 2)
+    monkeypatch.setattr(commands, "submit", submit)
+    monkeypatch.setattr(commands, "named", lambda names, user: [Job("11_[0-1]", "PENDING")])
+    request = Request([], lambda first: "")
+    found = submitted.submit(tmp_path, replace(SUBMITTED, count=4, arrays=()), request)
+    assert found.arrays == (("11", 0, 2), ("12", 2, 2))
+    assert submitted.load(tmp_path) == found
+    monkeypatch.setattr(submitted, "SILENCE_LIMIT_S", -1.0)
+    answers.append(silence)
+    with pytest.raises(RunStopped, match="Slurm does not answer: timed out; --resume continues"):
+        submitted.submit(tmp_path, replace(SUBMITTED, arrays=()), request)
+    assert answers == []
+
+
+def test_silence_is_told_from_a_refusal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sbatch = tmp_path / "sbatch"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    failed = "sbatch: error: Batch job submission failed: "
+    for words, kind in (
+        ("Socket timed out on send/recv operation", Silent),
+        ("Unable to contact slurm controller (connect failure)", Silent),
+        ("Invalid account or account/partition combination specified", RunStopped),
+    ):
+        sbatch.write_text(f"#!/bin/sh\necho '{failed}{words}' >&2\nexit 1\n")
+        sbatch.chmod(0o755)
+        with pytest.raises(kind, match=words[:20]):
+            commands.submit("", [])
