@@ -163,21 +163,22 @@ def _increment(inputs: Sequence[Path], out: Path, more: Mapping[str, Any]) -> li
 def _compared(
     word: str, inputs: Sequence[Path], folder: Path, first: Way, second: Way, repeats: int
 ) -> float:
-    """The median ratio of two ways that take turns, after one that is not counted."""
+    """The median ratio of two ways that take turns, after one that is not counted; who begins
+    changes, too.
+    """
     ratios = []
-    taken: dict[str, list[float]] = {"first": [], "second": []}
+    ways = {"first": first, "second": second}
+    taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(repeats + 1):
-        times = []
-        contents = []
-        for way in (first, second):
-            seconds, content = _timed(way, inputs, folder / "out")
-            times.append(seconds)
-            contents.append(content)
-        assert contents[0] == contents[1], f"{word}: the outputs differ"
+        times = {}
+        contents = {}
+        for name in sorted(ways, reverse=turn % 2 == 0):
+            times[name], contents[name] = _timed(ways[name], inputs, folder / "out")
+        assert contents["first"] == contents["second"], f"{word}: the outputs differ"
         if turn:
-            ratios.append(times[0] / times[1])
-            taken["first"].append(times[0])
-            taken["second"].append(times[1])
+            ratios.append(times["first"] / times["second"])
+            for name, seconds in times.items():
+                taken[name].append(seconds)
     ratio = statistics.median(ratios)
     spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
     shown = [show_seconds(statistics.median(each)) for each in taken.values()]

@@ -25,7 +25,8 @@ use nix::unistd::{UnlinkatFlags, Whence};
 
 use crate::backing::{self, Entry};
 use crate::inodes::{Inode, Inodes, Key};
-use crate::queue::Nanos;
+use crate::queue::{FORGIVEN, Nanos};
+use crate::starved;
 use crate::tier::{Due, Operation, Tier};
 use crate::timer::Timer;
 
@@ -93,8 +94,17 @@ impl TierFs {
         Ok(Self { tier, timer, inodes, files: Handles::new(), listings: Handles::new() })
     }
 
+    /// The time at which a request would have been seen if this thread had not waited for a
+    /// processor.
+    fn now(&self) -> Nanos {
+        let waited = starved::since_last().min(FORGIVEN);
+        self.timer.now().saturating_sub(waited)
+    }
+
     /// Answer when it is time to.
     fn answer(&self, due: Due, act: impl FnOnce() + Send + 'static) {
+        // What this request has waited for since it was seen makes its answer late, not the next one.
+        starved::since_last();
         let tier = self.tier.clone();
         self.timer.at(due.at, move |late| {
             tier.was_late(due, late);
@@ -104,7 +114,7 @@ impl TierFs {
 
     /// Count and serve an operation on names or attributes.
     fn operate(&self, operation: Operation) -> Due {
-        self.tier.operate(operation, self.timer.now())
+        self.tier.operate(operation, self.now())
     }
 
     /// Answer an operation that returns nothing.
@@ -472,7 +482,7 @@ impl Filesystem for TierFs {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let now = self.timer.now();
+        let now = self.now();
         let read = || {
             let open = self.files.get(handle)?;
             let data = backing::read(&open.file, offset, size as usize)?;
@@ -499,7 +509,7 @@ impl Filesystem for TierFs {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let now = self.timer.now();
+        let now = self.now();
         let write = || {
             let open = self.files.get(handle)?;
             let written = backing::write(&open.file, offset, data)?;
@@ -629,7 +639,7 @@ impl Filesystem for TierFs {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let now = self.timer.now();
+        let now = self.now();
         let due = self.tier.pass(Operation::Fsync, now);
         let listing = self.listings.get(handle);
         let synced = listing.and_then(|listing| nix::unistd::fsync(&listing.directory));
@@ -637,7 +647,7 @@ impl Filesystem for TierFs {
     }
 
     fn statfs(&self, _request: &Request, number: INodeNo, reply: ReplyStatfs) {
-        let due = self.tier.pass(Operation::Statfs, self.timer.now());
+        let due = self.tier.pass(Operation::Statfs, self.now());
         let inode = self.inodes.get(number.0);
         let found = inode.and_then(|inode| nix::sys::statvfs::fstatvfs(&inode.fd));
         self.answer(due, move || match found {
@@ -680,7 +690,7 @@ impl Filesystem for TierFs {
         reply: ReplyXattr,
     ) {
         let due = if name.as_bytes().starts_with(KERNELS_OWN) {
-            self.tier.pass(Operation::Getxattr, self.timer.now())
+            self.tier.pass(Operation::Getxattr, self.now())
         } else {
             self.operate(Operation::Getxattr)
         };

@@ -10,6 +10,7 @@ mod filesystem;
 mod inodes;
 mod placement;
 mod queue;
+mod starved;
 mod stripes;
 mod tier;
 mod timer;
@@ -56,6 +57,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     // The kernel has applied the caller's mask already.
     umask(Mode::empty());
     let signals = blocked_signals().map_err(|errno| errno.desc().to_string())?;
+    go_first();
     let timer = Timer::start().map_err(|error| error.to_string())?;
     let tier = Arc::new(Tier::new(arguments.settings.clone()));
     let filesystem = TierFs::new(root, tier.clone(), timer.clone())
@@ -89,6 +91,18 @@ fn config(arguments: &Arguments) -> Config {
 fn allow_many_files() -> nix::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)
+}
+
+/// Run before all others that want a processor, where that is allowed: what is emulated has
+/// processors of its own.
+fn go_first() {
+    // SAFETY: the call changes nothing but how soon this process gets a processor, with all threads
+    // that it starts, and reads a structure of which all fields may be zero.
+    unsafe {
+        let mut first: libc::sched_param = std::mem::zeroed();
+        first.sched_priority = 1;
+        libc::sched_setscheduler(0, libc::SCHED_RR, &raw const first);
+    }
 }
 
 /// The signals that end the program, which no thread but one takes.

@@ -27,6 +27,8 @@ pub struct Queue {
     behind: Nanos,
     /// What the program was late with the reply to one of the newest requests.
     late: Nanos,
+    /// When a reply went out last, before which nobody has asked again.
+    answered: Nanos,
 }
 
 impl Queue {
@@ -56,14 +58,20 @@ impl Queue {
         self.end.saturating_sub(self.front.max(now))
     }
 
-    /// Say that a reply went out later than its deadline.
-    pub fn was_late(&mut self, by: Nanos) {
+    /// Say that a reply went out later than it was due.
+    pub fn was_late(&mut self, due: Nanos, by: Nanos) {
         self.late = self.late.max(by.min(FORGIVEN));
+        self.answered = self.answered.max(due + by);
     }
 
-    /// The time at which a request may have begun that is seen now.
+    /// The time at which a request may have begun that was made now. Who asks long after the last
+    /// reply has not waited for it.
     fn begun(&mut self, now: Nanos) -> Nanos {
-        now.saturating_sub(std::mem::take(&mut self.late))
+        let late = std::mem::take(&mut self.late);
+        if now > self.answered + FORGIVEN {
+            return now;
+        }
+        now.max(self.answered).saturating_sub(late)
     }
 }
 
@@ -95,7 +103,7 @@ mod tests {
         for _ in 0..100 {
             let deadline = queue.serve(now, cost);
             now = deadline + 300_000; // the program woke up late, the client asks again at once
-            queue.was_late(300_000);
+            queue.was_late(deadline, 300_000);
         }
         assert_eq!(now - start, 100 * cost + 300_000);
     }
@@ -104,9 +112,26 @@ mod tests {
     fn no_more_is_forgiven_than_the_limit() {
         let mut queue = Queue::default();
         let done = queue.serve(1_000_000_000, 1_000);
-        queue.was_late(10 * FORGIVEN);
+        queue.was_late(done, 10 * FORGIVEN);
         let now = done + 10 * FORGIVEN;
         assert_eq!(queue.serve(now, 1_000), now - FORGIVEN + 1_000);
+    }
+
+    #[test]
+    fn nobody_has_asked_before_the_last_reply() {
+        let mut queue = Queue::default();
+        let done = queue.serve(1_000_000_000, 1_000);
+        queue.was_late(done, 0);
+        assert_eq!(queue.serve(done - 300, 1_000), done + 1_000);
+    }
+
+    #[test]
+    fn nothing_is_given_back_to_who_asks_later() {
+        let mut queue = Queue::default();
+        let done = queue.serve(1_000_000_000, 1_000);
+        queue.was_late(done, 500);
+        let now = done + 501 + FORGIVEN;
+        assert_eq!(queue.serve(now, 1_000), now + 1_000);
     }
 
     #[test]

@@ -242,8 +242,8 @@ impl Tier {
     pub fn was_late(&self, due: Due, by: Nanos) {
         match due.server {
             Server::Nobody => {}
-            Server::Metadata => self.metadata.lock().unwrap().was_late(by),
-            Server::Target(target) => self.targets[target].lock().unwrap().was_late(by),
+            Server::Metadata => self.metadata.lock().unwrap().was_late(due.at, by),
+            Server::Target(target) => self.targets[target].lock().unwrap().was_late(due.at, by),
         }
     }
 

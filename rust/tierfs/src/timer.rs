@@ -66,8 +66,9 @@ impl Timer {
 
     /// Do something at a time; at once, on the thread that asks, if the time has come.
     pub fn at(&self, due: Nanos, act: impl FnOnce(Nanos) + Send + 'static) {
-        if due <= self.now() {
-            act(0);
+        let now = self.now();
+        if due <= now {
+            act(now - due);
             return;
         }
         let (waiting, changed) = &*self.waiting;
@@ -140,7 +141,11 @@ mod tests {
         let timer = Timer::start().unwrap();
         let caller = std::thread::current().id();
         let (done, seen) = mpsc::channel();
-        timer.at(0, move |late| done.send((late, std::thread::current().id())).unwrap());
-        assert_eq!(seen.recv().unwrap(), (0, caller));
+        let due = timer.now();
+        std::thread::sleep(Duration::from_millis(2));
+        timer.at(due, move |late| done.send((late, std::thread::current().id())).unwrap());
+        let (late, who) = seen.recv().unwrap();
+        assert_eq!(who, caller);
+        assert!(late >= 2_000_000, "{late}");
     }
 }

@@ -14,8 +14,8 @@ from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import making, program, registry, removing
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.registry import Emulation
-from hyperslab.storage.emulation.settings import FLAGS, KINDS, STRIPE_NBYTES, Settings
-from hyperslab.units import show_bytes, show_count, show_rate, show_seconds
+from hyperslab.storage.emulation.settings import KINDS, STRIPE_NBYTES, Settings
+from hyperslab.units import show_bytes, show_count
 
 Opt = typer.Option
 
@@ -143,7 +143,7 @@ def list_(json: Json = False) -> int:
         document.say([{**emulation.as_json(), **_about(emulation, st)} for emulation, st in found])
         return 0
     for emulation, state in found:
-        typer.echo(f"{emulation.directory}: {emulation.kind}, {_asked(emulation.settings)}")
+        typer.echo(f"{emulation.directory}: {emulation.kind}, {emulation.settings.words()}")
         typer.echo(f"  {_told(emulation, state)}")
     if not found:
         typer.echo("there are no emulated tiers of yours here")
@@ -220,23 +220,6 @@ def _table(measured: tuple[Measured, ...]) -> list[str]:
         words = [word.ljust(width) for word, width in zip(row, widths, strict=True)]
         lines.append(f"  {'  '.join(words)}".rstrip())
     return lines
-
-
-def _asked(settings: Settings) -> str:
-    """Settings as people read them."""
-    parts = []
-    for name, value in settings.asked().items():
-        shown = str(value)
-        if name.endswith("bandwidth"):
-            shown = show_rate(value)
-        elif name.endswith("_nbytes"):
-            shown = show_bytes(value)
-        elif name.endswith("_s"):
-            shown = show_seconds(value)
-        elif isinstance(value, bool):
-            shown = "keep" if value else "drop"
-        parts.append(f"{FLAGS[name].removeprefix('--')} {shown}")
-    return ", ".join(parts) or "unlike the directory beneath in nothing"
 
 
 def _about(emulation: Emulation, state: registry.State) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hyperslab.driver.hosts import reaches_hosts
 from hyperslab.engines.facts import DEFAULT, connect_help
 from hyperslab.errors import UsageError
 from hyperslab.report.probed.lines import details, headline
+from hyperslab.report.probed.overview import overview_svg
 from hyperslab.report.probed.page import write_probe_page
 from hyperslab.report.probed.together import sharing_lines
 from hyperslab.storage.probing import description, measuring
@@ -28,10 +29,12 @@ from hyperslab.storage.probing.preparing import FULL, QUICK, Options
 from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.tiers.tier import Tier, share_a_medium
+from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_seconds
 
 Opt = typer.Option
 MOST_CLIENTS = 256
+PICTURE = "What storage does, as it was measured"
 TICK_S = 0.2
 
 
@@ -79,6 +82,10 @@ def probe(
             " machine.json; the page lies beside it.",
         ),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        Opt(help="Draw all tiers of the file for what was measured in one picture, as SVG."),
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
     verbose: Annotated[bool, Opt("--verbose", "-v", help="Print every number.")] = False,
@@ -103,7 +110,10 @@ def probe(
     else:
         found = _probed_here(paths, options, place, quiet, is_silent, verbose)
     page = place.with_suffix(".html")
-    write_probe_page(page, description.load_machine(place))
+    machine = description.load_machine(place)
+    write_probe_page(page, machine)
+    if picture is not None:
+        replace_text(picture, overview_svg(PICTURE, list(machine.tiers.values())))
     if json:
         document.say({"machine": place, "page": page, **found._asdict()})
     elif not quiet:

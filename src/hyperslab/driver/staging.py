@@ -230,7 +230,7 @@ class Staging:
         nbytes = self._direct.nbytes - before
         is_full = not self._was_tried(outcome, nbytes) or not self._room.holds(nbytes)
         if self._room.is_open and is_full:
-            self._note("out", "full", "blocks for which it has no room are written directly")
+            self._note_full("out", "blocks for which it has no room are written directly")
 
     @property
     def is_busy(self) -> bool:
@@ -244,8 +244,10 @@ class Staging:
         for name, made in self._areas.items():
             if not made.is_there:
                 self._note(name, "gone", _DIRECTLY[name])
-        if self._prefetcher is not None and self._prefetcher.prefetched.full_files:
-            self._note("in", "full", "files for which it has no room are read where they are")
+        if self._prefetcher is not None:
+            prefetched = self._prefetcher.prefetched
+            if prefetched.full_files or prefetched.refused_files:
+                self._note_full("in", "files for which it has no room are read where they are")
         if self._flusher is not None and not self._pays_to_stage():
             self._areas["out"].shut()
             self._note("out", "slow", _DIRECTLY["out"])
@@ -294,11 +296,18 @@ class Staging:
         copying = took.ns_per_byte / prefetching.THREADS
         return alone >= PAYS_TO_COPY * max(self._copied.ns_per_byte / slots, copying)
 
-    def _note(self, name: str, why: str, what: str) -> None:
+    def _note_full(self, name: str, what: str) -> None:
+        """Say that a tier takes no more, and why where it is not for want of room."""
+        if (name, "full") in self._notes:
+            return
+        why = self._areas[name].refusal()
+        self._note(name, "full", what, why and f"takes no more ({why})")
+
+    def _note(self, name: str, why: str, what: str, become: str = "") -> None:
         """Say, once of each direction and reason, what has become of staging."""
         if (name, why) not in self._notes:
             tier = self._options.stage_out if name == "out" else self._options.stage_in
-            text = f"--stage-{name} {tier} {_WHY[name, why]}: {what}"
+            text = f"--stage-{name} {tier} {become or _WHY[name, why]}: {what}"
             self._notes[name, why] = text
             self._tell(text)
 

@@ -10,19 +10,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from hyperslab.cli import main
 from hyperslab.errors import UsageError
-from hyperslab.storage.emulation import making, program, registry, removing
+from hyperslab.storage.emulation import making, measuring, program, registry, removing
+from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.program import EmulationFailed
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
-from tests.storage.emulation.tiers import require_program
+from tests.storage.emulation.tiers import require_program, status
 
 MB = 1_000_000
+NOBODY = 65534
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="mounts, or plays another user: run as root"
+)
 SLOW = Settings(bandwidth=50 * MB)
 QUICK = Settings(metadata_s=1e-4)
 "A tier of which little is measured, and that quickly."
@@ -41,9 +46,9 @@ def make(directory: Path, settings: Settings = QUICK) -> Emulation:
     return making.emulate("metadata", directory, settings, tolerance=1e9)
 
 
-def test_a_tier_is_made_measured_and_removed(tmp_path: Path) -> None:
-    place = tmp_path / "tier"
-    emulation = making.emulate("throttled", place, SLOW, tolerance=0.2)
+def test_a_tier_is_made_measured_and_removed(in_memory: Path) -> None:
+    place = in_memory / "tier"
+    emulation = making.emulate("throttled", place, SLOW)
     assert {one.what for one in emulation.measured} == {"read", "write"}
     assert registry.state_of(emulation) == "mounted"
     assert registry.known() == [emulation]
@@ -74,12 +79,61 @@ def test_files_of_another_directory_are_shown(tmp_path: Path) -> None:
     assert sorted(os.listdir(backing)) == ["a", "b"]
 
 
-def test_a_tier_that_is_not_what_was_asked_for_is_removed(tmp_path: Path) -> None:
-    place = tmp_path / "tier"
+def test_a_tier_that_is_not_what_was_asked_for_is_removed(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "LARGEST_NBYTES", 1 << 26)
+    place = in_memory / "tier"
     with pytest.raises(EmulationFailed, match=r"not the tier.* instead of 1\.00 TB/s.*--tolerance"):
         making.emulate("throttled", place, Settings(bandwidth=1e12))
     assert not place.exists()
     assert registry.known() == []
+
+
+@contextmanager
+def small_disk(place: Path, options: str) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "small", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@needs_root
+def test_a_disk_that_fills_up_meanwhile_is_said(tmp_path: Path) -> None:
+    place = tmp_path / "tier"
+    with small_disk(tmp_path, "size=1m"):
+        with pytest.raises(
+            EmulationFailed, match=r"could not be measured.*No space left on device"
+        ):
+            making.emulate("throttled", place, SLOW)
+        assert os.listdir(tmp_path) == []
+    assert registry.known() == []
+
+
+@needs_root
+def test_a_read_only_disk_is_said(tmp_path: Path) -> None:
+    with small_disk(tmp_path, "ro"):
+        with pytest.raises(UsageError, match=r"tier cannot be made: Read-only file system"):
+            make(tmp_path / "tier")
+        with pytest.raises(UsageError, match=r"is on a file system that is mounted read-only"):
+            make(tmp_path)
+
+
+def test_a_program_that_dies_while_it_is_measured_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(place: Path, settings: Settings, count: measuring.Count | None) -> list[Measured]:
+        [emulation] = registry.known()
+        assert emulation.pid is not None
+        os.kill(emulation.pid, signal.SIGKILL)
+        return measuring.measure(place, settings, count)
+
+    monkeypatch.setattr(making, "measure", killed)
+    with pytest.raises(EmulationFailed, match=r"could not be measured, and was removed: .*connec"):
+        making.emulate("throttled", tmp_path / "tier", SLOW)
+    assert registry.known() == []
+    assert os.listdir(tmp_path) == []
 
 
 def test_two_tiers_in_one_directory_are_refused(tmp_path: Path) -> None:
@@ -201,10 +255,6 @@ def test_no_fuse_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not (tmp_path / "tier").exists()
 
 
-NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user: run as root")
-
-
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
     """A folder that nobody owns and reaches, with the program in it."""
@@ -293,12 +343,6 @@ def test_a_directory_of_somebody_else_is_refused(as_nobody: Path) -> None:
     (as_nobody / "tier").mkdir()
     why, _ = _tell_as_nobody(as_nobody, REFUSED).splitlines()
     assert why == f"{as_nobody}/tier may not be written by this user: take another directory"
-
-
-def status(argv: list[str]) -> object:
-    with pytest.raises(SystemExit) as ended:
-        main(argv)
-    return ended.value.code
 
 
 def test_the_command_makes_lists_and_removes(

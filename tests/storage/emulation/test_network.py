@@ -12,9 +12,15 @@ import pytest
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import making, network, registry, removing
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.probing.folder import Folder, sweep
+from hyperslab.storage.probing.measuring import probe
+from hyperslab.storage.probing.preparing import Effort, Options
+from hyperslab.storage.staging import area
+from hyperslab.storage.tiers.looking import look
 from tests.storage.emulation.tiers import require_program
 
 MB = 1_000_000
+BRIEF = Options(2**20, Effort(0.01, 1, 1, 60.0), most_clients=2)
 
 
 @pytest.fixture
@@ -41,6 +47,27 @@ def test_a_file_system_is_as_fast_as_its_link(tmp_path: Path) -> None:
     assert (place / "a").read_text() == "a"
     assert not any(Path("/run/netns", name).exists() for name in emulation.parts)
     assert registry.known() == []
+
+
+@pytest.mark.usefixtures("can_be_made")
+def test_nothing_of_a_probe_or_a_run_is_left_on_a_network(in_memory: Path) -> None:
+    """Its client keeps a file that is open under another name, and the locks of both are files."""
+    place = in_memory / "tier"
+    emulation = making.emulate("network", place, Settings(bandwidth=50 * MB), tolerance=9.0)
+    try:
+        probe(place, look(place), BRIEF, lambda done, total: None)
+        assert list(place.iterdir()) == []
+        assert area.create(place).remove()
+        left = area.create(place)
+        os.close(left.lock)
+        assert area.sweep(place) == [left.path]
+        folder = Folder(place)
+        folder.make()
+        os.close(folder.descriptors.pop())
+        assert sweep(place) == ([folder.path], [])
+        assert list(place.iterdir()) == []
+    finally:
+        removing.remove(emulation, by_force=True)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import mmap
 import os
+import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from hyperslab.storage.emulation import measuring, program
-from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import mounted
 
 MB = 1_000_000
+T = TypeVar("T")
 WITHIN = pytest.approx
 "Values that are compared with a tolerance."
 
@@ -32,41 +36,52 @@ def tier(folder: Path, **asked: Any) -> Iterator[Emulation]:
         yield emulation
 
 
-def values(emulation: Emulation) -> dict[str, Measured]:
-    """What is measured of a tier, on a machine that may be busy: the best of some measurements."""
-    best: dict[str, Measured] = {}
-    for _ in range(4):
-        for one in measuring.measure(
-            Path(emulation.directory),
-            emulation.settings,
-            lambda: program.counters(emulation)["operations"],
-        ):
-            if one.what not in best or one.deviation < best[one.what].deviation:
-                best[one.what] = one
-        if all(one.deviation < 0.1 for one in best.values()):
-            break
-    return best
+def operations_of(emulation: Emulation) -> dict[str, int]:
+    counts: dict[str, int] = program.counters(emulation)["operations"]
+    return counts
 
 
-def test_all_streams_share_the_bandwidth(tmp_path: Path) -> None:
-    with tier(tmp_path, bandwidth=60 * MB, write_bandwidth=30 * MB) as emulation:
+def values(emulation: Emulation) -> dict[str, float]:
+    """What is measured of a tier, by its names."""
+    place = Path(emulation.directory)
+    found = measuring.measure(place, emulation.settings, lambda: operations_of(emulation))
+    return {one.what: one.value for one in found}
+
+
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Have two processes for every processor run on all of them."""
+    command = [sys.executable, "-S", "-c", "while True: pass"]
+    count = 2 * len(os.sched_getaffinity(0))
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def test_all_streams_share_the_bandwidth(in_memory: Path) -> None:
+    with tier(in_memory, bandwidth=60 * MB, write_bandwidth=30 * MB) as emulation:
         found = values(emulation)
-        assert found["read"].value == WITHIN(60 * MB, rel=0.1)
-        assert found["write"].value == WITHIN(30 * MB, rel=0.1)
+        assert found["read"] == WITHIN(60 * MB, rel=0.1)
+        assert found["write"] == WITHIN(30 * MB, rel=0.1)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_a_file_is_as_fast_as_its_targets(tmp_path: Path, count: int) -> None:
+def test_a_file_is_as_fast_as_its_targets(in_memory: Path, count: int) -> None:
     asked = {"bandwidth": 20 * MB, "targets": 4, "stripe_count": count}
-    with tier(tmp_path, **asked, stripe_nbytes=1 << 18) as emulation:
+    with tier(in_memory, **asked, stripe_nbytes=1 << 18) as emulation:
         found = values(emulation)
-        assert found["read"].value == WITHIN(count * 20 * MB, rel=0.1)
-        assert found["write"].value == WITHIN(count * 20 * MB, rel=0.1)
+        assert found["read"] == WITHIN(count * 20 * MB, rel=0.1)
+        assert found["write"] == WITHIN(count * 20 * MB, rel=0.1)
 
 
-def test_every_request_takes_the_latency(tmp_path: Path) -> None:
-    with tier(tmp_path, latency_s=0.01) as emulation:
-        assert values(emulation)["operation"].value == WITHIN(0.01, rel=0.1)
+def test_every_request_takes_the_latency(in_memory: Path) -> None:
+    with tier(in_memory, latency_s=0.01) as emulation:
+        assert values(emulation)["operation"] == WITHIN(0.01, rel=0.1)
         path = Path(emulation.directory) / "a"
         path.write_bytes(b"x")
         begun = time.perf_counter()
@@ -74,33 +89,67 @@ def test_every_request_takes_the_latency(tmp_path: Path) -> None:
         assert time.perf_counter() - begun > 0.02  # an open and a read
 
 
-def test_a_metadata_server_slows_down_with_its_clients(tmp_path: Path) -> None:
+COST_S, TIMES = 0.004, 20
+"What an operation costs on a metadata server, and how many each client asks for."
+
+
+def test_a_metadata_server_slows_down_with_its_clients(in_memory: Path) -> None:
     """Each client takes as long as all of them need together: t = clients x operations x cost."""
-    cost_s, times = 0.004, 20
-    with tier(tmp_path, metadata_s=cost_s) as emulation:
-        place = Path(emulation.directory)
-        paths = [place / str(number) for number in range(4)]
-        for path in paths:
-            path.touch()
-
-        def operations() -> dict[str, int]:
-            counts: dict[str, int] = program.counters(emulation)["operations"]
-            return counts
-
+    with tier(in_memory, metadata_s=COST_S) as emulation:
         for clients in (1, 2, 4):
-            runs = [measuring.opens(paths[:clients], times, operations) for _ in range(6)]
-            took, served = min(runs)
-            assert clients * times <= served <= clients * times + 2 * clients
-            assert took == WITHIN(served * cost_s, rel=0.1)
+            assert cost_s(emulation, clients) == WITHIN(COST_S, rel=0.1)
 
 
-def test_data_pass_a_metadata_server_at_full_speed(tmp_path: Path) -> None:
-    with tier(tmp_path, metadata_s=0.02) as emulation:
-        with (Path(emulation.directory) / "a").open("wb", buffering=0) as file:
-            begun = time.perf_counter()
-            for _ in range(20):
-                file.write(bytes(100_000))
-            assert time.perf_counter() - begun < 20 * 0.02
+def cost_s(emulation: Emulation, clients: int) -> float:
+    """Seconds between two operations of a server that so many clients ask: the median of three
+    measurements.
+    """
+    paths = [Path(emulation.directory) / str(number) for number in range(clients)]
+    for path in paths:
+        path.touch()
+    found = []
+    for _ in range(3):
+        took, served = measuring.opens(paths, TIMES, lambda: operations_of(emulation))
+        assert clients * TIMES <= served <= clients * TIMES + 2 * clients
+        found.append(took / served)
+    return statistics.median(found)
+
+
+def may_go_first() -> bool:
+    """Whether a program of this user may have a processor before all others."""
+    code = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
+    return (
+        subprocess.run(
+            [sys.executable, "-S", "-c", code], stderr=subprocess.DEVNULL, check=False
+        ).returncode
+        == 0
+    )
+
+
+@pytest.mark.skipif(not may_go_first(), reason="run as root, with the capability CAP_SYS_NICE")
+def test_busy_processors_do_not_make_a_tier_another_one(in_memory: Path) -> None:
+    asked = {"bandwidth": 20 * MB, "metadata_s": COST_S}
+    with tier(in_memory, **asked) as emulation, busy_processors():
+        found = values(emulation)
+        assert found["read"] == WITHIN(20 * MB, rel=0.1)
+        assert found["write"] == WITHIN(20 * MB, rel=0.1)
+        for clients in (1, 2, 4):
+            assert cost_s(emulation, clients) == WITHIN(COST_S, rel=0.1)
+
+
+def test_data_pass_a_metadata_server_at_full_speed(in_memory: Path) -> None:
+    with tier(in_memory, metadata_s=0.02) as emulation:
+        path = Path(emulation.directory) / "a"
+        path.touch()
+
+        def write() -> float:
+            with path.open("r+b", buffering=0) as file:
+                begun = time.perf_counter()
+                for _ in range(20):
+                    file.write(bytes(100_000))
+                return time.perf_counter() - begun
+
+        assert going_first(write) < 20 * 0.02
         counts = program.counters(emulation)
         assert counts["operations"]["write"] >= 20
         assert counts["written_nbytes"] == 2 * MB
@@ -108,12 +157,12 @@ def test_data_pass_a_metadata_server_at_full_speed(tmp_path: Path) -> None:
 
 
 def test_what_is_written_back_is_taken_at_once_and_synced_at_the_devices_speed(
-    tmp_path: Path,
+    in_memory: Path,
 ) -> None:
     """The contrast behind a medium in front of which there is memory, and one that is written
     through.
     """
-    with tier(tmp_path, bandwidth=20 * MB, write_back_nbytes=6 * MB) as emulation:
+    with tier(in_memory, bandwidth=20 * MB, write_back_nbytes=6 * MB) as emulation:
         written_s, synced_s = _written(Path(emulation.directory) / "a", 6 * MB)
         assert written_s < 0.2
         assert lasts(synced_s, 0.3)
@@ -121,7 +170,7 @@ def test_what_is_written_back_is_taken_at_once_and_synced_at_the_devices_speed(
         written_s, synced_s = _written(Path(emulation.directory) / "b", 10 * MB)
         assert lasts(written_s, 0.2)
         assert lasts(synced_s, 0.5)
-    with tier(tmp_path, bandwidth=20 * MB) as emulation:
+    with tier(in_memory, bandwidth=20 * MB) as emulation:
         written_s, synced_s = _written(Path(emulation.directory) / "c", 6 * MB)
         assert lasts(written_s, 0.3)
 
@@ -131,47 +180,73 @@ def lasts(took_s: float, asked_s: float) -> bool:
     return 0.95 * asked_s < took_s < 1.5 * asked_s + 0.1
 
 
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def going_first(act: Callable[[], T]) -> T:
+    """What something returns that has a processor before all others, where that is allowed."""
+    with ThreadPoolExecutor(1, initializer=measuring.go_first) as pool:
+        return pool.submit(act).result()
+
+
 def _written(path: Path, nbytes: int) -> tuple[float, float]:
     """Seconds after which so many bytes are written, and synced."""
     data = bytes(nbytes)
-    begun = time.perf_counter()
-    with path.open("wb", buffering=0) as file:
-        assert file.write(data) == nbytes
-        written = time.perf_counter() - begun
-        os.fsync(file.fileno())
-    return written, time.perf_counter() - begun
+
+    def write() -> tuple[float, float]:
+        begun = time.perf_counter()
+        with path.open("wb", buffering=0) as file:
+            assert file.write(data) == nbytes
+            written = time.perf_counter() - begun
+            os.fsync(file.fileno())
+        return written, time.perf_counter() - begun
+
+    return going_first(write)
 
 
-def test_reads_do_not_wait_for_what_is_written_back(tmp_path: Path) -> None:
-    with tier(tmp_path, bandwidth=20 * MB, write_back_nbytes=20 * MB) as emulation:
+def test_reads_do_not_wait_for_what_is_written_back(in_memory: Path) -> None:
+    with tier(in_memory, bandwidth=10 * MB, write_back_nbytes=20 * MB) as emulation:
         place = Path(emulation.directory)
         (place / "old").write_bytes(bytes(MB))
-        with (place / "new").open("wb", buffering=0) as file:
-            file.write(bytes(10 * MB))
-            assert program.counters(emulation)["dirty_nbytes"] > 8 * MB
-            descriptor = os.open(place / "old", os.O_RDONLY | os.O_DIRECT)
+        descriptor = os.open(place / "old", os.O_RDONLY | os.O_DIRECT)
+        buffer = mmap.mmap(-1, MB)
+
+        def read() -> tuple[float, int]:
+            """Seconds that a read takes, and what is still on its way then."""
             begun = time.perf_counter()
-            assert os.preadv(descriptor, [mmap.mmap(-1, MB)], 0) == MB
-            assert time.perf_counter() - begun < 0.2
-            os.close(descriptor)
+            assert os.preadv(descriptor, [buffer], 0) == MB
+            took = time.perf_counter() - begun
+            return took, program.counters(emulation)["dirty_nbytes"]
+
+        with (place / "new").open("wb", buffering=0) as file:
+            going_first(lambda: file.write(bytes(10 * MB)))
+            took, dirty_nbytes = going_first(read)
+            assert took < 0.3
+            assert dirty_nbytes > 5 * MB
             os.fsync(file.fileno())
         assert program.counters(emulation)["dirty_nbytes"] == 0
+        os.close(descriptor)
 
 
-def test_memory_is_filled_before_the_device(tmp_path: Path) -> None:
-    with tier(tmp_path, bandwidth=20 * MB, fast_nbytes=8 << 20) as emulation:
+def test_memory_is_filled_before_the_device(in_memory: Path) -> None:
+    with tier(in_memory, bandwidth=20 * MB, fast_nbytes=8 << 20) as emulation:
         place = Path(emulation.directory)
         assert _written(place / "fits", 1 << 23)[1] < 0.2
         assert program.counters(emulation)["fast_nbytes"] == 1 << 23
         assert lasts(_written(place / "waits", 4 * MB)[1], 0.2)
         (place / "fits").unlink()
-        assert program.counters(emulation)["fast_nbytes"] == 0
+        # the kernel forgets a file some time after its last name is gone
+        until(lambda: program.counters(emulation)["fast_nbytes"] == 0)
         assert _written(place / "fits again", 1 << 23)[1] < 0.2
 
 
-def test_what_was_read_stays_in_memory_if_asked_for(tmp_path: Path) -> None:
+def test_what_was_read_stays_in_memory_if_asked_for(in_memory: Path) -> None:
     for page_cache in (True, False):
-        with tier(tmp_path, bandwidth=500 * MB) as usual:
+        with tier(in_memory, bandwidth=500 * MB) as usual:
             pass
         place = Path(usual.directory)
         with mounted(place, replace(usual.settings, page_cache=page_cache)) as emulation:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.cli import main
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import program, registry
 from hyperslab.storage.emulation.registry import Emulation
@@ -34,6 +35,13 @@ def require_program() -> None:
         build = ["cargo", "build", "--quiet", "--locked", "--package", program.NAME]
         subprocess.run(build, cwd=RUST, check=True)
         os.environ[program.VARIABLE] = str(RUST / "target" / "debug" / program.NAME)
+
+
+def status(argv: list[str]) -> object:
+    """Exit status of the command."""
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    return ended.value.code
 
 
 @contextmanager

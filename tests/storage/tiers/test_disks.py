@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.storage.mounts import mounts
 from hyperslab.storage.tiers import disks
-from hyperslab.storage.tiers.mounts import mounts
 from hyperslab.storage.tiers.tier import share_a_medium
 from hyperslab.storage.tiers.words import kind_words, meaning, medium_words
 from tests.storage.tiers.trees import Tree

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.storage.mounts import mounts
 from hyperslab.storage.tiers import writeback
-from hyperslab.storage.tiers.mounts import mounts
 from hyperslab.storage.tiers.words import meaning
 from tests.storage.tiers.trees import Tree
 

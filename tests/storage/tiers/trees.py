@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hyperslab.storage.mounts import mount_of, mounts
 from hyperslab.storage.tiers.looking import on_mount
-from hyperslab.storage.tiers.mounts import mount_of, mounts
 from hyperslab.storage.tiers.tier import Tier
 
 

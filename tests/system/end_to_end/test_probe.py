@@ -60,12 +60,15 @@ def test_as_json(
     place = tmp_path / "place"
     place.mkdir()
     kept = tmp_path / "kept.json"
-    verb.probe([place, place], "1MB", quick=True, clients=1, output=kept, json=True)
+    drawn = tmp_path / "drawn.svg"
+    asked: dict[str, Any] = {"quick": True, "clients": 1, "output": kept, "json": True}
+    verb.probe([place, place], "1MB", picture=drawn, **asked)
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert [tier["path"] for tier in told["tiers"]] == [str(place)]
     assert told["tiers"][0]["curves"]["write"]["points"][0]["rate"]["values"]
     assert told["machine"] == str(kept)
     assert (tmp_path / "kept.html").is_file()
+    assert drawn.read_text().startswith("<svg ")
 
 
 def test_a_run_says_what_its_storage_was_probed_to_do(

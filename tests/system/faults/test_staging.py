@@ -170,6 +170,49 @@ def test_a_tier_that_fills_up(tmp_path: Path) -> None:
     require_right(tmp_path, values)
 
 
+@pytest.mark.parametrize(
+    ("error", "words"), [("EDQUOT", "Disk quota exceeded"), ("EROFS", "Read-only file system")]
+)
+def test_a_tier_that_takes_no_more(tmp_path: Path, library: Path, error: str, words: str) -> None:
+    """It has room, and refuses what is written to it from some moment on."""
+    values, fast = make_volume(tmp_path / "in.nii"), tmp_path / "fast"
+    arguments = job(tmp_path, "--engine", "threads", "--retries", 0)
+    rule = Rule("create", 9, MANY, "error", error)
+    variables = shim.environment(library, fast, tmp_path / "notes", rule)
+    done = hyperslab(*arguments, environment={**os.environ, **variables})
+    assert done.returncode == 0, done.stderr
+    said = (
+        f"--stage-out {fast} takes no more ({words}): blocks for which it has no room are written"
+    )
+    assert said in done.stderr
+    assert told(tmp_path)["is_degraded"]
+    assert executed(tmp_path) == SLABS
+    require_right(tmp_path, values)
+    assert list(fast.iterdir()) == []
+
+
+def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None:
+    fast, out = tmp_path / "fast", tmp_path / "out"
+    for folder in (fast, tmp_path / "runs"):
+        folder.mkdir()
+    inputs = [tmp_path / f"in{number}.nii" for number in range(8)]
+    volumes = [make_volume(path) for path in inputs]
+    variables = shim.environment(
+        library, fast, tmp_path / "notes", Rule("write", 1, MANY, "error", "EDQUOT")
+    )
+    where = (*inputs, "-o", out, "--stage-in", fast, "--blocks", 1, "--engine", "serial")
+    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.1")
+    done = hyperslab(
+        *("run", f"{FUNCTIONS}:counted", *where, *params, "--no-report"),
+        environment={**os.environ, **variables},
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"--stage-in {fast} takes no more (Disk quota exceeded): files for which" in done.stderr
+    for path, values in zip(inputs, volumes, strict=True):
+        assert np.array_equal(load(next(out.glob(f"{path.stem}*.nii"))), values + np.uint16(1))
+    assert list(fast.iterdir()) == []
+
+
 @pytest.mark.usefixtures("slow_storage")
 def test_a_tier_that_vanishes(tmp_path: Path) -> None:
     """Blocks that were on it alone are made again, at no charge, and go to their files directly."""

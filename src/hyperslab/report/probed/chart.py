@@ -11,8 +11,8 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 540, 300
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 12, 40
 GRID, AXIS, TEXT = "#eceef1", "#c9ced6", "#4a5160"
-PALETTE = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7")
-"Colours of the curves in their order, colour-blind safe (Okabe and Ito 2008)."
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#1d2330", "#b8b03a")
+"Colours of the curves in their order, colour-blind safe (Okabe and Ito 2008; the yellow darker)."
 MOST_TICKS = 9
 
 
@@ -49,11 +49,20 @@ class _Scale(NamedTuple):
         return self.start + share * (self.end - self.start)
 
 
-def chart_svg(curves: Mapping[str, Sequence[Dot]], across: Axis, up: Axis, title: str) -> str:
-    """Draw curves by their names, all values greater than 0. '' where there is no point."""
-    dots = [dot for own in curves.values() for dot in own]
-    if not dots:
+def chart_svg(
+    curves: Mapping[str, Sequence[Dot]],
+    across: Axis,
+    up: Axis,
+    title: str,
+    dashed: Mapping[str, Sequence[Dot]] | None = None,
+) -> str:
+    """Draw curves by their names, all values greater than 0, and dashed lines that belong to some
+    of them. '' where there is no point.
+    """
+    if not any(curves.values()):
         return ""
+    lines = dashed or {}
+    dots = [dot for own in (*curves.values(), *lines.values()) for dot in own]
     x = _scale([dot.x for dot in dots], across.base, (LEFT, WIDTH - RIGHT))
     values = [dot.low for dot in dots] + [dot.high for dot in dots]
     y = _scale(values, up.base, (HEIGHT - BOTTOM, TOP))
@@ -67,22 +76,24 @@ def chart_svg(curves: Mapping[str, Sequence[Dot]], across: Axis, up: Axis, title
         parts.append(f'<path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="{GRID}"/>')
         parts.append(_text(place, HEIGHT - BOTTOM + 16, "middle", across.show(tick)))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "middle", across.label))
-    for colour, own in zip(_colours(len(curves)), curves.values(), strict=True):
-        parts.append(_curve(own, colour, x, y))
+    for number, (name, own) in enumerate(curves.items()):
+        parts.append(_line(lines.get(name, ()), colour_of(number), x, y, "6 4"))
+        parts.append(_curve(own, colour_of(number), x, y))
     return "".join([*parts, "</svg>"])
 
 
 def legend_html(names: Sequence[str]) -> str:
     """Names of the curves of a chart, in their colours."""
     entries = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
-        for colour, name in zip(_colours(len(names)), names, strict=True)
+        f'<span><i style="background:{colour_of(number)}"></i>{escape(name)}</span>'
+        for number, name in enumerate(names)
     )
     return f'<div class="key">{entries}</div>'
 
 
-def _colours(count: int) -> list[str]:
-    return [PALETTE[n % len(PALETTE)] for n in range(count)]
+def colour_of(number: int) -> str:
+    """Colour of a curve, by its place among all."""
+    return PALETTE[number % len(PALETTE)]
 
 
 def _scale(values: Sequence[float], base: int, pixels: tuple[float, float]) -> _Scale:
@@ -111,16 +122,24 @@ def _head(title: str) -> str:
 
 
 def _curve(dots: Sequence[Dot], colour: str, x: _Scale, y: _Scale) -> str:
-    ordered = sorted(dots)
-    line = " ".join(f"{x(dot.x):.1f},{y(dot.y):.1f}" for dot in ordered)
-    drawn = f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>'
-    for dot in ordered:
+    drawn = _line(dots, colour, x, y)
+    for dot in dots:
         place = x(dot.x)
         drawn += (
             f'<path d="M{place:.1f} {y(dot.low):.1f}V{y(dot.high):.1f}" stroke="{colour}"/>'
             f'<circle cx="{place:.1f}" cy="{y(dot.y):.1f}" r="3" fill="{colour}"/>'
         )
     return drawn
+
+
+def _line(dots: Sequence[Dot], colour: str, x: _Scale, y: _Scale, dashes: str = "") -> str:
+    if not dots:
+        return ""
+    places = " ".join(f"{x(dot.x):.1f},{y(dot.y):.1f}" for dot in sorted(dots))
+    style = f'fill="none" stroke="{colour}" stroke-width="2"'
+    if dashes:
+        style += f' stroke-dasharray="{dashes}"'
+    return f'<polyline points="{places}" {style}/>'
 
 
 def _text(x: float, y: float, anchor: str, text: str) -> str:

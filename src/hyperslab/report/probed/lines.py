@@ -31,6 +31,8 @@ def headline(probed: Probed) -> list[str]:
 
 def _made_of(probed: Probed) -> str:
     tier = probed.tier
+    if made := tier.get("emulated"):
+        return f"an emulated tier, {made['kind']}: {made['words']}, from {probed.host}"
     words = [str(tier.get("file_system") or "an unknown file system")]
     if tier.get("source"):
         words.append(f"on {tier['source']}")

@@ -128,6 +128,10 @@ def _make_directory(place: Path) -> bool:
             f"{place} is not empty: a tier needs an empty directory; with --backing {place}, it"
             " shows these files in another one"
         )
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise UsageError(
+            f"{place} is on a file system that is mounted read-only: take another directory"
+        )
     if not os.access(place, os.W_OK | os.X_OK):
         raise UsageError(f"{place} may not be written by this user: take another directory")
     return False

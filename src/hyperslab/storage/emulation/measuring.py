@@ -1,7 +1,9 @@
 """Measurements of an emulated tier: is it what was asked for?
 
 Streams in threads of this process read and write past the page cache (O_DIRECT), so that nothing
-but the tier is measured; there are so many of them that the tier always has something to do.
+but the tier is measured; there are so many of them that the tier always has something to do. What a
+client that is alone waits for a processor is this machine's, and not counted. What is off
+nevertheless is measured again, since other programs may have been in the way.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.trace import Phase, recording, span
 
 STREAMS = 4
 MEASURED_S = 0.5
@@ -30,6 +33,10 @@ _SMALLEST_PIECE = 1 << 12
 _OPENS_S = 0.3
 "Time that the cost of operations is measured for."
 _MOST_OPENS = 400
+ENOUGH = 0.05
+"Deviation up to which one measurement is believed ..."
+TIMES = 3
+"... and the number of those whose median is believed otherwise."
 _UNCOUNTED = frozenset(("read", "write", "fsync", "statfs"))
 "Operations that a metadata server has nothing to do with."
 
@@ -58,6 +65,14 @@ def _own_folder(directory: Path) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
+def _believed(measure: Callable[[], Measured]) -> Measured:
+    """What is measured: once where that is about what was asked for, else the median."""
+    found = [measure()]
+    if found[0].deviation > ENOUGH:
+        found += [measure() for _ in range(TIMES - 1)]
+    return sorted(found, key=lambda one: one.value)[len(found) // 2]
+
+
 def _bandwidths(place: Path, settings: Settings) -> list[Measured]:
     read_rate = settings.read_rate
     write_rate = settings.write_rate
@@ -67,10 +82,14 @@ def _bandwidths(place: Path, settings: Settings) -> list[Measured]:
     if settings.fast_nbytes:
         found.append(_fill(place / "fast", settings.fast_nbytes))
     paths = _together(place, settings)
-    written = _write(paths, write_rate)
-    found.append(Measured("write", write_rate, written, "B/s"))
-    found.append(Measured("read", read_rate, _read(paths, read_rate), "B/s"))
-    return found
+
+    def written() -> Measured:
+        return Measured("write", write_rate, _write(paths, write_rate), "B/s")
+
+    def read() -> Measured:
+        return Measured("read", read_rate, _read(paths, read_rate), "B/s")
+
+    return [*found, _believed(written), _believed(read)]
 
 
 def _together(place: Path, settings: Settings) -> list[Path]:
@@ -162,28 +181,38 @@ def _opened(paths: Sequence[Path], flags: int) -> Iterator[list[int]]:
 
 
 def _at_once(descriptors: Sequence[int], act: Callable[[int], None]) -> float:
-    """Seconds that it takes all streams to act, each on a file of its own. Raises OSError."""
+    """Seconds that it takes all streams to act, each on a file of its own, from the first start to
+    the last end. Raises OSError.
+    """
     failures: list[OSError] = []
-    barrier = threading.Barrier(len(descriptors) + 1)
+    starts: list[float] = []
+    ends: list[float] = []
+    barrier = threading.Barrier(len(descriptors))
 
     def run(descriptor: int) -> None:
+        go_first()
         barrier.wait()
+        starts.append(time.perf_counter())
         try:
             act(descriptor)
         except OSError as error:
             failures.append(error)
+        ends.append(time.perf_counter())
 
     threads = [threading.Thread(target=run, args=(one,)) for one in descriptors]
     for thread in threads:
         thread.start()
-    barrier.wait()
-    begun = time.perf_counter()
     for thread in threads:
         thread.join()
-    took = time.perf_counter() - begun
     if failures:
         raise failures[0]
-    return took
+    return max(ends) - min(starts)
+
+
+def go_first() -> None:
+    """Have this thread run before all others that want a processor, where it may: root may."""
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def _costs(place: Path, settings: Settings, operations: Count) -> list[Measured]:
@@ -194,47 +223,71 @@ def _costs(place: Path, settings: Settings, operations: Count) -> list[Measured]
     paths = [place / f"open-{number}" for number in range(STREAMS)]
     for path in paths:
         path.touch()
-    found = []
     times = min(max(3, round(_OPENS_S / alone_s)), _MOST_OPENS)
-    if settings.latency_s:
-        found.append(Measured("operation", alone_s, _alone(paths[0], times, operations), "s"))
-    # As many clients as keep the server busy while each waits for its answer.
-    if settings.metadata_s > settings.latency_s / (STREAMS - 1):
+
+    def alone() -> Measured:
+        return Measured("operation", alone_s, _alone(paths[0], times, operations), "s")
+
+    def together() -> Measured:
         took, served = opens(paths, max(2, times // STREAMS), operations)
         rate = 1 / settings.metadata_s
-        found.append(Measured("operations, all clients", rate, served / took, "/s"))
+        return Measured("operations, all clients", rate, served / took, "/s")
+
+    found = []
+    if settings.latency_s:
+        found.append(_believed(alone))
+    # As many clients as keep the server busy while each waits for its answer.
+    if settings.metadata_s > settings.latency_s / (STREAMS - 1):
+        found.append(_believed(together))
     return found
 
 
 def _alone(path: Path, times: int, operations: Count) -> float:
-    """Seconds that an operation takes a client that is alone: the median, since a busy machine is
-    not the tier's fault.
-    """
-    took = []
-    with _opened([path], os.O_RDONLY) as [descriptor]:
+    """Seconds that an operation takes a client that is alone: the median."""
+    found: list[float] = []
+
+    def open_often(descriptor: int) -> None:
         again = f"/proc/self/fd/{descriptor}"
+        with recording() as phases:
+            for _ in range(times):
+                with span("open"):
+                    opened = os.open(again, os.O_RDONLY | os.O_CLOEXEC)
+                os.close(opened)
+        found.extend(map(_served_s, phases))
+
+    with _opened([path], os.O_RDONLY) as descriptors:
         before = _named(operations())
-        for _ in range(times):
-            begun = time.perf_counter()
-            opened = os.open(again, os.O_RDONLY | os.O_CLOEXEC)
-            took.append(time.perf_counter() - begun)
-            os.close(opened)
+        _at_once(descriptors, open_often)
         served = _named(operations()) - before
-    return statistics.median(took) * times / served
+    return statistics.median(found) * times / served
+
+
+def _served_s(phase: Phase) -> float:
+    """Seconds of a phase in which its thread did not wait for a processor."""
+    return (phase.end_ns - phase.start_ns - max(0, phase.runq_ns)) / 1e9
 
 
 def opens(paths: Sequence[Path], times: int, operations: Count) -> tuple[float, int]:
-    """Seconds that as many clients as paths open them, and the operations that were served."""
+    """Seconds that as many clients as paths open them, and the operations that were served.
+
+    Of a client that is alone, without the time that it waited for a processor, in which nobody else
+    has the tier do something.
+    """
+    waited: list[float] = []
 
     def open_often(descriptor: int) -> None:
         path = f"/proc/self/fd/{descriptor}"
-        for _ in range(times):
-            os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        with recording() as phases, span("open"):
+            for _ in range(times):
+                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        waited.append(max(0, phases[0].runq_ns) / 1e9)
 
     with _opened(paths, os.O_RDONLY) as descriptors:
         before = _named(operations())
         took = _at_once(descriptors, open_often)
         served = _named(operations()) - before
+    if len(paths) == 1:
+        took -= waited[0]
     return took, served
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.settings import Settings
-from hyperslab.storage.tiers.mounts import Mount, mounts
+from hyperslab.storage.mounts import Mount, mounts
 from hyperslab.storage.whole import replace_text
 
 State = Literal["mounted", "stale", "elsewhere", "gone"]
@@ -70,14 +70,19 @@ class Emulation:
         return cls(**record, settings=settings, measured=measured, parts=parts)
 
 
+def place_of_folder() -> Path:
+    """Where the folder of this user's records is, or will be."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "hyperslab-tiers"
+    return Path(tempfile.gettempdir()) / f"hyperslab-tiers-{os.geteuid()}"
+
+
 def folder() -> Path:
     """The folder of this user's records, made if it is not there. Raises UsageError where it is
     somebody else's.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    place = Path(tempfile.gettempdir()) / f"hyperslab-tiers-{os.geteuid()}"
-    if runtime:
-        place = Path(runtime) / "hyperslab-tiers"
+    place = place_of_folder()
     place.mkdir(mode=0o700, exist_ok=True)
     about = place.lstat()
     is_ours = about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
@@ -129,11 +134,26 @@ def known() -> list[Emulation]:
     found = recorded()
     sources = {emulation.source for emulation in found}
     for mount in mounts():
-        is_tier = mount.source.startswith(SOURCE) and mount.file_system.startswith("fuse")
         is_own = mount.option("user_id") == str(os.geteuid())
-        if is_tier and is_own and mount.source not in sources:
+        if is_emulated(mount) and is_own and mount.source not in sources:
             found.append(_unrecorded(mount))
     return found
+
+
+def is_emulated(mount: Mount) -> bool:
+    """Whether a mount is that of an emulated tier, whoever made it."""
+    return mount.source.startswith(SOURCE) and mount.file_system.startswith("fuse")
+
+
+def recorded_as(mount: Mount) -> Emulation | None:
+    """The tier that this user has mounted there; None where it is not written down. Nothing is made
+    for the question.
+    """
+    path = place_of_folder() / f"{mount.source.removeprefix(SOURCE)}.json"
+    try:
+        return Emulation.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _unrecorded(mount: Mount) -> Emulation:

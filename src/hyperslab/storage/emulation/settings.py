@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from hyperslab.errors import UsageError
+from hyperslab.units import show_bytes, show_rate, show_seconds
 
 NETWORK = "network"
 "The kind of tier that is no mount of our own program."
@@ -103,6 +104,26 @@ class Settings:
         """Settings that are not the usual ones, by field."""
         usual = asdict(Settings())
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
+
+    def words(self) -> str:
+        """Settings that are not the usual ones, as people read them."""
+        told = [
+            f"{FLAGS[name].removeprefix('--')} {_shown(name, value)}"
+            for name, value in self.asked().items()
+        ]
+        return ", ".join(told) or "unlike the directory beneath in nothing"
+
+
+def _shown(name: str, value: float) -> str:
+    if name.endswith("bandwidth"):
+        return show_rate(value)
+    if name.endswith("_nbytes"):
+        return show_bytes(value)
+    if name.endswith("_s"):
+        return show_seconds(value)
+    if isinstance(value, bool):
+        return "keep" if value else "drop"
+    return str(value)
 
 
 def require(kind: str, settings: Settings) -> None:

@@ -58,11 +58,19 @@ class Folder:
         os.write(fd, json.dumps(about).encode())
 
     def remove(self) -> None:
-        """Remove it with all that is in it. Raises OSError with the path where that fails."""
+        """Remove it with all that is in it. Raises OSError with the path where that fails.
+
+        The lock is let go before the folder goes: NFS and sshfs keep a file that is open under
+        another name in it.
+        """
+        try:
+            if self.path.exists():
+                empty(self.path)
+        finally:
+            while self.descriptors:
+                os.close(self.descriptors.pop())
         if self.path.exists():
             remove_tree(self.path)
-        while self.descriptors:
-            os.close(self.descriptors.pop())
 
 
 @contextmanager
@@ -74,6 +82,16 @@ def own_folder(place: Path) -> Iterator[Folder]:
         yield folder
     finally:
         folder.remove()
+
+
+def empty(path: Path) -> None:
+    """Remove all that is in a folder but its lock, as far as that can be."""
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name != OWNER:
+            with suppress(OSError):
+                os.unlink(entry.path)
 
 
 def remove_tree(path: Path) -> None:
@@ -121,10 +139,11 @@ def _fate(path: Path) -> str:
             return _remove_unless_young(path, _FOREIGN_S)
         if not lock(fd):
             return "alive"
-        remove_tree(path)
-        return "dead"
+        empty(path)
     finally:
         os.close(fd)
+    remove_tree(path)
+    return "dead"
 
 
 def _about(fd: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hyperslab.machine import numa
-from hyperslab.storage.probing import fio
+from hyperslab.storage.probing import faults, fio
 from hyperslab.storage.probing.bench import LEAST_NAMES, NOT_COLD, READS, WRITES, Setting
 from hyperslab.storage.probing.content import WINDOW_NBYTES
 from hyperslab.storage.probing.operations import NAMED
@@ -56,12 +56,12 @@ def probe(path: Path, tier: Tier, options: Options, told: Told) -> Probed:
 
     `tier` says what the path is made of. Raises UsageError for a path that cannot be written to,
     DoesNotFit for a disk that would become too full, StorageDamages where other bytes are read
-    than were written, OSError for what the storage answers.
+    than were written, HyperslabError for storage that has failed, OSError for what else it answers.
     """
     if options.with_fio:
         fio.require()
     began_s = time.monotonic()
-    with prepared(path, options) as ready:
+    with faults.told(path), prepared(path, options) as ready:
         probing = Probing(ready, options, told, began_s)
         probing.measure()
         ready.bench.compare_all()

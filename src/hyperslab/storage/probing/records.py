@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
+FIO_CLOCK = 0.01
+"Share of a rate that fio leaves unsaid by counting milliseconds, of which a measurement takes 50."
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -168,8 +171,10 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether our median lies within the values that fio gave."""
-        return min(self.fio.values) <= self.ours.median <= max(self.fio.values)
+        """Whether our median lies within the values that fio gave, as far as its clock tells."""
+        low = min(self.fio.values) * (1 - FIO_CLOCK)
+        high = max(self.fio.values) * (1 + FIO_CLOCK)
+        return low <= self.ours.median <= high
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Held by tests/storage/test_staging.py.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -28,6 +29,8 @@ TICKETS = 3
 "Blocks that are added until that is known."
 _NAME = re.compile(r"\.hyperslab-staging-[0-9a-f]{12}")
 _ATTEMPTS = 5
+_NO_ROOM = (errno.ENOSPC, errno.ENOENT)
+"A tier that is full, or gone, which is told otherwise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,21 @@ class Area:
         """Whether the tier is still where it was."""
         return (self.path / LOCK).exists()
 
+    def refusal(self) -> str:
+        """Why nothing more can be written there, though it has room: a quota, a tier that has
+        become read-only; '' where that is not so.
+        """
+        path = self.path / f"{LOCK}.tried"
+        try:
+            with path.open("wb", buffering=0) as file:
+                file.write(b"?")
+        except OSError as error:
+            return "" if error.errno in _NO_ROOM else error.strerror or str(error)
+        finally:
+            with suppress(OSError):
+                path.unlink()
+        return ""
+
     def shut(self) -> None:
         """Let nobody add another block. Nothing happens where the tier is gone."""
         with suppress(OSError):
@@ -64,8 +82,7 @@ class Area:
         """Remove all of it and let go of the lock; whether nothing is left, as far as can be
         seen.
         """
-        _remove(self.path)
-        os.close(self.lock)
+        _remove(self.path, self.lock)
         return not self.path.exists()
 
 
@@ -121,9 +138,7 @@ def discard(path: Path) -> bool:
     lock = _taken(path)
     if lock is None and (path / LOCK).exists():
         return False
-    _remove(path)
-    if lock is not None:
-        os.close(lock)
+    _remove(path, lock)
     return not path.exists()
 
 
@@ -143,10 +158,15 @@ def _taken(path: Path) -> int | None:
     return None
 
 
-def _remove(path: Path) -> None:
-    """Remove a directory with all that somebody may still be adding, the lock last."""
+def _remove(path: Path, lock: int | None) -> None:
+    """Remove a directory with all that somebody may still be adding, the lock last: NFS and sshfs
+    keep a file that is open under another name in it.
+    """
     for name in (OPEN, INPUTS, OUTPUTS):
         shutil.rmtree(path / name, ignore_errors=True)
     with suppress(OSError):
         (path / OPEN).unlink()
     shutil.rmtree(path, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
+        shutil.rmtree(path, ignore_errors=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.machine.host import Host
+from hyperslab.storage.mounts import file_system
 from hyperslab.storage.staging.area import OPEN, TICKETS, TRIAL
-from hyperslab.storage.tiers.mounts import file_system
 
 _SHARE = 0.9
 "Share of the free space of a tier that a run takes."

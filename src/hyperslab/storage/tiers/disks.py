@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.machine.host import lines_of
-from hyperslab.storage.tiers.mounts import ROOT
+from hyperslab.storage.mounts import ROOT
 from hyperslab.storage.tiers.tier import Disk, Kind
 from hyperslab.units import show_list
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperslab.storage.tiers.mounts import file_system
+from hyperslab.storage.mounts import file_system
 from hyperslab.storage.tiers.tier import Kind
 
 IN_MEMORY = frozenset(("devtmpfs", "hugetlbfs", "ramfs", "rootfs", "tmpfs"))

@@ -20,7 +20,9 @@ from typing import Any
 
 from hyperslab.machine.host import Host
 from hyperslab.redaction import redact
+from hyperslab.storage.emulation.settings import NETWORK
 from hyperslab.storage.location import is_remote, local_path, scheme, text_of
+from hyperslab.storage.mounts import ROOT, Mount, mount_of, mounts, nearest
 from hyperslab.storage.tiers import disks, striping, writeback
 from hyperslab.storage.tiers.file_systems import (
     IN_MEMORY,
@@ -31,8 +33,7 @@ from hyperslab.storage.tiers.file_systems import (
     is_fuse,
 )
 from hyperslab.storage.tiers.media import Medium, medium_of, unreachable
-from hyperslab.storage.tiers.mounts import ROOT, Mount, mount_of, mounts, nearest
-from hyperslab.storage.tiers.tier import Tier
+from hyperslab.storage.tiers.tier import Emulated, Tier
 from hyperslab.units import show_bytes
 
 ANSWER_LIMIT_S = 10.0
@@ -112,9 +113,11 @@ def on_mount(tier: Tier, mount: Mount, depth: int = 0, root: Path = ROOT) -> Tie
     if medium.backing is not None and mount.file_system == "overlay":
         write_back = medium.backing.write_back
         why = medium.backing.reasons.get("write_back", "")
+    if medium.emulated is not None:
+        write_back, why = _emulated_writes(medium.emulated)
     shared, why_shared = _shared(mount, medium)
     found: tuple[Any, str] = None, ""
-    if write_back and writeback.is_counted(mount, medium.kind):
+    if write_back and medium.emulated is None and writeback.is_counted(mount, medium.kind):
         found = writeback.dirty(mount.file_system, root)
     whys = {
         "kind": medium.why_kind,
@@ -139,9 +142,22 @@ def on_mount(tier: Tier, mount: Mount, depth: int = 0, root: Path = ROOT) -> Tie
         write_back=write_back,
         dirty=found[0],
         backing=medium.backing,
+        emulated=medium.emulated,
         notes=(*tier.notes, *medium.notes),
         reasons={**tier.reasons, **{name: text for name, text in whys.items() if text}},
     )
+
+
+def _emulated_writes(made: Emulated) -> tuple[bool, str]:
+    """Whether an emulated tier writes back, and what that rests on."""
+    taken_nbytes = made.settings.get("write_back_nbytes")
+    if taken_nbytes:
+        return True, f"{show_bytes(taken_nbytes)} are taken before writers wait for the device"
+    if made.settings.get("fast_nbytes"):
+        return False, "what its memory does not take waits for the emulated device"
+    if made.kind == NETWORK:
+        return False, "its client sends what it holds when a file is closed"
+    return False, "every write waits for the emulated device"
 
 
 def _dax(mount: Mount, medium: Medium, root: Path) -> tuple[bool | None, str]:
@@ -184,6 +200,8 @@ def has_dax_flag(there: Path) -> bool:
 def _shared(mount: Mount, medium: Medium) -> tuple[bool | None, str]:
     """Whether other hosts see the same files."""
     kind = mount.file_system
+    if medium.kind == "emulated":
+        return False, ""
     if kind in OF_VIRTUAL_MACHINES:
         return None, "its host may lend the folder to other machines, too"
     if kind in OF_CLUSTERS or kind in NETWORK_FILE_SYSTEMS or medium.kind in ("network", "object"):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hyperslab.redaction import redact
+from hyperslab.storage.emulation import registry
+from hyperslab.storage.mounts import ROOT, Mount
 from hyperslab.storage.tiers import disks
 from hyperslab.storage.tiers.disks import Below
 from hyperslab.storage.tiers.file_systems import (
@@ -18,8 +20,7 @@ from hyperslab.storage.tiers.file_systems import (
     is_fuse,
     kind_without_disk,
 )
-from hyperslab.storage.tiers.mounts import ROOT, Mount
-from hyperslab.storage.tiers.tier import Kind, Tier
+from hyperslab.storage.tiers.tier import Emulated, Kind, Tier
 from hyperslab.storage.tiers.writeback import beegfs_settings
 
 Look = Callable[[str], Tier]
@@ -39,6 +40,7 @@ class Medium:
     why_kind: str = ""
     why_device: str = ""
     notes: tuple[str, ...] = ()
+    emulated: Emulated | None = None
 
 
 def medium_of(mount: Mount, look: Look, root: Path = ROOT) -> Medium:
@@ -47,6 +49,8 @@ def medium_of(mount: Mount, look: Look, root: Path = ROOT) -> Medium:
     """
     number = mount.device
     kind = mount.file_system
+    if registry.is_emulated(mount):
+        return _emulated(mount)
     if number.startswith(_ANONYMOUS) and (kind in OF_SEVERAL_DISKS or kind == "fuseblk"):
         number = disks.number_of(mount.source.partition(":")[0], root) or number
     if not number.startswith(_ANONYMOUS):
@@ -54,6 +58,19 @@ def medium_of(mount: Mount, look: Look, root: Path = ROOT) -> Medium:
     if kind == "overlay":
         return _overlay(mount, look)
     return _without_disk(mount, root)
+
+
+def _emulated(mount: Mount) -> Medium:
+    """Medium of a tier of ours, which shares nothing with the disk that holds its files: its own
+    pace is what counts.
+    """
+    made = registry.recorded_as(mount)
+    if made is None:
+        note = "an emulated tier of another user, or one whose record is gone"
+        return Medium("emulated", mount.source, notes=(note,))
+    asked = made.settings.asked()
+    told = Emulated(made.kind, made.backing, asked, made.settings.words())
+    return Medium("emulated", mount.source, emulated=told)
 
 
 def _without_disk(mount: Mount, root: Path) -> Medium:

@@ -23,14 +23,15 @@ Kind = Literal[
     "lustre",
     "beegfs",
     "fuse",
+    "emulated",
     "object",
     "unknown",
 ]
 """Kinds of tiers: memory (tmpfs, zram), persistent memory, solid-state disks behind NVMe and behind
 other buses, rotating disks, block devices of which the kernel does not say what they are (those of
 virtual machines, mixed ones), a file used as a disk, layers over another tier, network file systems
-(NFS, SMB, sshfs ...), two parallel file systems by name, a file system that is a program, an object
-store, and what cannot be said.
+(NFS, SMB, sshfs ...), two parallel file systems by name, a file system that is a program, a tier
+that `hyperslab tiers emulate` has made, an object store, and what cannot be said.
 """
 
 
@@ -78,6 +79,19 @@ class Stripe:
 
 
 @dataclass(frozen=True, slots=True)
+class Emulated:
+    """What a tier was made to be by `hyperslab tiers emulate`."""
+
+    kind: str
+    backing: str
+    "Directory that holds the files."
+    settings: Mapping[str, Any]
+    "What was asked for and is not the usual, by the fields of the emulation's Settings."
+    words: str
+    "The same, as people read it."
+
+
+@dataclass(frozen=True, slots=True)
 class Tier:
     """What a path is made of, on one host. Sizes are in bytes."""
 
@@ -113,6 +127,7 @@ class Tier:
     stripe: Stripe | None = None
     backing: Tier | None = None
     "Tier below this one, for a file used as a disk and for the layer that an overlay writes to."
+    emulated: Emulated | None = None
     read_only: bool | None = None
     writable: bool | None = None
     "Whether this user may make files there."
@@ -164,6 +179,8 @@ class Tier:
             told["dirty"] = Dirty(**told["dirty"])
         if told["stripe"] is not None:
             told["stripe"] = _stripe(told["stripe"])
+        if told.get("emulated") is not None:
+            told["emulated"] = Emulated(**told["emulated"])
         if told["backing"] is not None:
             told["backing"] = cls.from_json(told["backing"])
         return cls(**told)

@@ -21,6 +21,8 @@ def medium_words(tier: Tier) -> str:
     """The disks or the server that hold the bytes."""
     if tier.backing is not None and tier.backing.device is not None:
         return medium_words(tier.backing)
+    if tier.emulated is not None:
+        return tier.emulated.kind
     if tier.disks:
         return show_list([_disk(disk.name, disk.model) for disk in tier.disks])
     if tier.kind == "dram":
@@ -49,6 +51,7 @@ def meaning(tier: Tier, others: Sequence[Tier] = ()) -> str:
         return "; ".join([*_absent(tier), tier.reasons["kind"], *tier.notes])
     parts = [
         *_absent(tier),
+        *_emulated(tier),
         _written(tier),
         *_refused(tier),
         *_layout(tier),
@@ -61,6 +64,12 @@ def meaning(tier: Tier, others: Sequence[Tier] = ()) -> str:
 def _absent(tier: Tier) -> Iterator[str]:
     if tier.exists is False:
         yield f"does not exist: what {tier.looked_at} is made of"
+
+
+def _emulated(tier: Tier) -> Iterator[str]:
+    made = tier.emulated
+    if made is not None:
+        yield f"emulated, {made.kind}: {made.words}, over the files of {made.backing}"
 
 
 def _written(tier: Tier) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.storage.mounts import mount_of, mounts, nearest
 from hyperslab.storage.tiers.file_systems import (
     NETWORK_FILE_SYSTEMS,
     kind_without_disk,
     network_file_system,
 )
-from hyperslab.storage.tiers.mounts import mount_of, mounts, nearest
 from tests.storage.tiers.trees import Tree
 from tests.system.clusters.required import required
 

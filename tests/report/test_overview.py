@@ -1,0 +1,69 @@
+"""The picture of all tiers: curves as they were measured, dashed as they were asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from hyperslab.report.probed.overview import overview_svg
+from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.tiers.tier import Emulated, Tier
+from tests.storage.probing.made import curve, probed
+
+COST_S = 0.002
+DASHED, SOLID = r'<polyline points="([^"]*)"[^>]*dasharray', r'<polyline points="([^"]*)"[^>]*"/>'
+
+
+def emulated(kind: str, settings: dict[str, Any], **given: Any) -> Probed:
+    made = Emulated(kind, "/real", settings, f"{settings}")
+    tier = Tier("/tier", "here", "emulated", device="hyperslab-1", emulated=made)
+    return probed(tier=tier.as_json(), **given)
+
+
+def names(opens: dict[int, float]) -> dict[str, Any]:
+    plain = probed().names
+    return {**plain, "open": curve({n: (rate,) * 3 for n, rate in opens.items()}, 0)}
+
+
+def chart(svg: str, title: str) -> str:
+    """The part of a picture that is a chart of this title."""
+    return next(part for part in svg.split('<g transform="translate(0 26)">') if title in part)
+
+
+def test_all_tiers_are_in_one_picture() -> None:
+    svg = overview_svg("Storage", [probed(), emulated("throttled", {"bandwidth": 1e8}), probed()])
+    ET.fromstring(svg)
+    assert svg.count("ext4 (ssd)") == 2
+    assert "ext4 (ssd), /data of here" in svg
+    assert "throttled, emulated: " in svg
+    for title in ("Reading from storage", "Writing, until", "Opening a file", "An open for every"):
+        assert f"{title}" in svg
+
+
+def test_a_metadata_server_that_is_what_it_claims_lies_on_its_dashed_line() -> None:
+    right = emulated("metadata", {"metadata_s": COST_S}, names=names({1: 500.0, 2: 500.0}))
+    drawn = chart(overview_svg("Storage", [right]), "<title>Opening a file takes (dashed")
+    assert re.findall(DASHED, drawn) == re.findall(SOLID, drawn)[-1:]
+    fast = emulated("metadata", {"metadata_s": COST_S}, names=names({1: 500.0, 2: 900.0}))
+    drawn = chart(overview_svg("Storage", [fast]), "<title>Opening a file takes (dashed")
+    assert re.findall(DASHED, drawn) != re.findall(SOLID, drawn)[-1:]
+
+
+def test_stores_make_one_curve_by_their_targets() -> None:
+    stores = [
+        emulated(
+            "striped",
+            {"bandwidth": 1e7, "targets": 4, "stripe_count": count},
+            curves={"read-cold": curve({1: (count * 1e7,)}), "write": curve({1: (5e6,)})},
+        )
+        for count in (4, 1, 2)
+    ]
+    svg = overview_svg("Storage", stores)
+    drawn = chart(svg, "<title>A striped file, read (blue)")
+    lines = re.findall(r'<polyline points="([^"]*)"', drawn)
+    dashed, reading, writing = [line.split() for line in lines]
+    assert dashed == reading
+    assert len(reading) == len(writing) == 3
+    # files of the others do not lie on all targets: these are no tiers of their own
+    assert svg.count("striped, emulated: ") == 1
