@@ -39,14 +39,16 @@ def increment_files(
     out: str | os.PathLike[str],
     iterations: int = 1,
     delay: float = 0.0,
+    began_ns: int | None = None,
 ) -> Path:
     """Add one to every voxel of NIfTI images, as stored, `iterations` times, and sleep `delay`
     seconds after each, in a SparkContext; returns the folder of records, for `hyperslab report`.
 
     `out`, a new directory that the workers see, gets an image of the same name for each. An image
     is in a worker's memory whole, and twice while it is loaded or saved. Java reads the files
-    before Spark's Python workers have them, and that time is in no span. Raises UsageError for
-    images that it cannot take; what fails in Spark raises Spark's own exceptions, and leaves no
+    before Spark's Python workers have them, and that time is in no span. `began_ns` is the moment,
+    by the monotonic clock, at which the run began, if its start-up is to count. Raises UsageError
+    for images that it cannot take; what fails in Spark raises Spark's own exceptions, and leaves no
     records but those of a run that has died.
     """
     sources = [Path(image).absolute() for image in images]
@@ -61,7 +63,7 @@ def increment_files(
         start_ns = time.monotonic_ns()
         changes = [functools.partial(increment, delay=delay)] * iterations
         outcomes = map_images(context, sources, directory.out, changes)
-        moments = Moments(start_ns, start_ns, time.monotonic_ns())
+        moments = Moments(began_ns or start_ns, start_ns, time.monotonic_ns())
         meta = _meta(sources, context.defaultParallelism)
         load = pressure.between(before, pressure.sample())
         trace = build_trace(outcomes, [], Tail(folder), moments, {**meta, "load": load})

@@ -14,6 +14,7 @@ from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.design import chosen
 from hyperslab.apps.experiment.estimate import require_space
 from hyperslab.apps.experiment.factors import FACTORS, load_factors, load_installed_factors
+from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment, Wish
@@ -37,6 +38,14 @@ Scale = Annotated[
 ]
 Factors = Annotated[
     list[Path], Opt("--factors", help="Python file that registers factors; may be repeated.")
+]
+Tiers = Annotated[
+    list[str],
+    Opt(
+        "--tier",
+        help="A real tier in the place of one of the spec's, as NAME=DIR, such as nfs=/mnt/nfs; may"
+        " be repeated.",
+    ),
 ]
 Only = Annotated[
     list[str],
@@ -96,6 +105,7 @@ def plan(
     scale: Scale = None,
     only: Only = [],  # noqa: B006
     factors: Factors = [],  # noqa: B006
+    tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
     json: Json = False,
@@ -104,7 +114,7 @@ def plan(
 
     Exit status 2 where the space is too small.
     """
-    asked, wish = _asked(spec, scale, only, factors, out, keep)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep)
     planned = trials.planned(asked, wish)
     if json:
         document.say(planned)
@@ -120,13 +130,14 @@ def run(
     scale: Scale = None,
     only: Only = [],  # noqa: B006
     factors: Factors = [],  # noqa: B006
+    tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
     """Run the trials of SPEC, and say what they mean. Exit status 1 when trials failed."""
-    asked, wish = _asked(spec, scale, only, factors, out, keep)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep)
     _tell_plan(asked, wish, quiet or json)
     with trials.watching(quiet) as watcher:
         record = runner.begin(asked, wish, watcher)
@@ -138,6 +149,7 @@ def resume(
     scale: Scale = None,
     only: Only = [],  # noqa: B006
     factors: Factors = [],  # noqa: B006
+    tier: Tiers = [],  # noqa: B006
     out: Out = None,
     keep: Keep = False,
     retry_failed: Annotated[
@@ -149,7 +161,7 @@ def resume(
     """Go on with an experiment that was interrupted: run the trials that are missing. Exit status 1
     when trials failed.
     """
-    asked, wish = _asked(spec, scale, only, factors, out, keep, retry_failed)
+    asked, wish = _asked(spec, scale, only, factors, tier, out, keep, retry_failed)
     asked.directory.require_unchanged(asked.loaded)
     _tell_plan(asked, wish, quiet or json)
     with trials.watching(quiet) as watcher:
@@ -161,13 +173,23 @@ def report(
     spec: Spec,
     scale: Scale = None,
     factors: Factors = [],  # noqa: B006
+    tier: Tiers = [],  # noqa: B006
     out: Out = None,
+    figures: Annotated[
+        Path | None,
+        Opt(help="Directory for the answer and all tables as Markdown, and the charts as SVG."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Say what the trials mean that were run so far, and write the page."""
-    asked, _ = _asked(spec, scale, (), factors, out, keep=False)
+    asked, _ = _asked(spec, scale, (), factors, tier, out, keep=False)
     asked.directory.require_unchanged(asked.loaded)
-    _tell(asked, asked.record(), quiet=False, json=json)
+    record = asked.record()
+    _tell(asked, record, quiet=False, json=json)
+    if figures is not None:
+        for path in write_figures(figures, asked, record, answer_of(asked, record)):
+            if not json:
+                typer.echo(f"figures    {path}")
     return 0
 
 
@@ -176,12 +198,13 @@ def _asked(
     scale: str | None,
     only: list[str] | tuple[()],
     factors: list[Path],
+    tiers: list[str],
     out: Path | None,
     keep: bool,
     retry_failed: bool = False,
 ) -> tuple[Experiment, Wish]:
     """The experiment that was asked for, and what of it. Raises UsageError."""
-    loaded = find(spec).load(scale, factors)
+    loaded = find(spec).load(scale, factors, tiers)
     usual = "-".join(filter(None, [loaded.name.replace("/", "-"), loaded.scale]))
     asked = Experiment.of(loaded, out or Path(usual))
     wanted = chosen(asked.trials, only)

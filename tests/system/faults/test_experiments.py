@@ -23,6 +23,7 @@ title = "Short"
 workload = "{workload}"
 replicates = {replicates}
 trial_limit_s = {limit_s}
+probe_s = 0
 
 [source]
 synth = "bigbrain"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from hyperslab.apps.experiment import expectation
+from hyperslab.apps.experiment import phases as reading
+from hyperslab.apps.experiment import trends as growing
 from hyperslab.apps.experiment.before import impossible
 from hyperslab.apps.experiment.comparison import (
     CellResult,
@@ -13,9 +16,14 @@ from hyperslab.apps.experiment.comparison import (
     comparisons_of,
     results_of,
 )
+from hyperslab.apps.experiment.expectation import Expected, Surroundings, expected_of
 from hyperslab.apps.experiment.intervals import Interval
+from hyperslab.apps.experiment.phases import CellPhases, cell_phases
+from hyperslab.apps.experiment.places import Known, load
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.setting import processors_of
+from hyperslab.apps.experiment.trends import Trends, trends_of
 from hyperslab.report.compare import show_ratio
 from hyperslab.units import show_count, show_list, show_seconds, show_share
 
@@ -36,6 +44,13 @@ class Answer:
     "A sentence for each comparison with the baseline, with the size of the effect."
     certainty: Sequence[str]
     "Sentences on how far to trust all of it, what is missing first."
+    expected: Sequence[Expected] = ()
+    "What the model says of each cell."
+    trends: Trends = field(default_factory=lambda: Trends((), (), None))
+    phases: Sequence[CellPhases] = ()
+    "Phases of the tasks of each cell."
+    places: Mapping[str, Known] = field(default_factory=dict)
+    "What is known of where trials read and write, by path."
 
 
 def answer_of(experiment: Experiment, record: Record) -> Answer:
@@ -48,8 +63,34 @@ def answer_of(experiment: Experiment, record: Record) -> Answer:
     if not decision:
         decision = ["Nothing can be said yet: no trial of a cell and of its reference is done."]
     evidence = [_evidence(one, spec.margin) for one in direct if one.pairs]
-    certainty = list(_certainty(experiment, record, len(comparisons)))
-    return Answer(results, comparisons, decision, evidence, certainty)
+    known = load(experiment.directory.places)
+    expected = expected_of(results, known, _surroundings(experiment), record.sessions)
+    trends = trends_of(results)
+    phases = list(cell_phases(experiment.directory, results))
+    evidence += [
+        *expectation.sentences(expected),
+        *growing.sentences(trends),
+        *reading.sentences(phases),
+    ]
+    certainty = [
+        *_certainty(experiment, record, len(comparisons)),
+        *_emulated(experiment, known),
+        "All of it is about this machine, this source and these versions.",
+    ]
+    return Answer(
+        results, comparisons, decision, evidence, certainty, expected, trends, phases, known
+    )
+
+
+def _surroundings(experiment: Experiment) -> dict[str, Surroundings]:
+    """Where the trials of each cell run, by its name."""
+    settings = zip(experiment.cells, experiment.settings(experiment.cells), strict=True)
+    return {
+        cell.name: Surroundings(
+            *experiment.inputs.places(setting), len(processors_of(setting.processors))
+        )
+        for cell, setting in settings
+    }
 
 
 def _decisions(direct: Sequence[Comparison], margin: float) -> Iterator[str]:
@@ -62,7 +103,7 @@ def _decisions(direct: Sequence[Comparison], margin: float) -> Iterator[str]:
 
 
 def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
-    reference = own[0].reference_level
+    reference = own[0].reference.shown(own[0].factor)
     within = f"within {show_share(margin)}"
     if faster := _levels(own, "faster"):
         yield f"{show_list(faster)} {_is(faster)} faster than {reference}"
@@ -77,7 +118,7 @@ def _clauses(own: Sequence[Comparison], margin: float) -> Iterator[str]:
 
 
 def _levels(own: Sequence[Comparison], verdict: Verdict) -> list[str]:
-    return [str(one.level) for one in own if one.verdict == verdict]
+    return [one.cell.shown(one.factor) for one in own if one.verdict == verdict]
 
 
 def _is(words: Sequence[str]) -> str:
@@ -102,7 +143,8 @@ def show_interval(interval: Interval) -> str:
 
 def _evidence(one: Comparison, margin: float) -> str:
     """The size of an effect, and what follows from it."""
-    head = f"{one.factor} {one.level} against {one.reference_level}: "
+    levels = f"{one.cell.shown(one.factor)} against {one.reference.shown(one.factor)}"
+    head = f"{one.factor} {levels}: "
     assert one.ratio is not None
     pairs = show_count(one.pairs, "pair")
     return f"{head}{show_interval(one.ratio)} as long, {pairs}; {_conclusion(one, margin)}."
@@ -165,7 +207,28 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
             f"There are {comparisons} comparisons, and each interval is for itself: one in twenty"
             " misses the true ratio."
         )
-    yield "All of it is about this machine, this source and these versions."
+
+
+def _emulated(experiment: Experiment, known: Mapping[str, Known]) -> Iterator[str]:
+    """Name the tiers that were made: they say so much of real ones, and no more."""
+    levels = [str(cell.levels[name]) for cell in experiment.cells for name in cell.emulated]
+    named = experiment.loaded.spec.tiers
+    told = {name: named[name].about for name in dict.fromkeys(levels)}
+    if told:
+        listed = show_list([f"{name}{_stands_for(about)}" for name, about in told.items()])
+        yield (
+            f"Emulated: {listed}. Such tiers have the bandwidth, the latency and the write-back"
+            " that they were asked for, and nothing else of the devices that they stand for."
+        )
+    for path, one in known.items():
+        if one.emulated and not told:
+            yield f"Emulated: {path}, {one.emulated}."
+
+
+def _stands_for(about: str) -> str:
+    if not about:
+        return ""
+    return f" ({about})"
 
 
 def _failures(counted: Sequence[Attempt]) -> Iterator[str]:

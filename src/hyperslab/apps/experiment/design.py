@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.named import is_emulated
 from hyperslab.apps.experiment.spec import Spec
 from hyperslab.errors import UsageError, suggest
 from hyperslab.units import show_list
@@ -24,6 +25,8 @@ class Cell:
     levels: Mapping[str, Level]
     changed: tuple[str, ...]
     "Factors that are not at the baseline's level."
+    emulated: tuple[str, ...] = ()
+    "Factors whose level is an emulated tier."
 
     @property
     def key(self) -> Key:
@@ -32,9 +35,18 @@ class Cell:
     @property
     def name(self) -> str:
         """What differs from the baseline, in words."""
-        if not self.changed:
-            return "baseline"
-        return ", ".join(f"{name} {self.levels[name]}" for name in self.changed)
+        words = ", ".join(f"{name} {self.shown(name)}" for name in self.changed) or "baseline"
+        unsaid = [f"{name} emulated" for name in self.emulated if name not in self.changed]
+        if unsaid:
+            return f"{words} ({', '.join(unsaid)})"
+        return words
+
+    def shown(self, factor: str) -> str:
+        """Level of a factor, in words that say whether it is an emulated tier."""
+        level = str(self.levels[factor])
+        if factor in self.emulated:
+            return f"{level} (emulated)"
+        return level
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,8 @@ def cells_of(spec: Spec) -> list[Cell]:
     found: dict[Key, Cell] = {}
     for levels in _levels(spec):
         changed = [name for name, level in levels.items() if level != spec.baseline[name]]
-        cell = Cell(levels, tuple(changed))
+        emulated = [name for name, level in levels.items() if is_emulated(spec.tiers, level)]
+        cell = Cell(levels, tuple(changed), tuple(emulated))
         found.setdefault(cell.key, cell)
     return list(found.values())
 

@@ -1,6 +1,7 @@
 """ExperimentDirectory: what an experiment keeps.
 
 experiment.json          what was asked for; the same as long as the directory is
+places.json              where trials read and write, and what a probe has found there
 record.jsonl             every session and attempt, see `record`
 lock                     held (flock) by the runner
 trial.lock               held by processes of the trial under way, until the last of them is gone
@@ -45,6 +46,10 @@ class ExperimentDirectory:
     @property
     def record(self) -> Path:
         return self.root / "record.jsonl"
+
+    @property
+    def places(self) -> Path:
+        return self.root / "places.json"
 
     @property
     def inputs(self) -> Path:

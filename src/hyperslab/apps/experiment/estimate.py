@@ -104,7 +104,7 @@ class Estimator:
             written = self._written(cell, record)
             by_folder[folder] = max(by_folder.get(folder, 0), written)
         needs += [(folder, most * nbytes) for folder, nbytes in by_folder.items()]
-        return _by_file_system(needs)
+        return _by_file_system([(self.inputs.lies_in(folder), n) for folder, n in needs])
 
     def _written(self, cell: Cell, record: Record) -> int:
         told = [attempt.numbers.get("written_nbytes") for attempt in record.of_cell(cell)]

@@ -17,14 +17,20 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from hyperslab import formats
-from hyperslab.apps.experiment.setting import Setting
+from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
 from hyperslab.errors import UsageError, suggest
+from hyperslab.machine.host import Host
 from hyperslab.workloads.synth import Format
 
+PROGRAMS = ("spark-binary-files", "h5py")
+"Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."
+ALL = "all"
+NONE = "none"
+"Level of a factor that names a tier, where there is none."
 Level = str | int | float | bool
 Apply = Callable[[Setting, Any], Setting]
 
@@ -106,7 +112,7 @@ def load_installed_factors() -> None:
 
 
 def _known_engine(name: str) -> str:
-    known = engine_names()
+    known = [*engine_names(), *PROGRAMS]
     if name not in known:
         raise ValueError(f"there is no engine '{name}'{suggest(name, known)}")
     return name
@@ -119,20 +125,34 @@ def _known_format(name: str) -> str:
     return name
 
 
+def _known_processors(text: str) -> str:
+    if text != ALL:
+        processors_of(text)
+    return text
+
+
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Times = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")]
+Engine = Annotated[str, AfterValidator(_known_engine)]
+Pinned = Annotated[str, AfterValidator(_known_processors)]
+Limit = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-@factor("engine", Annotated[str, AfterValidator(_known_engine)], "Engine that runs the tasks.")
+@factor("engine", Engine, f"Engine that runs the tasks, or {' or '.join(PROGRAMS)} instead.")
 def engine(setting: Setting, level: str) -> Setting:
-    """What --engine says."""
+    """What --engine says, or the program that runs instead."""
+    if level in PROGRAMS:
+        return replace(setting, program=level)
     return setting.with_flag("--engine", level)
 
 
-@factor("workers", Count, "Worker processes.")
-def workers(setting: Setting, level: int) -> Setting:
+@factor("workers", Count | Times, "Worker processes, or '0.25x' of the machine's processors.")
+def workers(setting: Setting, level: int | str) -> Setting:
     """What --workers says."""
+    if isinstance(level, str):
+        level = max(1, round(float(level.removesuffix("x")) * Host.here().cpus))
     return setting.with_flag("--workers", level)
 
 
@@ -202,13 +222,75 @@ def codec(setting: Setting, level: str) -> Setting:
     return setting.with_flag("--compression", level)
 
 
-@factor("input_tier", Text, "Directory in which a synthetic source is made.")
+@factor("tier", Text, "Directory, or tier of [tiers], of a synthetic source and of outputs.")
+def tier(setting: Setting, level: str) -> Setting:
+    """Where the source lies, and outputs go."""
+    return replace(setting.with_recipe(), input_tier=Path(level), output_tier=Path(level))
+
+
+@factor("input_tier", Text, "Directory, or tier of [tiers], in which a synthetic source is made.")
 def input_tier(setting: Setting, level: str) -> Setting:
     """Where the source lies."""
     return replace(setting.with_recipe(), input_tier=Path(level))
 
 
-@factor("output_tier", Text, "Directory in which a trial writes.")
+@factor("output_tier", Text, "Directory, or tier of [tiers], in which a trial writes.")
 def output_tier(setting: Setting, level: str) -> Setting:
     """Where outputs go."""
     return replace(setting, output_tier=Path(level))
+
+
+@factor("stage_in", Text, "Tier to which inputs are copied ahead of the tasks, or 'none'.")
+def stage_in(setting: Setting, level: str) -> Setting:
+    """What --stage-in says."""
+    if level == NONE:
+        return setting
+    return setting.with_folder("--stage-in", "{}", level)
+
+
+@factor("stage_out", Text, "Tier by way of which blocks go to their files, or 'none'.")
+def stage_out(setting: Setting, level: str) -> Setting:
+    """What --stage-out says."""
+    if level == NONE:
+        return setting
+    return setting.with_folder("--stage-out", "{}", level)
+
+
+@factor("intermediates", Text, "Directory, or tier of [tiers]: parameter 'folder' of the workload.")
+def intermediates(setting: Setting, level: str) -> Setting:
+    """Where a workload leaves intermediate results."""
+    return setting.with_folder("--param", "folder={}", level, is_ours=True)
+
+
+@factor("region", Text, "Part of the source to work on, such as '0:64,0:64,0:64'.")
+def region(setting: Setting, level: str) -> Setting:
+    """What --region says."""
+    return setting.with_flag("--region", level)
+
+
+@factor("readers_per_device", Limit, "Tasks that may read from a device at a time; 0: any number.")
+def readers_per_device(setting: Setting, level: int) -> Setting:
+    """What --readers-per-device says."""
+    if not level:
+        return setting
+    return setting.with_flag("--readers-per-device", level)
+
+
+@factor("stagger", Seconds, "Seconds between the first reads of two slots.")
+def stagger(setting: Setting, level: float) -> Setting:
+    """What --stagger says."""
+    return setting.with_flag("--stagger", level)
+
+
+@factor("workload", Text, "Function that is run, instead of the spec's.")
+def workload(setting: Setting, level: str) -> Setting:
+    """The function."""
+    return replace(setting, workload=level)
+
+
+@factor("processors", Pinned, "Processors that a trial is pinned to, such as '0-3,8', or 'all'.")
+def processors(setting: Setting, level: str) -> Setting:
+    """Processors of all processes of a trial."""
+    if level == ALL:
+        return replace(setting, processors="")
+    return replace(setting, processors=level)

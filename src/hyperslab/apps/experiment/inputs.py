@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperslab.apps.experiment.setting import Recipe, Setting
+from hyperslab.apps.experiment.named import is_emulated
+from hyperslab.apps.experiment.setting import Folder, Recipe, Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.machine.host import Host
 from hyperslab.storage.location import is_remote
@@ -32,14 +33,101 @@ class Inputs:
         assert setting.recipe is not None
         above = self.root / "inputs"
         if setting.input_tier is not None:
-            above = self._in_tier(setting.input_tier) / "inputs"
+            above = self._in_tier(self.tier(setting.input_tier)) / "inputs"
         return above / setting.recipe.name
 
     def out(self, setting: Setting, trial: Path) -> Path:
         """Where a trial writes, whose folder in the experiment is `trial`."""
         if setting.output_tier is None:
             return trial / "out"
-        return self._in_tier(setting.output_tier) / trial.name
+        return self._in_tier(self.tier(setting.output_tier)) / trial.name
+
+    def tier(self, level: Path) -> Path:
+        """Directory of a level of a factor: that of the tier of this name, or the level itself."""
+        named = self.loaded.spec.tiers.get(str(level))
+        if named is None:
+            return level
+        if named.path is None:
+            return self.root / "tiers" / str(level)
+        if not named.path:
+            return self.root
+        return self.loaded.folder / named.path
+
+    def emulated(self, settings: Iterable[Setting]) -> list[str]:
+        """Names of the emulated tiers of settings."""
+        levels = [
+            str(level)
+            for setting in settings
+            for level in (
+                setting.input_tier,
+                setting.output_tier,
+                *(folder.level for folder in setting.folders),
+            )
+            if level is not None
+        ]
+        named = self.loaded.spec.tiers
+        return [name for name in dict.fromkeys(levels) if is_emulated(named, name)]
+
+    def backing(self, name: str) -> Path:
+        """Directory that holds the files of an emulated tier."""
+        beneath = self.loaded.spec.tiers[name].backing
+        if beneath:
+            return self._in_tier(Path(beneath)) / name
+        return self.root / "tiers" / f".{name}"
+
+    def lies_in(self, folder: Path) -> Path:
+        """Where the files of a folder lie, which may be beneath an emulated tier."""
+        tiers = self.root / "tiers"
+        if tiers not in folder.parents:
+            return folder
+        name, *rest = folder.relative_to(tiers).parts
+        return self.backing(name).joinpath(*rest)
+
+    def flags(self, setting: Setting) -> list[str]:
+        """Flags of `hyperslab run`."""
+        flags = list(setting.flags)
+        for folder in setting.folders:
+            flags += [folder.flag, folder.value.format(self._directory(folder))]
+        return flags
+
+    def _directory(self, folder: Folder) -> Path:
+        """The directory that a run is told of."""
+        tier = self.tier(folder.level)
+        if folder.is_ours:
+            return self._in_tier(tier) / "trial"
+        return tier
+
+    def clear(self, setting: Setting) -> None:
+        """Remove the folders that a trial had for itself."""
+        for folder in setting.folders:
+            if folder.is_ours:
+                own = self._directory(folder)
+                shutil.rmtree(own, ignore_errors=True)
+                _remove_empty(own.parent)
+
+    def places(self, setting: Setting) -> tuple[str, str]:
+        """Paths of the storage that a trial reads from, and that it writes to."""
+        target = self._tier_or_own(setting.output_tier)
+        if setting.recipe is not None:
+            return self._tier_or_own(setting.input_tier), target
+        first = self.arguments(setting)[0].partition("::")[0]
+        if is_remote(first) or Path(first).is_dir():
+            return first, target
+        return str(Path(first).parent), target
+
+    def places_asked(self, settings: Iterable[Setting]) -> dict[str, bool]:
+        """All such paths, and whether they are the experiment's to write to."""
+        asked: dict[str, bool] = {}
+        for setting in settings:
+            source, target = self.places(setting)
+            asked[target] = True
+            asked[source] = asked.get(source, False) or setting.recipe is not None
+        return asked
+
+    def _tier_or_own(self, level: Path | None) -> str:
+        if level is None:
+            return str(self.root)
+        return str(self.tier(level))
 
     def _in_tier(self, tier: Path) -> Path:
         return tier / FOLDER / self.root.name
@@ -96,14 +184,19 @@ class Inputs:
                 raise
             os.rename(partial, folder)
 
-    def remove(self, settings: Iterable[Setting]) -> None:
-        """Remove the synthetic sources, and the folders in tiers once they are empty."""
+    def remove(self, settings: Sequence[Setting]) -> None:
+        """Remove the synthetic sources, and the folders in tiers once they are empty; of emulated
+        tiers that are not there now all files.
+        """
         for setting in settings:
             if setting.recipe is not None:
                 shutil.rmtree(self.folder(setting), ignore_errors=True)
                 _remove_empty(self.folder(setting).parent)
             if setting.output_tier is not None:
-                _remove_empty(self._in_tier(setting.output_tier))
+                _remove_empty(self._in_tier(self.tier(setting.output_tier)))
+        for name in self.emulated(settings):
+            if not os.path.ismount(self.tier(Path(name))):
+                shutil.rmtree(self.backing(name), ignore_errors=True)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -49,13 +49,22 @@ class Ended:
     numbers: Mapping[str, float | None]
 
 
-def run_trial(arguments: Sequence[str], out: Path, log: Path, limit_s: float, lock: int) -> Ended:
-    """Run `hyperslab run` with these arguments to its end, or until the limit. `lock` is inherited
-    by all processes of the trial.
-    """
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a trial runs."""
+
+    arguments: Sequence[str]
+    program: str = ""
+    "Name of a program that runs instead of `hyperslab run`, see `programs`."
+    processors: Sequence[int] = ()
+    "Processors that all of it is pinned to; none: it may use all."
+
+
+def run_trial(command: Command, out: Path, log: Path, limit_s: float, lock: int) -> Ended:
+    """Run a trial to its end, or until the limit. `lock` is inherited by all of its processes."""
     began = time.monotonic()
     with log.open("ab") as output:
-        process = _start([*_command(), "run", *arguments], output.fileno(), lock)
+        process = _start(_line(command), output.fileno(), lock)
     try:
         status: int | None = process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -73,11 +82,16 @@ def run_trial(arguments: Sequence[str], out: Path, log: Path, limit_s: float, lo
     return Ended("done", "", wall_s, numbers)
 
 
-def _command() -> list[str]:
-    """The command line of this package, with our import path."""
+def _line(command: Command) -> list[str]:
+    """The command line of a trial, with our import path."""
     path = [folder or os.getcwd() for folder in sys.path]
-    code = f"import sys; sys.path[:] = {path!r}; from hyperslab.cli import main; main()"
-    return [sys.executable, "-c", code]
+    place = "hyperslab.cli"
+    if command.program:
+        place = "hyperslab.apps.experiment.programs"
+    code = f"import sys; sys.path[:] = {path!r}; from {place} import main; main()"
+    if command.processors:
+        code = f"import os; os.sched_setaffinity(0, {list(command.processors)!r}); {code}"
+    return [sys.executable, "-c", code, command.program or "run", *command.arguments]
 
 
 def _start(command: Sequence[str], output: int, lock: int) -> subprocess.Popen[bytes]:

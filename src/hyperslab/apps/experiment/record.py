@@ -62,6 +62,8 @@ class Attempt:
     load_during: Mapping[str, Any]
     starved: str
     "Who else took its processors, in words; '' where nobody did."
+    storage: Mapping[str, float | None] = field(default_factory=dict)
+    "What its storage was like right before it, see `before.storage_of`."
 
     @property
     def key(self) -> Key:

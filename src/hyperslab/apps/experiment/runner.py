@@ -17,15 +17,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from hyperslab.apps.experiment import places
 from hyperslab.apps.experiment import record as records
-from hyperslab.apps.experiment.before import prepare
+from hyperslab.apps.experiment.before import prepare, storage_of
 from hyperslab.apps.experiment.design import Cell, Trial, cells_of, trials_of
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.estimate import Estimator, require_space
 from hyperslab.apps.experiment.inputs import Inputs
-from hyperslab.apps.experiment.process import Ended, keep_records, run_trial
+from hyperslab.apps.experiment.mounting import mounted, require_emulation
+from hyperslab.apps.experiment.process import Command, Ended, keep_records, run_trial
 from hyperslab.apps.experiment.record import Attempt, Record, Session
-from hyperslab.apps.experiment.setting import Setting
+from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, boot_id, describe
@@ -108,6 +110,7 @@ def begin(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     """Run an experiment that has not begun. Raises UsageError, OutputBusy, DoesNotFit, RunStopped,
     and KeyboardInterrupt on Ctrl-C.
     """
+    require_emulation(experiment.inputs, experiment.settings(wish.cells))
     with experiment.directory.owned():
         _require_space(experiment, wish, Record())
         experiment.directory.begin(experiment.loaded)
@@ -127,18 +130,36 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     session = Session(len(record.sessions) + 1, time.time(), machine())
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
-    experiment.inputs.make(experiment.settings(wish.cells), watcher.tell)
+    if next_trial(experiment, wish, record, session) is None:
+        _tidy(experiment, wish, record, session)
+        return record
+    settings = experiment.settings(wish.cells)
     try:
-        record = _run_trials(experiment, wish, session, watcher)
+        with mounted(experiment.inputs, settings, watcher.tell):
+            _survey(experiment, wish, watcher)
+            experiment.inputs.make(settings, watcher.tell)
+            record = _run_trials(experiment, wish, session, watcher)
+            _tidy(experiment, wish, record, session)
     except KeyboardInterrupt as reason:
         reason.add_note("'hyperslab experiment resume' with the same arguments goes on from here")
         raise
     finally:
         watcher.end()
+    return record
+
+
+def _tidy(experiment: Experiment, wish: Wish, record: Record, session: Session) -> None:
+    """Remove the synthetic sources once all trials are done, unless they are to stay."""
     is_complete = next_trial(experiment, Wish(experiment.trials), record, session) is None
     if is_complete and not wish.keep:
         experiment.inputs.remove(experiment.settings(experiment.cells))
-    return record
+
+
+def _survey(experiment: Experiment, wish: Wish, watcher: Watcher) -> None:
+    """Look at where trials read and write, before they begin."""
+    asked = experiment.inputs.places_asked(experiment.settings(wish.cells))
+    record = experiment.directory.places
+    places.survey(record, asked, experiment.loaded.spec.probe_s, watcher.tell)
 
 
 def _require_space(experiment: Experiment, wish: Wish, record: Record) -> None:
@@ -201,26 +222,24 @@ def _attempt(
         shutil.rmtree(left, ignore_errors=True)
     folder.mkdir(parents=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    arguments = [
-        experiment.loaded.workload(),
-        *experiment.inputs.arguments(setting),
-        *("--out", str(out), *setting.flags, "--no-report", "--quiet"),
-    ]
+    command = _command(experiment, setting, out)
     lock = experiment.directory.hold_trial()
     try:
         first = pressure.sample()
         preparation = prepare(spec.before, experiment.inputs.files(setting))
+        storage = storage_of(experiment.inputs.files(setting), out.parent)
         time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
         second = pressure.sample()
         began_s = time.time()
         try:
-            ended = run_trial(arguments, out, folder / "output.log", spec.trial_limit_s, lock)
+            ended = run_trial(command, out, folder / "output.log", spec.trial_limit_s, lock)
         except BaseException:
             shutil.rmtree(out, ignore_errors=True)
             raise
         during = _load(second, pressure.sample())
     finally:
         os.close(lock)
+    experiment.inputs.clear(setting)
     ended = _tidied(ended, out, folder, keep)
     return Attempt(
         number=trial.number,
@@ -237,7 +256,18 @@ def _attempt(
         load_before=_load(first, second),
         load_during=during,
         starved=starved_by(during, spec.starved),
+        storage=storage,
     )
+
+
+def _command(experiment: Experiment, setting: Setting, out: Path) -> Command:
+    """What a trial runs that writes to a directory."""
+    arguments = [
+        experiment.loaded.workload(setting),
+        *experiment.inputs.arguments(setting),
+        *("--out", str(out), *experiment.inputs.flags(setting), "--no-report", "--quiet"),
+    ]
+    return Command(arguments, setting.program, processors_of(setting.processors))
 
 
 def _tidied(ended: Ended, out: Path, folder: Path, keep: bool) -> Ended:

@@ -35,6 +35,30 @@ class Recipe:
         return f"{self.kind}-{size}-{self.files}-{self.format}-{self.seed}"
 
 
+def processors_of(text: str) -> list[int]:
+    """Numbers of processors from '0-3,8'; none from ''. Raises ValueError."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        low, dash, high = part.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise ValueError(f"'{text}' names no processors: give their numbers, such as 0-3,8")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A flag of `hyperslab run` whose value holds a directory."""
+
+    flag: str
+    value: str
+    "Value, with {} in the place of the directory."
+    level: Path
+    "Directory, or named tier."
+    is_ours: bool = False
+    "Whether the trial gets a folder of its own in there, which is removed after it."
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How a trial is run. Factors change one into another; see `factors`."""
@@ -43,14 +67,29 @@ class Setting:
     "Flags of `hyperslab run`, with their values."
     recipe: Recipe | None = None
     "Synthetic source; None where the spec names files."
+    workload: str = ""
+    "Function that is run; '': the spec's."
+    program: str = ""
+    "Name of a program that runs instead of `hyperslab run`, see `programs`; '': none."
+    processors: str = ""
+    "Processors that the trial is pinned to, such as 0-3,8; '': it may use all."
     input_tier: Path | None = None
-    "Directory in which the source is made; None: the experiment's own."
+    "Directory, or named tier, in which the source is made; None: the experiment's own."
     output_tier: Path | None = None
-    "Directory in which the trial writes; None: the experiment's own."
+    "Directory, or named tier, in which the trial writes; None: the experiment's own."
+    folders: tuple[Folder, ...] = ()
+    "Further directories that the run is told of."
 
     def with_flag(self, flag: str, value: Any) -> Setting:
         """The setting with a flag of `hyperslab run` and its value."""
         return replace(self, flags=(*self.flags, flag, str(value)))
+
+    def with_folder(self, flag: str, value: str, level: str, is_ours: bool = False) -> Setting:
+        """The setting with a flag whose value, a text with {}, holds a directory or a tier; or a
+        folder of the trial's own in there.
+        """
+        folder = Folder(flag, value, Path(level), is_ours)
+        return replace(self, folders=(*self.folders, folder))
 
     def with_param(self, name: str, value: Any) -> Setting:
         """The setting with a parameter of the workload."""

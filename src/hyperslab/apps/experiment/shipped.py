@@ -27,12 +27,14 @@ class SpecFile:
     folder: Path
     "Folder from which relative paths count."
 
-    def load(self, scale: str | None, factors: Sequence[Path] = ()) -> Loaded:
-        """The spec at a scale. Raises UsageError."""
+    def load(
+        self, scale: str | None, factors: Sequence[Path] = (), tiers: Sequence[str] = ()
+    ) -> Loaded:
+        """The spec at a scale; `tiers` are real ones, as NAME=DIR. Raises UsageError."""
         load_installed_factors()
         for path in factors:
             load_factors(path.absolute())
-        return load_spec(self.text, self.label, self.name, self.folder, scale, factors)
+        return load_spec(self.text, self.label, self.name, self.folder, scale, factors, tiers)
 
     @property
     def scales(self) -> list[str]:

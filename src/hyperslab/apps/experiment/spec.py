@@ -10,11 +10,12 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from hyperslab.apps.experiment.factors import FACTORS, Level, clause_of
+from hyperslab.apps.experiment.named import NamedTier, Table, with_real
 from hyperslab.apps.experiment.positions import line_of
 from hyperslab.apps.experiment.setting import Recipe, Setting
 from hyperslab.errors import UsageError, suggest
@@ -29,12 +30,6 @@ MOST_TOLD = 8
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class Table(BaseModel):
-    """A table of a spec: fields of other names, or of other types, are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Source(Table):
@@ -103,15 +98,17 @@ class Spec(Table):
     "What the experiment is to decide."
     workload: Annotated[str, Field(min_length=1)]
     "Function, as `hyperslab run` takes it."
-    flags: list[str] = []
+    flags: list[str] = Field(default_factory=list)
     "Further arguments of `hyperslab run`, the same for all trials."
     source: Source
     baseline: dict[str, Any]
     "A level of every factor, which all others are compared with."
-    vary: dict[str, list[Any]] = {}
+    vary: dict[str, list[Any]] = Field(default_factory=dict)
     "Levels of factors that are changed one at a time."
-    grid: dict[str, list[Any]] = {}
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
     "Levels of factors that are crossed with each other, and with all that is varied."
+    tiers: dict[str, NamedTier] = Field(default_factory=dict)
+    "Tiers that levels of factors call by their names."
     replicates: Count = 3
     seed: int = 0
     "Seed of the order of trials."
@@ -119,6 +116,10 @@ class Spec(Table):
     starved: Starved = Starved()
     trial_limit_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
     "Seconds after which a trial is ended, and has failed."
+    probe_s: Seconds = 12.0
+    """Time of the probe of each tier that nobody has probed before, which the model of a cell rests
+    on; 0: none is made.
+    """
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     "Relative difference below which two settings count as equivalent."
 
@@ -141,11 +142,14 @@ class Loaded:
         """All that makes it this experiment, as JSON has it."""
         return {"scale": self.scale, "files": dict(self.digests), **self.spec.model_dump()}
 
-    def workload(self) -> str:
+    def workload(self, setting: Setting | None = None) -> str:
         """The function as `hyperslab run` is given it, from any folder."""
-        path, colon, word = self.spec.workload.rpartition(":")
+        named = self.spec.workload
+        if setting is not None and setting.workload:
+            named = setting.workload
+        path, colon, word = named.rpartition(":")
         if not path.endswith(".py"):
-            return self.spec.workload
+            return named
         return f"{self.folder / path}{colon}{word}"
 
     def setting(self, levels: Mapping[str, Level]) -> Setting:
@@ -177,10 +181,16 @@ def scales_of(text: str) -> list[str]:
 
 
 def load_spec(
-    text: str, label: str, name: str, folder: Path, scale: str | None, factors: Sequence[Path] = ()
+    text: str,
+    label: str,
+    name: str,
+    folder: Path,
+    scale: str | None,
+    factors: Sequence[Path] = (),
+    tiers: Sequence[str] = (),
 ) -> Loaded:
     """A spec of a file's text; `label` is what errors call the file. The first scale of the file
-    is taken where none is named.
+    is taken where none is named. `tiers` are real ones, as NAME=DIR.
 
     Factors have to be registered. Raises UsageError.
     """
@@ -199,6 +209,7 @@ def load_spec(
     mistakes += _wrong_levels(merged)
     if spec is None or mistakes:
         raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
+    spec = spec.model_copy(update={"tiers": with_real(spec.tiers, tiers)})
     loaded = Loaded(spec, name, chosen, folder, {})
     _require_settings(loaded, text, label)
     return Loaded(spec, name, chosen, folder, _digests(loaded, factors))
@@ -251,7 +262,10 @@ def _fields_at(path: Sequence[str | int]) -> list[str]:
     """Names of the fields of a table."""
     table: Any = Spec
     for name in path:
-        table = table.model_fields[name].annotation
+        if get_origin(table) is dict:
+            table = get_args(table)[1]
+        else:
+            table = table.model_fields[name].annotation
     return list(table.model_fields)
 
 

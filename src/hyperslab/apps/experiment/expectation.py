@@ -1,0 +1,152 @@
+"""Expectations: what the model says of every cell, by the means of its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hyperslab.apps.experiment.comparison import CellResult
+from hyperslab.apps.experiment.model import Model, Place, Use, model_of
+from hyperslab.apps.experiment.places import Known
+from hyperslab.apps.experiment.record import Attempt, Session
+from hyperslab.units import show_count, show_list
+
+NEEDED = (
+    "makespan_s",
+    "read_nbytes",
+    "written_nbytes",
+    "slots",
+    "tasks",
+    "startup_s",
+    "compute_s",
+    "overhead_s",
+)
+"Fields of the summary without which there is no model."
+
+
+class Surroundings(NamedTuple):
+    """Where a cell's trials run."""
+
+    source: str
+    "Path that they read from."
+    target: str
+    "Path that they write to."
+    processors: int = 0
+    "Number of processors that they are pinned to; 0: they may use all."
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A cell beside its model."""
+
+    result: CellResult
+    model: Model
+    source: str
+    "Path that it reads from."
+    target: str
+    "Path that it writes to."
+
+
+def expected_of(
+    results: Sequence[CellResult],
+    places: Mapping[str, Known],
+    surroundings: Mapping[str, Surroundings],
+    sessions: Sequence[Session],
+) -> list[Expected]:
+    """The model of every cell that has a trial with all numbers, by the surroundings of each cell,
+    which are listed by its name.
+    """
+    found = []
+    for result in results:
+        around = surroundings[result.cell.name]
+        use = use_of(result.done, sessions, around.processors)
+        if use is None:
+            continue
+        source, target = around.source, around.target
+        model = model_of(use, _place(source, places), _place(target, places))
+        found.append(Expected(result, model, source, target))
+    return found
+
+
+def _place(path: str, places: Mapping[str, Known]) -> Place:
+    if path in places:
+        return places[path].place()
+    return Place(path)
+
+
+def use_of(
+    attempts: Sequence[Attempt], sessions: Sequence[Session], processors: int = 0
+) -> Use | None:
+    """What trials of a cell have done, as means; None without one that has all numbers.
+    `processors` is the number that they were pinned to, 0: all of the machine's.
+    """
+    told = [one for one in attempts if all(one.numbers.get(name) is not None for name in NEEDED)]
+    if not told:
+        return None
+    means: dict[str, Any] = {name: mean([one.numbers[name] for one in told]) for name in NEEDED}
+    means |= {name: mean([one.numbers.get(name) for one in told]) for name in ("runq_s", "cpu_s")}
+    looked = ("source_nbytes", "cached_share", "free_dirty_nbytes")
+    means |= {name: mean([one.storage.get(name) for one in told]) for name in looked}
+    found = [processors or _processors(one, sessions) for one in told]
+    whole = {name: round(means[name]) for name in ("slots", "tasks")}
+    return Use(**{**means, **whole}, processors=mean(found))
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Mean of values; None where one of them is not known."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return sum(known) / len(known)
+
+
+def _processors(attempt: Attempt, sessions: Sequence[Session]) -> float | None:
+    for session in sessions:
+        if session.number == attempt.session:
+            processors: float | None = session.machine.get("processors")
+            return processors
+    return None
+
+
+def sentences(found: Sequence[Expected]) -> Iterator[str]:
+    """How far the models are off, and what binds, as evidence."""
+    law = [one.model.law.ratio for one in found]
+    known = [ratio for ratio in law if ratio is not None]
+    if known:
+        cells = show_count(len(known), "cell")
+        yield (
+            f"Makespans are {min(known):.2f} to {max(known):.2f} times what equation 1 expects"
+            f" (bytes at the rates of one stream), in {cells}."
+        )
+    if len(known) < len(law):
+        yield f"Of {show_count(len(law) - len(known), 'cell')} equation 1 lacks a figure."
+    yield from _bound(found)
+
+
+def _bound(found: Sequence[Expected]) -> Iterator[str]:
+    bounds = [one.model.bound for one in found]
+    ratios = [bound.ratio for bound in bounds if bound.ratio is not None]
+    if not ratios:
+        return
+    counts: dict[str, int] = {}
+    for bound in bounds:
+        counts[bound.binding] = counts.get(bound.binding, 0) + 1
+    ordered = sorted(counts.items(), key=lambda one: -one[1])
+    binding = show_list([f"{name} in {count}" for name, count in ordered])
+    yield (
+        f"They are {min(ratios):.2f} to {max(ratios):.2f} times the refined bound; what binds:"
+        f" {binding}."
+    )
+    below = [one.result.cell.name for one in found if (one.model.bound.ratio or 1.0) < 1.0]
+    if below:
+        yield (
+            f"{show_list(below[:3])}{_more(below)} took less than the bound: the probe measured"
+            " lower rates than the trials met with."
+        )
+
+
+def _more(names: Sequence[str]) -> str:
+    if len(names) <= 3:
+        return ""
+    return f" and {len(names) - 3} more"

@@ -1,0 +1,359 @@
+"""Model: how long a trial takes at least, by what its storage was probed to do.
+
+Two bounds stand beside each measured makespan:
+
+- `law`: bytes read / read rate + bytes written / write rate, each at the rate of a single stream.
+  This is equation 1 of V. Hayot-Sasson et al., Performance benefits of Intel Optane DC persistent
+  memory for the parallel processing of large neuroimaging data (2020). It is no bound where several
+  streams are served at a time, and where memory holds what is read.
+- `bound`: start-up, and whatever takes longest of the *resources* that all tasks share: each medium
+  with what comes from and goes to it, at the best rate of so many processes as there were slots;
+  the slots, each of which reads, computes, writes and waits for the engine in turn; the
+  processors.
+
+Of a run's own measurements the bound takes what no probe can know: bytes, computing, processor
+time, start-up and overhead. A figure that nobody has is no other one instead: its term has no
+seconds, says why, and leaves the sum, so that a bound with unknown terms is a lower one still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hyperslab.storage.probing.records import Curve
+from hyperslab.units import show_bytes, show_count, show_rate, show_seconds
+
+READ = "reading"
+CACHED = "reading from memory"
+WRITE = "writing"
+ABSORBED = "writing into memory"
+SLOTS = "slots"
+PROCESSORS = "processors"
+STARTUP = "start-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a trial has done and met with: bytes, seconds, shares of one. None: not known."""
+
+    makespan_s: float
+    read_nbytes: float
+    written_nbytes: float
+    slots: int
+    tasks: int
+    startup_s: float
+    compute_s: float
+    "Sum over slots."
+    overhead_s: float
+    "Sum over slots."
+    runq_s: float | None = None
+    "Time in which tasks could have computed, had a processor been free."
+    cpu_s: float | None = None
+    processors: float | None = None
+    source_nbytes: float | None = None
+    "Bytes of the input files: what is read beyond them is read again."
+    cached_share: float | None = None
+    "Share of the input files that was in the page cache when the trial began."
+    free_dirty_nbytes: float | None = None
+    "Bytes that memory took before writers had to wait; None also where writing goes through."
+
+    @property
+    def lanes(self) -> int:
+        """Number of slots that can have had a task."""
+        return max(1, min(self.slots, self.tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trial reads or writes, and what a probe has found there."""
+
+    path: str
+    media: Collection[str] = ()
+    "Names of the media that it lies on; none: not known."
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    "Rates of bytes, as a probe names them; none where it was not probed."
+    writes_back: bool | None = None
+    "Whether files are closed before they are on the medium."
+    emulated: str = ""
+    "What kind of tier it was made to be; '' of a real one."
+    why_not: str = "it was not probed"
+    "Why there are no curves."
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    """Rates that an emulated tier never exceeds, by curve: a short probe of few processes may not
+    have come near them.
+    """
+    is_memory: bool = False
+    "Whether the medium is memory, from which nothing can be dropped."
+
+    @property
+    def reading(self) -> str:
+        """Name of the curve that says how fast the medium itself is read."""
+        if self.is_memory:
+            return "read-cached"
+        return "read-cold"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of a bound."""
+
+    name: str
+    seconds: float | None
+    "None: a figure is missing that it needs."
+    about: str
+    "How it comes about, or why it is not known."
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that the tasks of a trial share, and the terms that it is busy with one after the
+    other.
+    """
+
+    name: str
+    terms: Sequence[Term]
+
+    @property
+    def seconds(self) -> float:
+        """Sum of the terms that are known."""
+        return sum(term.seconds for term in self.terms if term.seconds is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A makespan that follows from a model, beside the measured one."""
+
+    terms: Sequence[Term]
+    seconds: float | None
+    "None: a term is missing, without which the model says nothing."
+    measured_s: float
+    binding: str = ""
+    "Name of the resource that sets the bound."
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / expected."""
+        if not self.seconds:
+            return None
+        return self.measured_s / self.seconds
+
+    @property
+    def unknown(self) -> list[Term]:
+        """Terms of which a figure is missing."""
+        return [term for term in self.terms if term.seconds is None]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Both bounds of a trial."""
+
+    law: Expectation
+    bound: Expectation
+    resources: Sequence[Resource]
+
+
+def model_of(use: Use, source: Place, target: Place) -> Model:
+    """Both bounds of what a trial has done that reads in one place and writes in another."""
+    law = law_of(use, source, target)
+    resources = [
+        *_media(use, source, target),
+        Resource(SLOTS, list(_slot_terms(use, source, target))),
+        Resource(PROCESSORS, [_processor_term(use)]),
+    ]
+    longest = max(resources, key=lambda one: one.seconds)
+    startup = Term(STARTUP, use.startup_s, "as measured")
+    bound = Expectation(
+        [startup, *(term for one in resources for term in one.terms)],
+        use.startup_s + longest.seconds,
+        use.makespan_s,
+        longest.name,
+    )
+    return Model(law, bound, resources)
+
+
+def law_of(use: Use, source: Place, target: Place) -> Expectation:
+    """Equation 1: all bytes at the rates of a single stream, from and to storage."""
+    terms = [
+        _at_single(READ, use.read_nbytes, source, source.reading),
+        _at_single(WRITE, use.written_nbytes, target, "write"),
+    ]
+    known = [term.seconds for term in terms if term.seconds is not None]
+    seconds = None
+    if len(known) == len(terms):
+        seconds = sum(known)
+    binding = max(terms, key=lambda term: term.seconds or 0.0).name
+    return Expectation(terms, seconds, use.makespan_s, binding)
+
+
+def _at_single(name: str, nbytes: float, place: Place, curve: str) -> Term:
+    if not nbytes:
+        return _nothing(name)
+    found = place.curves.get(curve)
+    if found is None:
+        return _missing(name, place, curve)
+    rate = found.single.rate.median
+    return Term(name, nbytes / rate, f"{show_bytes(nbytes)} at {show_rate(rate)}, one stream")
+
+
+def _nothing(name: str) -> Term:
+    return Term(name, 0.0, "no bytes")
+
+
+def _missing(name: str, place: Place, curve: str) -> Term:
+    """A term without a figure."""
+    why = place.why_not
+    if place.curves:
+        why = f"the probe of {place.path} has no figure for {curve}"
+    return Term(name, None, f"not known: {why}")
+
+
+# What storage does
+
+
+def _media(use: Use, source: Place, target: Place) -> Iterator[Resource]:
+    """The media of a trial, each with what comes from and goes to it: one, or two."""
+    reading = _device_term(READ, _cold_nbytes(use), source, source.reading, use.slots)
+    writing = _device_term(WRITE, use.written_nbytes, target, "write", use.slots)
+    if are_shared(source, target):
+        yield Resource(f"storage at {target.path}", [reading, writing])
+        return
+    yield Resource(f"storage at {source.path}", [reading])
+    yield Resource(f"storage at {target.path}", [writing])
+
+
+def are_shared(source: Place, target: Place) -> bool:
+    """Whether what is read and what is written go to one device."""
+    if source.path == target.path:
+        return True
+    return bool(set(source.media) & set(target.media))
+
+
+def _cold_nbytes(use: Use) -> float | None:
+    """Bytes that came from storage: those of the files that were not in memory, once. None where
+    nobody has looked what was.
+    """
+    if not use.read_nbytes:
+        return 0.0
+    if use.cached_share is None:
+        return None
+    once = use.read_nbytes
+    if use.source_nbytes:
+        once = min(once, use.source_nbytes)
+    return once * (1 - use.cached_share)
+
+
+def _device_term(name: str, nbytes: float | None, place: Place, curve: str, slots: int) -> Term:
+    """Bytes at the best rate of all processes together."""
+    if nbytes is None:
+        return Term(name, None, "not known: how much of the files was in memory")
+    if not nbytes:
+        return _nothing(name)
+    ceiling = place.ceilings.get(curve)
+    if ceiling is not None:
+        about = f"{show_bytes(nbytes)} at {show_rate(ceiling)}, as the tier was asked for"
+        return Term(name, nbytes / ceiling, about)
+    found = place.curves.get(curve)
+    if found is None:
+        return _missing(name, place, curve)
+    rate = best_rate(found, slots)
+    processes = show_count(slots, "process", "processes")
+    about = f"{show_bytes(nbytes)} at {show_rate(rate)}, up to {processes}"
+    return Term(name, nbytes / rate, f"{about}{_beyond(found, slots)}")
+
+
+def best_rate(curve: Curve, slots: int) -> float:
+    """The best rate of up to so many processes together with requests of any size, bytes per
+    second.
+    """
+    tried = [point.rate.median for point in curve.points if point.clients <= slots]
+    return max([*tried, curve.rate_at(slots)])
+
+
+def stream_rate(curve: Curve, slots: int) -> float:
+    """The best rate of one of up to so many processes with requests of any size, bytes per
+    second.
+    """
+    tried = [point.rate.median / point.clients for point in curve.points if point.clients <= slots]
+    return max([*tried, curve.rate_at(slots) / slots])
+
+
+def _beyond(curve: Curve, slots: int) -> str:
+    """What is to be doubted of a rate of more processes than were probed."""
+    tried = curve.by_clients
+    most = tried[-1].clients
+    if slots <= most or (len(tried) > 1 and not curve.still_grows):
+        return ""
+    return f"; no more than {most} of them were probed, so this may be too long"
+
+
+# What slots and processors do
+
+
+def _slot_terms(use: Use, source: Place, target: Place) -> Iterator[Term]:
+    """What each slot does in turn, as seconds of one slot."""
+    cold = _cold_nbytes(use)
+    yield _stream_term(READ, cold, source, source.reading, use)
+    cached = None
+    if cold is not None:
+        cached = use.read_nbytes - cold
+    yield _stream_term(CACHED, cached, source, "read-cached", use)
+    absorbed = absorbed_nbytes(use, target)
+    if absorbed is None:
+        why = "not known: how much memory may take before writers wait"
+        yield Term(ABSORBED, None, why)
+        yield Term(WRITE, None, why)
+    else:
+        yield _stream_term(ABSORBED, absorbed, target, "write-cached", use)
+        yield _stream_term(WRITE, use.written_nbytes - absorbed, target, "write", use)
+    yield _computing(use)
+    overhead_s = use.overhead_s / use.lanes
+    yield Term("engine overhead", overhead_s, f"{show_seconds(use.overhead_s)} of all, as measured")
+
+
+def _stream_term(name: str, nbytes: float | None, place: Place, curve: str, use: Use) -> Term:
+    """Bytes of one slot at the best rate of one process."""
+    if nbytes is None:
+        return Term(name, None, "not known: how much of the files was in memory")
+    if not nbytes:
+        return _nothing(name)
+    slots = show_count(use.lanes, "slot")
+    ceiling = place.ceilings.get(curve)
+    if ceiling is not None:
+        about = f"{show_bytes(nbytes)} on {slots} at {show_rate(ceiling)}, as was asked for"
+        return Term(name, nbytes / ceiling / use.lanes, about)
+    found = place.curves.get(curve)
+    if found is None:
+        return _missing(name, place, curve)
+    rate = stream_rate(found, use.slots)
+    about = f"{show_bytes(nbytes)} on {slots} at {show_rate(rate)} each"
+    return Term(name, nbytes / rate / use.lanes, about)
+
+
+def absorbed_nbytes(use: Use, target: Place) -> float | None:
+    """Bytes that writers left in memory; None where that is not known."""
+    if not use.written_nbytes or target.writes_back is False:
+        return 0.0
+    if target.writes_back is None or use.free_dirty_nbytes is None:
+        return None
+    return min(use.written_nbytes, use.free_dirty_nbytes)
+
+
+def _computing(use: Use) -> Term:
+    """Computing and sleeping of one slot, without waiting for a processor where that is known."""
+    waited_s = min(use.runq_s or 0.0, use.compute_s)
+    about = f"{show_seconds(use.compute_s - waited_s)} of all, as measured"
+    if use.runq_s is None:
+        about += ", waiting for processors included"
+    return Term("computing", (use.compute_s - waited_s) / use.lanes, about)
+
+
+def _processor_term(use: Use) -> Term:
+    """Processor time of all tasks, on all processors."""
+    name = "processor time"
+    if use.cpu_s is None:
+        return Term(name, None, "not known: some tasks did not know their own")
+    if not use.processors:
+        return Term(name, None, "not known: the number of processors")
+    about = f"{show_seconds(use.cpu_s)} on {use.processors:g}, as measured"
+    return Term(name, use.cpu_s / use.processors, about)

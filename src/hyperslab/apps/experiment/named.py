@@ -1,0 +1,113 @@
+"""Named tiers: directories that a spec calls by names, real ones or emulated ones.
+
+A shipped spec cannot know which tiers a machine has. It names them and says how to emulate those
+that are missing; `--tier NAME=DIR` puts a real one in the place of an emulated one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.written import parse_size
+from hyperslab.storage.emulation.settings import STRIPE_NBYTES, Settings, require
+from hyperslab.units import show_list
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Kind = Literal["throttled", "volatile", "metadata", "striped"]
+
+
+class Table(BaseModel):
+    """A table of a spec: fields of other names, or of other types, are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NamedTier(Table):
+    """A tier: a directory, or how to emulate one (see `hyperslab tiers emulate`)."""
+
+    about: str = ""
+    "What it stands for."
+    path: str | None = None
+    "Directory; '': the experiment's own."
+    emulate: Kind | None = None
+    "Kind of an emulated tier, which is made before the trials and removed after them."
+    backing: str = ""
+    "Directory that holds the files of an emulated tier; '': the experiment's own."
+    bandwidth: str | None = None
+    write_bandwidth: str | None = None
+    latency_s: Seconds = 0.0
+    metadata_s: Seconds = 0.0
+    write_back: str | None = None
+    "Size of the memory that takes what is written; None: write-through."
+    fast: str | None = None
+    page_cache: bool | None = None
+    targets: Count = 1
+    stripe_count: Count | None = None
+    stripe_size: str | None = None
+    tolerance: Annotated[float, Field(gt=0)] = 0.3
+    "Share by which it may differ from what is asked for."
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> NamedTier:
+        if (self.path is None) == (self.emulate is None):
+            raise ValueError("give one of path and emulate")
+        try:
+            if self.emulate is not None:
+                require(self.emulate, self.settings())
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def settings(self) -> Settings:
+        """What an emulated tier is asked to be like. Raises UsageError."""
+        return Settings(
+            bandwidth=_size("bandwidth", self.bandwidth),
+            write_bandwidth=_size("write_bandwidth", self.write_bandwidth),
+            latency_s=self.latency_s,
+            metadata_s=self.metadata_s,
+            write_back_nbytes=_size("write_back", self.write_back),
+            fast_nbytes=_size("fast", self.fast),
+            targets=self.targets,
+            stripe_count=self.stripe_count,
+            stripe_nbytes=_size("stripe_size", self.stripe_size) or STRIPE_NBYTES,
+            page_cache=self.page_cache,
+        )
+
+
+def _size(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    return parse_size(name, text)
+
+
+def with_real(named: Mapping[str, NamedTier], given: Sequence[str]) -> dict[str, NamedTier]:
+    """The tiers of a spec, some of them in real directories, from texts such as 'nfs=/mnt/nfs'.
+    Raises UsageError.
+    """
+    changed = dict(named)
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            raise UsageError(f"--tier {text}: give NAME=DIR, such as nfs=/mnt/nfs")
+        if name not in named:
+            known = show_list(list(named)) or "no tiers"
+            raise UsageError(
+                f"--tier {text}: the spec has no tier '{name}'{suggest(name, named)}; it has"
+                f" {known}"
+            )
+        if not Path(path).is_dir():
+            raise UsageError(f"--tier {text}: there is no such directory")
+        real = {"about": named[name].about, "path": str(Path(path).absolute())}
+        changed[name] = NamedTier.model_validate(real)
+    return changed
+
+
+def is_emulated(named: Mapping[str, NamedTier], level: Any) -> bool:
+    """Whether a level of a factor names a tier that is emulated."""
+    return isinstance(level, str) and level in named and named[level].emulate is not None

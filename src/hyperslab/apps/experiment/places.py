@@ -1,0 +1,199 @@
+"""Places: the directories that an experiment reads from and writes to, what they are made of, and
+what a probe has found there.
+
+Where nobody has probed a medium before, a short probe is made before the first trial, in places
+that are the experiment's to write to. It is kept with the experiment, so that a report says the
+same at any time.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from hyperslab.apps.experiment.model import Place
+from hyperslab.driver.probed import origin
+from hyperslab.errors import HyperslabError
+from hyperslab.storage.emulation import registry
+from hyperslab.storage.emulation.registry import Emulation
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.location import is_remote
+from hyperslab.storage.probing import description, measuring
+from hyperslab.storage.probing.preparing import FULL, Effort, Options
+from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.recordfile import load_record, save_record
+from hyperslab.storage.tiers.looking import look
+from hyperslab.storage.tiers.tier import Tier
+from hyperslab.units import show_seconds
+
+VERSION = 1
+LEAST_S = 0.02
+"Time of one measurement of the shortest probe."
+MEASUREMENTS = 240
+"Number of measurements that a probe has time for, about."
+_REMEDY = "remove it; 'hyperslab experiment resume' looks at the places again"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a place."""
+
+    tier: Tier
+    probe: Probed | None = None
+    origin: str = ""
+    "Words on where the probe is from."
+    why_not: str = ""
+    "Why there is no probe; '' where there is one."
+    emulated: str = ""
+    "Kind and settings of the tier that was made there; '' of a real one."
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    "Rates that this tier never exceeds, by curve; none of a real one."
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Read back what `asdict` made."""
+        told = dict(record)
+        told["tier"] = Tier.from_json(told["tier"])
+        if told["probe"] is not None:
+            told["probe"] = Probed.from_json(told["probe"])
+        return cls(**told)
+
+    def place(self) -> Place:
+        """The same, as the model takes it."""
+        curves = {} if self.probe is None else self.probe.curves
+        return Place(
+            self.tier.path,
+            tuple(sorted(self.tier.media)),
+            curves,
+            self.tier.write_back,
+            self.emulated,
+            self.why_not,
+            self.ceilings,
+            self.tier.medium == "dram",
+        )
+
+
+def load(path: Path) -> dict[str, Known]:
+    """What is known of the places of an experiment, by their paths; nothing where nobody has
+    looked. Raises DamagedRecord.
+    """
+    try:
+        record = load_record(path, _REMEDY)
+    except FileNotFoundError:
+        return {}
+    return {place: Known.from_json(one) for place, one in record["places"].items()}
+
+
+def survey(
+    record: Path,
+    asked: Mapping[str, bool],
+    probe_s: float,
+    tell: Callable[[str], None],
+    machine: Path | None = None,
+) -> dict[str, Known]:
+    """Look at places, and write down what is known of them. Of each path `asked` says whether it
+    may be written to, and so be probed here for about `probe_s` seconds; nothing is probed for 0.
+
+    Probes of the user's are taken from the description of the machine. Raises DamagedRecord, and
+    OSError where the record cannot be written.
+    """
+    before = load(record)
+    found: dict[str, Known] = {}
+    for path, is_ours in asked.items():
+        known = before.get(path)
+        if known is None or known.probe is None:
+            others = [*before.values(), *found.values()]
+            known = _known(path, others, machine or description.default_path())
+            if known.probe is None and is_ours and probe_s:
+                known = _probed(known, probe_s, tell)
+        found[path] = known
+    places = {path: asdict(known) for path, known in {**before, **found}.items()}
+    save_record(record, {"version": VERSION, "places": places})
+    return {**before, **found}
+
+
+def _known(path: str, others: Iterable[Known], machine: Path) -> Known:
+    """What is known of a place without measuring anything."""
+    tier = look(path)
+    known = Known(tier)
+    emulation = emulation_of(path)
+    if emulation is not None:
+        words = words_of(emulation)
+        known = Known(tier, emulated=words, ceilings=ceilings_of(emulation.settings))
+    for other in others:
+        if other.probe is not None and set(other.tier.media) & set(tier.media):
+            return replace(known, probe=other.probe, origin=other.origin)
+    try:
+        probe = description.load_machine(machine).of(socket.gethostname(), tier.media)
+    except (HyperslabError, OSError) as error:
+        return replace(known, why_not=f"{path} was not probed: {error}")
+    if probe is not None:
+        return replace(known, probe=probe, origin=origin(probe, machine))
+    why_not = f"{path} was not probed ('hyperslab probe' does so)"
+    return replace(known, why_not=why_not)
+
+
+def _probed(known: Known, probe_s: float, tell: Callable[[str], None]) -> Known:
+    """The same, with a probe that is made now; with the reason where that is not possible."""
+    place = _nearest(Path(known.tier.path))
+    if is_remote(known.tier.path):
+        return known
+    tell(f"probing {place}, about {show_seconds(probe_s)}")
+    try:
+        probe = measuring.probe(place, known.tier, Options(effort=effort_of(probe_s)), _unheard)
+    except (HyperslabError, OSError) as error:
+        return replace(known, why_not=f"{place} cannot be probed: {error}")
+    words = f"probe of {place}, {show_seconds(probe.took_s)}, made by the experiment"
+    return replace(known, probe=probe, origin=words, why_not="")
+
+
+def effort_of(seconds: float) -> Effort:
+    """How much is measured in about so many seconds."""
+    if seconds >= FULL.budget_s:
+        return replace(FULL, budget_s=seconds)
+    each_s = max(LEAST_S, seconds / MEASUREMENTS)
+    return Effort(each_s, 3, 2, seconds)
+
+
+def _unheard(done: int, total: int) -> None:
+    """Tell nobody how far a probe is."""
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the nearest one above that is there."""
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def emulation_of(path: str) -> Emulation | None:
+    """The emulated tier that a path lies in; None where it lies in none."""
+    place = Path(path).absolute()
+    for emulation in registry.known():
+        tier = Path(emulation.directory)
+        if tier == place or tier in place.parents:
+            return emulation
+    return None
+
+
+def ceilings_of(settings: Settings) -> dict[str, float]:
+    """Rates that a tier of these settings never exceeds, by curve; none where memory is filled
+    before the device.
+    """
+    if settings.bandwidth is None or settings.fast_nbytes:
+        return {}
+    write = settings.write_bandwidth or settings.bandwidth
+    return {
+        "read-cold": settings.bandwidth * settings.targets,
+        "write": write * settings.targets,
+    }
+
+
+def words_of(emulation: Emulation) -> str:
+    """What a tier was made to be, in words."""
+    asked = emulation.settings.asked()
+    settings = ", ".join(f"{name} {value:g}" for name, value in asked.items())
+    return f"{emulation.kind} ({settings})"

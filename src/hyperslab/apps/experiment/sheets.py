@@ -1,0 +1,42 @@
+"""Cells, comparisons and machines of an experiment as sheets."""
+
+from __future__ import annotations
+
+from hyperslab.apps.experiment.answer import Answer, makespan_words, show_interval
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.sections import Sheet
+
+
+def cells_sheet(answer: Answer) -> Sheet:
+    """Makespans of all cells."""
+    rows = [
+        (result.cell.name, makespan_words(result), str(len(result.done)))
+        for result in answer.results
+    ]
+    hint = "Means over replicates, with half of their 95 % intervals."
+    return Sheet("Makespans", ("cell", "makespan", "trials done"), rows, hint)
+
+
+def comparisons_sheet(answer: Answer) -> Sheet:
+    """Every comparison, those away from the baseline included."""
+    rows = [
+        (
+            one.cell.name,
+            one.reference.name,
+            str(one.pairs),
+            show_interval(one.ratio),
+            one.verdict,
+        )
+        for one in answer.comparisons
+        if one.ratio is not None
+    ]
+    columns = ("cell", "beside", "pairs", "ratio of makespans (95 % interval)", "verdict")
+    return Sheet("Comparisons, one factor at a time", columns, rows)
+
+
+def sessions_sheet(record: Record) -> Sheet:
+    """The machine of every session."""
+    names = list(dict.fromkeys(name for one in record.sessions for name in one.machine))
+    rows = [(name, *(str(one.machine.get(name, "")) for one in record.sessions)) for name in names]
+    columns = ("", *(f"session {one.number}" for one in record.sessions))
+    return Sheet("Machine", columns, rows)
