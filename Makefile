@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs test rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs storage-picture test rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,12 +37,15 @@ $(VENV)/bin/hyperslab-tierfs: $(RUST) | $(VENV)/.cargo
 	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package hyperslab-tierfs
 	@install rust/target/debug/hyperslab-tierfs $@
 
+storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storage and emulated tiers, and draw docs/storage.svg
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.storage_picture
+
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
 test: $(VENV)/.installed-test system-packages $(VENV)/spark-classes.jsa $(VENV)/bin/hyperslab-tierfs ## run every check and every test
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 4 --dist worksteal $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	exit $$status
 

@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 # before netCDF4, which would have HDF5 look for filters in its own folder
 import hdf5plugin  # noqa: F401
@@ -18,6 +19,30 @@ from tests.examples import examples
 from tests.spark_java import java_options
 from tests.spark_java import settings as settings_of_spark
 
+ROOT = Path(__file__).parent
+LONGEST = (
+    "connectors/spark/test_page.py",
+    "engines/test_spark.py",
+    "system/faults/test_clusters.py",
+    "engines/test_connect.py",
+    "system/end_to_end/test_split_merge.py",
+    "formats/test_matrix.py",
+    "system/faults/test_driver.py",
+    "engines/test_gnu_parallel.py",
+    "storage/remote/test_zarr.py",
+    "connectors/spark/test_table.py",
+    "system/end_to_end/test_readme.py",
+    "system/faults/test_convert.py",
+    "system/end_to_end/test_progress.py",
+    "storage/remote/test_zarr_faults.py",
+    "campaign/test_campaign.py",
+    "engines/test_one_process.py",
+    "connectors/spark/test_clients.py",
+    "connectors/spark/test_read.py",
+)
+"""Files that take longest, longest first: they begin first, so that none is left when all others
+have ended.
+"""
 gc.disable()  # until all is collected: of what is imported and made until then, nothing is garbage
 pytest.register_assert_rewrite("hyperslab.testing")
 settings.register_profile("here", deadline=None, max_examples=examples(100))
@@ -32,6 +57,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ |= settings_of_spark(java_options(), java_options())
 # What was probed on this machine is of no concern to the tests.
 os.environ["HYPERSLAB_MACHINE"] = "/nonexistent/machine.json"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the longest files begin first."""
+    places = {ROOT / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def pytest_collection_finish() -> None:

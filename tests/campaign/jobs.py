@@ -48,6 +48,8 @@ SHARES = {
     "mpi": 5,
     "slurm": 2,
 }
+QUEUED = ("slurm",)
+"Engines whose tasks run on other machines, as jobs, which have no part in staging."
 SHARE_OF_REPORTS, SHARE_OF_REPLACEMENTS, SHARE_OF_STAGED = 0.1, 0.3, 0.3
 
 
@@ -147,7 +149,7 @@ class Job:
     @property
     def is_queued(self) -> bool:
         """Its tasks are a batch system's, and go on when their driver is killed."""
-        return self.engine == "slurm"
+        return self.engine in QUEUED
 
     def place(self, out: Path) -> Path:
         """What the job makes in the directory `out`, as the verbs are told of it."""
@@ -194,7 +196,7 @@ def draw(
     kind = chance.choice(kinds)
     can_replace = KINDS[kind].file != "" and kind != "parts"  # its parts lie beside it
     replaces = chance.random() < SHARE_OF_REPLACEMENTS
-    can_be_staged = KINDS[kind].function.endswith(":counted")
+    can_be_staged = KINDS[kind].function.endswith(":counted") and engine not in QUEUED
     return Job(
         kind,
         engine,

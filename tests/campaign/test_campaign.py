@@ -117,6 +117,7 @@ def test_an_engine_may_be_asked_for() -> None:
     drawn = [scenarios.draw(random.Random(index), Wish(engine="slurm")) for index in range(60)]
     assert {name for name, _ in drawn} == {"deaths", "races", "stale workers"}
     assert {job.engine for _, job in drawn} == {"slurm"}
+    assert not any(job.is_staged for _, job in drawn), "which its jobs have no part in"
 
 
 def faults(this: Round) -> set[str]:

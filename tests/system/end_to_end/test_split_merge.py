@@ -78,7 +78,7 @@ def identical(a: Path, b: Path) -> bool:
 
 
 SPLITS = {
-    "5x5x5": (("--blocks", "5x5x5"), 125),
+    "4x4x3": (("--blocks", "4x4x3"), 48),
     "30": (("--blocks", "30"), 34),  # 17 along the slowest axis, and 2 along the next
     "block shape": (("--block-shape", "10,7,17"), 9),
     "one": (("--blocks", "1"), 1),
