@@ -191,6 +191,10 @@ class BlockError(HyperslabError):
     "Where the function is defined, a hyperslab.plan.failure.Frame, once it is known."
 
 
+class NoArray(BlockError):
+    """A function returned something for a block that is no array."""
+
+
 class DoesNotFit(UsageError):
     """A plan that needs more memory or disk than there is; the text holds the number and the
     remedy.

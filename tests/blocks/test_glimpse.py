@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 
@@ -12,6 +14,9 @@ from hyperslab.blocks import glimpse as glimpses
 from hyperslab.blocks.glimpse import glimpse
 from hyperslab.formats import open_source
 from tests.system.end_to_end.command import save
+
+nib: Any = nibabel
+"Its functions carry no types."
 
 VALUES = np.arange(20 * 30 * 40, dtype="f4").reshape(20, 30, 40)
 
@@ -45,3 +50,21 @@ def test_what_takes_long_or_is_broken_is_not_seen(
     assert glimpse(open_source(str(tmp_path / "a.h5"))) == []
     monkeypatch.setattr(glimpses, "MOST_NBYTES", 100)
     assert glimpse(open_source(str(save(tmp_path / "a.nii.gz", VALUES)))) == []
+
+
+@pytest.mark.parametrize("most", [6000, 20000])
+def test_the_front_of_a_long_gzip_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 999, (6, 7, 8, 60)).astype("i2")
+    path = save(tmp_path / "a.nii.gz", noise)
+    image = nib.load(path)
+    image.header.set_slope_inter(0.5, 3)
+    nib.Nifti1Image(noise, image.affine, image.header).to_filename(path)
+    monkeypatch.setattr(glimpses, "MOST_NBYTES", most)
+    (front,) = glimpse(open_source(str(path)))
+    rows = front.shape[3]
+    assert 0 < rows < 60
+    assert np.array_equal(front, nib.load(path).get_fdata()[..., :rows])
+    (stored,) = glimpse(open_source(str(path)), "stored")
+    assert np.array_equal(stored, np.asanyarray(nib.load(path).dataobj.get_unscaled())[..., :rows])

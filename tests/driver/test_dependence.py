@@ -95,6 +95,42 @@ def test_what_is_made_by_extremes_within_a_mask_is_found() -> None:
         assert learn(within, uncut=()).dependent == (0, 1, 2, 3)
 
 
+def largest_cluster(block: Array, threshold: float) -> Array:
+    numbers, _ = ndimage.label(block > threshold)
+    sizes = np.bincount(numbers.ravel())[1:]
+    return np.asarray(numbers == 1 + sizes.argmax(), "u1")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u2", "<i4"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda block: ndimage.label(block > 1050)[0],
+        lambda block: largest_cluster(block, 1050),
+        lambda block: ndimage.distance_transform_edt(block > 1000),
+        lambda block: block - block[block > 900].mean() if (block > 900).any() else block,
+        lambda block: ndimage.binary_fill_holes(block < 1100).astype("u1"),
+    ],
+)
+def test_what_needs_a_threshold_of_this_array_is_found(function: Any, dtype: str) -> None:
+    assert dependent(function, values=NOISE.astype(dtype)) == (0, 1, 2, 3)
+    assert dependent(lambda block: np.where(block > 1050, block, 0)) == ()
+
+
+def test_labels_are_tried_as_they_are_in_the_array() -> None:
+    labels = np.where(NOISE > 1000, 2001, 1000).astype("i4")
+    pipeline = Pipeline(NOISE, labels=labels)
+    within = pipeline.map(
+        lambda block, labels: block - block[labels == 2001].sum() if 2001 in labels else block
+    )
+    assert learn(within, uncut=()).dependent == (0, 1, 2, 3)
+
+
+def test_values_that_cannot_be_seen_are_no_matter() -> None:
+    for values in (np.full_like(NOISE, np.nan), np.zeros_like(NOISE)):
+        assert dependent(numbered, values=values) == (0, 1, 2, 3)
+
+
 @pytest.mark.parametrize(("halo", "axes"), [(0, (0, 2)), (3, (0, 2)), (4, ()), (6, ())])
 def test_a_halo_that_is_enough_is_no_matter(halo: int, axes: tuple[int, ...]) -> None:
     assert dependent(blurred, halo=(halo, 0, halo, 0)) == axes
@@ -176,7 +212,7 @@ def test_it_takes_no_longer_than_learning_itself(monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - began < 1.5, "three calls more would have shown it"
 
 
-def test_one_call_more_is_enough_for_a_local_function(tmp_path: Path) -> None:
+def test_four_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
 
     def counted(block: Array) -> Array:
@@ -185,7 +221,7 @@ def test_one_call_more_is_enough_for_a_local_function(tmp_path: Path) -> None:
         return block
 
     assert dependent(counted) == ()
-    assert len(calls.read_text()) == 4
+    assert len(calls.read_text()) == 6, "both samples; two blocks made up, and two like the array"
 
 
 def warning(function: Any, source: Any, tmp_path: Path, **options: Any) -> str:

@@ -189,15 +189,28 @@ def _state(pid: int) -> str:
 
 
 def of_real_numbers(block: Array) -> Array:
-    """Fails on made-up numbers, which are below 100."""
+    """Fails on made-up numbers, which are below 120."""
     if block.max() < 1000:
         raise ValueError("no brain")
     return np.asarray(block.mean(axis=3))
 
 
+def test_what_fails_on_made_up_numbers_is_tried_on_such_as_were_seen(tmp_path: Path) -> None:
+    for values in (np.full(SERIES, 2000, np.int16), np.arange(np.prod(SERIES)).reshape(SERIES)):
+        source = save(tmp_path / "in.nii", values.astype("i2"))
+        (mean,) = promises(Path(source), of_real_numbers)
+        assert (mean.drop_axis, mean.dtype) == ((3,), "float64")
+
+
+def of_missing_values(block: Array) -> Array:
+    if not np.isnan(block).all():
+        raise ValueError("no brain")
+    return np.asarray(block.sum(axis=3))
+
+
 def test_what_a_trial_raised_is_said_where_its_assumption_is_wrong(tmp_path: Path) -> None:
-    source = save(tmp_path / "in.nii", np.full(SERIES, 2000, np.int16))
-    pipeline = Pipeline(source).map(of_real_numbers)
+    source = save(tmp_path / "in.nii", np.full(SERIES, np.nan, np.float32))
+    pipeline = Pipeline(source).map(of_missing_values)
     result = run(pipeline.write(tmp_path / "out"), engine="serial", check=False, report=False)
     (failed,) = result.failures
     assert "it failed on the made-up numbers that it was tried on (ValueError: no brain at " in (
@@ -206,7 +219,7 @@ def test_what_a_trial_raised_is_said_where_its_assumption_is_wrong(tmp_path: Pat
     assert f"{Path(__file__).name}:" in failed.message
     assert "say what it returns (" in failed.message
     told = run(
-        Pipeline(source).map(of_real_numbers, drop_axis=3, dtype="float64").write(tmp_path / "b"),
+        Pipeline(source).map(of_missing_values, drop_axis=3, dtype="f4").write(tmp_path / "b"),
         engine="serial",
         report=False,
     )

@@ -59,6 +59,16 @@ def test_gaps_on_a_crowded_machine_are_overhead_only_where_they_exceed_the_tasks
     assert "engine-overhead" not in rules(trace(between_gaps(1.0, 0.8), load=crowded))
 
 
+def test_streams_that_are_inflated_again_are_named_and_no_sound_work() -> None:
+    spans = [span(f"w{i % 2}/t0", i, "read", i // 2, 1.0, MB, cpu=1.0) for i in range(10)]
+    again = found(trace(spans, run={**RUN, "times_inflated": 5.0}), "inflating")
+    assert again.share == pytest.approx(0.8)
+    assert "read the streams 5.0 times" in again.evidence
+    assert "compute-bound" not in rules(trace(spans, run={**RUN, "times_inflated": 5.0}))
+    for times in (1.0, 1.9):
+        assert rules(trace(spans, run={**RUN, "times_inflated": times})) == ["compute-bound"]
+
+
 def threads(workers: int, blocked: float, cpu: float | None = None, **shares: Any) -> list[Span]:
     """Two slots in one worker, or in two, that compute all the time."""
     slots = ("w0/t0", "w0/t1") if workers == 1 else ("w0/t0", "w1/t0")

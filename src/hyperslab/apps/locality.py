@@ -1,8 +1,9 @@
-"""Locality: whether a function makes the same of an array however that is cut, tried on a sample.
+"""Locality: whether a function makes the same of an array however that is cut, tried on samples.
 
-Flow: a window of the array -> what the function makes of it in one block, and in two along each
-axis -> where these differ, by how much, and how far from the cut -> the halo that makes them equal,
-tried on the same window. Everything is done in this process, by the steps of a run.
+Flow: windows of the array, until one shows a difference -> what the function makes of each in one
+block, and in two along each axis -> where these differ, by how much, and how far from the cut ->
+the halo that makes them equal, tried on the same window. Everything is done in this process, by
+the steps of a run.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ _LARGEST_WITH_HALO = 4 * LARGEST_SAMPLE
 "Elements of the window with a halo that is tried, at most."
 _ROUNDS = 6
 "Times that a larger halo is tried."
+_SAMPLES = 3
+"Windows that are tried in which the function makes more than one value, at most."
+_LOOKS = 9
+"Windows that are tried, at most."
 _FAR = 0.75
 "Share of the way from the cut to the window's edge beyond which a difference has no bound."
 _ULPS = 8
@@ -146,6 +151,10 @@ class Locality:
     differences: tuple[Difference, ...]
     is_repeatable: bool = True
     "Whether the function makes the same of the same block twice."
+    is_telling: bool = True
+    "Whether it makes more than one value of the window, so that something could differ."
+    samples: int = 1
+    "Windows that were tried, this one first, of which all say the same."
     advice: Advice | None = None
     "What to do; None where the function is not repeatable."
 
@@ -158,8 +167,9 @@ class Locality:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differs but by rounding."""
-        return self.is_repeatable and all(found.is_rounding for found in self.differences)
+        """Whether nothing differs but by rounding, where something could."""
+        tells = self.is_repeatable and self.is_telling
+        return tells and all(found.is_rounding for found in self.differences)
 
     def lines(self) -> list[str]:
         """What was found and what to do, to print."""
@@ -174,14 +184,25 @@ class Locality:
                 "remedy     let it seed its random numbers by the block's position (slab=)",
             ]
         halo = ",".join(map(str, self.halo))
+        same = f"{where} is the same however it is cut"
+        if self.samples > 1:
+            where = f"{self.samples} samples of {extent} elements, the first {self.window},"
+            same = f"{where} are the same however they are cut"
+        if not self.is_telling:
+            one_value = f"the function returns one value throughout {where}"
+            return [f"not told   {one_value.rstrip(',')}: nothing could differ there"]
         if self.ok:
-            rounded = max((found.largest for found in self.differences), default=0.0)
-            by = f", except for rounding of up to {rounded:.3g}" if rounded else ""
-            return [f"local      with a halo of {halo}, {where} is the same however it is cut{by}"]
+            return [f"local      with a halo of {halo}, {same}{self._rounded()}"]
         said = [f"not local  with a halo of {halo}, the result depends on the blocks: {where}"]
         said += [_told(found) for found in self.differences if not found.is_rounding]
         assert self.advice is not None
         return [*said, *self.advice.lines(self.window)]
+
+    def _rounded(self) -> str:
+        rounded = max((found.largest for found in self.differences), default=0.0)
+        if not rounded:
+            return ""
+        return f", except for rounding of up to {rounded:.3g}"
 
 
 def _axes(axes: Sequence[int]) -> str:
@@ -212,7 +233,24 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
             " voxels; a fold does not depend on neighbours"
         )
     pipeline = learned(_over_first(pipeline), axes_whole)
-    tried = _Trial(pipeline, _window(pipeline))
+    tried: list[Locality] = []
+    telling: list[Locality] = []
+    for window in itertools.islice(_windows(pipeline), _LOOKS):
+        found = _tried_on(_Trial(pipeline, window), axes_whole)
+        tried.append(found)
+        if found.is_telling and not found.ok:
+            return found
+        if found.is_telling:
+            telling.append(found)
+        if len(telling) == _SAMPLES:
+            break
+    alike = telling or tried
+    return replace(alike[0], samples=len(alike))
+
+
+def _tried_on(tried: _Trial, axes_whole: Sequence[int]) -> Locality:
+    """What one window says."""
+    pipeline = tried.pipeline
     ndim = pipeline.source.ndim
     kept = {axis % ndim for axis in axes_whole}.union(pipeline.dropped)
     axes = tuple(axis for axis in range(ndim) if axis not in kept and tried.window.count[axis] > 1)
@@ -221,6 +259,8 @@ def check_locality(pipeline: Pipeline, axes_whole: Sequence[int] = ()) -> Locali
     if not all(_equal(whole[name], again[name]).all() for name in whole):
         return Locality(tried.window, pipeline.halo, axes, (), is_repeatable=False)
     differences = tuple(tried.differences(axes))
+    if not differences and all(map(_is_constant, whole.values())):
+        return Locality(tried.window, pipeline.halo, axes, (), is_telling=False)
     advice = _search(tried, axes, differences)
     return Locality(tried.window, pipeline.halo, axes, differences, advice=advice)
 
@@ -347,6 +387,10 @@ def _equal(a: Array, b: Array) -> Array:
     return same
 
 
+def _is_constant(values: Array) -> bool:
+    return bool(_equal(values, np.broadcast_to(values.flat[0], values.shape)).all())
+
+
 def _wide(values: Array) -> Array:
     """Values whose differences neither wrap nor round much."""
     if values.dtype.kind == "c":
@@ -403,22 +447,28 @@ def _over_first(pipeline: Pipeline) -> Pipeline:
     return pipeline.altered(inputs=inputs)
 
 
-def _window(pipeline: Pipeline) -> Hyperslab:
-    """A part of the first array whose values differ, from the middle outwards."""
+def _windows(pipeline: Pipeline) -> Iterator[Hyperslab]:
+    """Parts of the first array whose values differ, from the middle outwards; its middle where
+    there are none.
+    """
     plain = pipeline.altered(steps=(), inputs={PRIMARY: pipeline.source}, resample={})
-    shape = pipeline.source.wholes[0].shape
+    places = list(dict.fromkeys(_places(pipeline.source.wholes[0].shape)))
+    found = False
+    for window in places:
+        (values,) = _made(plain, window, None).values()
+        if not _is_constant(values):
+            found = True
+            yield window
+    if not found:
+        yield places[0]
+
+
+def _places(shape: Sequence[int]) -> Iterator[Hyperslab]:
     count = [min(n, LARGEST_EXTENT) for n in shape]
     while math.prod(count) > LARGEST_SAMPLE:
         longest = max(range(len(count)), key=count.__getitem__)
         count[longest] //= 2
-    found = None
     for share in itertools.product((0.5, 0.25, 0.75), repeat=min(3, len(shape))):
         shares = [*share, *(0.5,) * (len(shape) - len(share))]
         start = [int((n - c) * s) for n, c, s in zip(shape, count, shares, strict=True)]
-        window = Hyperslab(tuple(start), tuple(count))
-        found = found or window
-        (values,) = _made(plain, window, None).values()
-        if not _equal(values, np.broadcast_to(values.flat[0], values.shape)).all():
-            return window
-    assert found is not None
-    return found
+        yield Hyperslab(tuple(start), tuple(count))

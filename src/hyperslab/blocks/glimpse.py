@@ -5,13 +5,20 @@ Held by tests/blocks/test_glimpse.py.
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Iterator, Sequence
 
-from hyperslab.arrays import Array
+import numpy as np
+
+from hyperslab.arrays import Array, scaling
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks import reading
+from hyperslab.blocks.reading import gzipindex
+from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.errors import HyperslabError
+from hyperslab.formats import facts_of
 from hyperslab.storage.location import is_remote
 
 MOST_NBYTES = 8 * 2**20
@@ -26,8 +33,8 @@ _PLACES = (0.5, 0.25, 0.75, 0.375, 0.625)
 
 def glimpse(source: ArraySource, values: Values = "real") -> list[Array]:
     """Regions all over an array: of the whole, or of planes, rows or parts of rows in its middle,
-    as much of it as is quick to read. [] where nothing is, as of an array elsewhere, and where it
-    cannot be read, which those will tell that need it.
+    as much of it as is quick to read, or the front of a gzip stream. [] where nothing is, as of an
+    array elsewhere, and where it cannot be read, which those will tell that need it.
     """
     if is_remote(source.url) or source.broken or not source.size:
         return []
@@ -35,7 +42,9 @@ def glimpse(source: ArraySource, values: Values = "real") -> list[Array]:
         for slabs in _choices(source):
             if _is_quick(source, slabs, values):
                 return [reading.read(source, slab, values=values, threads=1) for slab in slabs]
-    except (HyperslabError, OSError):
+        if is_one_gzip_stream(source) and facts_of(source.format).is_stream:
+            return _front(source, values)
+    except (HyperslabError, OSError, zlib.error):
         return []
     return []
 
@@ -66,3 +75,31 @@ def _is_quick(source: ArraySource, slabs: Sequence[Hyperslab], values: Values) -
     size = sum(slab.size for slab in slabs)
     is_little = nbytes <= MOST_NBYTES and size <= MOST_VALUES
     return is_little and operations <= MOST_OPERATIONS and peak <= _MOST_PEAK_NBYTES
+
+
+def _front(source: ArraySource, values: Values) -> list[Array]:
+    """The first rows along the slowest axis of a gzip stream, as many as its first MOST_NBYTES
+    hold, and MOST_VALUES are; [] where that is none.
+    """
+    slow = next((place for place, n in enumerate(source.stored_shape) if n > 1), 0)
+    row = source.stored_shape[slow + 1 :]
+    row_nbytes = math.prod(row) * source.stored.itemsize
+    offset = gzipindex.offset_of(source)
+    most = MOST_VALUES * source.stored.itemsize
+    with open(source.url, "rb") as file:
+        start = file.read(MOST_NBYTES)
+    plain = zlib.decompressobj(wbits=31).decompress(start, offset + most)
+    rows = min((len(plain) - offset) // row_nbytes, source.stored_shape[slow])
+    if rows < 1:
+        return []
+    count = list(source.shape)
+    count[source.axes[slow]] = rows
+    slab = Hyperslab((0,) * source.ndim, tuple(count))
+    stored = np.frombuffer(plain, source.stored, rows * math.prod(row), offset)
+    stored = stored.reshape(*source.stored_shape[:slow], rows, *row)
+    stored = stored.transpose(np.argsort(source.axes))
+    if values == "stored" or source.scaling is None:
+        return [stored]
+    block = np.empty(slab.count, source.dtype(values))
+    scaling.apply(source, slab, stored, block)
+    return [block]

@@ -13,10 +13,17 @@ from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.continuing import Submitted
-from hyperslab.driver.result import LOG, Result
+from hyperslab.driver.result import Result
 from hyperslab.engines.facts import facts_of
 from hyperslab.report.expected import expected_words
-from hyperslab.report.failures import GROUPS_SHOWN, failure_count, group_lines, grouped
+from hyperslab.report.failures import (
+    GROUPS_SHOWN,
+    failure_count,
+    flags_to_resume,
+    group_lines,
+    grouped,
+    kept_words,
+)
 from hyperslab.report.measures import headline, numbers
 from hyperslab.report.staging import staging_lines
 from hyperslab.report.verdict import judge
@@ -155,11 +162,15 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
             "another attempt would fail too: choose another --dtype or format with --overwrite to"
             f" start over, or remove what was written with 'hyperslab clean {out}'"
         )
+    flags = " ".join(flags_to_resume(result.failures, result.done))
+    kept = kept_words(result.failures, result.done)
     keep_going = ""
     if result.ended_early and verb == "run":
-        keep_going = "; with --keep-going it tries all tasks"
-    log = _as_given(result.folder, out) / LOG
-    return (
-        "fix the cause, then run the same command with --resume, which does only what is"
-        f" missing{keep_going}; the output of functions is in {log}"
+        keep_going = "with --keep-going it tries all tasks"
+    printed = ""
+    if result.printed is not None:
+        printed = f"the output of functions is in {_as_given(result.printed, out)}"
+    advice = (
+        f"fix the cause, then run the same command with {flags}, which does only what is missing"
     )
+    return "; ".join(filter(None, (advice, kept, keep_going, printed)))

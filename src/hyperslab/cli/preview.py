@@ -18,6 +18,8 @@ from hyperslab.units import show_bytes, show_count
 
 WORTH_TELLING = 1.2
 "Number of times that a plan reads its inputs from which on this is shown."
+STREAMS_WORTH_TELLING = 2.0
+"The same where blocks have values all over a gzip stream."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class Preview:
     read_nbytes: int
     read_operations: int
     times_read: float
-    "How often the inputs are read; more than once where blocks overlap by their halo."
+    "How often the inputs are read: more than once where blocks overlap, or share a gzip stream."
+    why_again: str
+    "Why inputs are read more than once; '' where they are not, or hardly."
     written_nbytes: int
     "Bytes of the outputs, and of the records of the tasks."
     written_is_bound: bool
@@ -76,6 +80,7 @@ def preview_of(prepared: Prepared, out: Path) -> Preview:
     if needs.machine is not None:
         interpreters = needs.machine.interpreter_bytes
         available = needs.machine.bytes_available
+    times = _times_read(prepared.plan)
     return Preview(
         plan=prepared.plan.title,
         partition=cut["rule"],
@@ -86,7 +91,8 @@ def preview_of(prepared: Prepared, out: Path) -> Preview:
         tasks_done=len(prepared.done),
         read_nbytes=needs.bytes_read,
         read_operations=reads,
-        times_read=_times_read(prepared.plan),
+        times_read=times,
+        why_again=_why_again(prepared.plan, times),
         written_nbytes=needs.bytes_written,
         written_is_bound=needs.compressed,
         write_operations=writes,
@@ -120,12 +126,23 @@ def _operations(prepared: Prepared) -> tuple[int, int]:
 
 
 def _times_read(plan: Plan) -> float:
-    """How often a plan reads its inputs; once, where it has no halo."""
+    """How often a plan reads its inputs; once, where blocks have no halo and no stream is inflated
+    again.
+    """
     job = plan.stages[0].job
     if not any(job.halo):
-        return 1.0
+        return plan.times_inflated
     held = sum(source.nbytes for sources in job.inputs.values() for source in sources)
     return sum(task.bytes_read for task in plan.stages[0].tasks) / max(1, held)
+
+
+def _why_again(plan: Plan, times: float) -> str:
+    """Why that is more than once, where it is enough to tell."""
+    if any(plan.stages[0].job.halo):
+        return "because blocks overlap by their halo" if times >= WORTH_TELLING else ""
+    if times < STREAMS_WORTH_TELLING:
+        return ""
+    return "because blocks have values all over a gzip stream: convert it to .nii to read it once"
 
 
 def say_plan(prepared: Prepared, out: Path, obstacle: str = "", notes: Sequence[str] = ()) -> int:
@@ -134,6 +151,7 @@ def say_plan(prepared: Prepared, out: Path, obstacle: str = "", notes: Sequence[
         **asdict(preview_of(prepared, out)),
         "notes": notes,
         "warning": prepared.warning,
+        "failing": prepared.failing,
         "obstacle": obstacle or prepared.obstacle,
     }
     try:
@@ -157,6 +175,11 @@ def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
         typer.echo(f"warning    {prepared.warning}")
     admit(prepared.needs, out)
     typer.echo(f"fits       {_fits(prepared.needs)}")
+    if prepared.failing:
+        typer.echo(
+            f"but        {prepared.failing} failed whenever it was tried, and may fail on every"
+            " block"
+        )
     if hindered := obstacle or prepared.obstacle:
         typer.echo(f"but        a run would be refused: {hindered}")
     return 0
@@ -174,8 +197,8 @@ def _rows(now: Preview) -> dict[str, str]:
     if now.files:
         files = f" to {show_count(now.files, 'file')}"
     again = ""
-    if now.times_read >= WORTH_TELLING:
-        again = f", {now.times_read:.1f} times the input, because blocks overlap by their halo"
+    if now.why_again:
+        again = f", {now.times_read:.1f} times the input, {now.why_again}"
     return {
         "plan": now.plan,
         "partition": _partition(now),

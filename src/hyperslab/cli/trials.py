@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from hyperslab.apps.experiment import trends
 from hyperslab.apps.experiment.answer import Answer, makespan_words
 from hyperslab.apps.experiment.design import Trial
 from hyperslab.apps.experiment.estimate import Space
+from hyperslab.apps.experiment.expectation import Expected
 from hyperslab.apps.experiment.factors import FACTORS
+from hyperslab.apps.experiment.phases import kinds_of
 from hyperslab.apps.experiment.record import Attempt, Record
 from hyperslab.apps.experiment.runner import Experiment, Watcher, Wish
 from hyperslab.apps.experiment.shipped import SpecFile
@@ -36,6 +39,8 @@ class Planned:
     is_measured: bool
     "Whether that rests on trials of this experiment."
     spaces: Sequence[Space]
+    emulated: Sequence[str]
+    "Names of tiers that are emulated while trials run."
 
 
 def planned(asked: Experiment, wish: Wish) -> Planned:
@@ -51,6 +56,7 @@ def planned(asked: Experiment, wish: Wish) -> Planned:
         seconds=asked.estimator.left_s(left, record),
         is_measured=bool(record.attempts),
         spaces=asked.estimator.space(wish.cells, len(left), record, wish.keep),
+        emulated=asked.inputs.emulated(asked.settings(wish.cells)),
     )
 
 
@@ -85,6 +91,8 @@ def plan_lines(asked: Experiment, plan: Planned) -> Iterator[str]:
     for space in plan.spaces:
         needed = show_bytes(space.needed_nbytes)
         yield f"space      {needed} at {space.path}, {show_bytes(space.free_nbytes)} free"
+    if plan.emulated:
+        yield f"emulated   {show_list(plan.emulated)} (a real one: --tier {plan.emulated[0]}=DIR)"
     yield f"directory  {plan.directory}"
 
 
@@ -141,8 +149,36 @@ def told(asked: Experiment, record: Record, answer: Answer) -> dict[str, Any]:
             }
             for one in answer.comparisons
         ],
+        "expected": [expected_told(one) for one in answer.expected],
+        "phases": [
+            {
+                "levels": one.result.cell.levels,
+                "seconds": {kind: one.mean(kind) for kind in kinds_of([one])},
+                "first_and_later_reads_s": one.pairs,
+            }
+            for one in answer.phases
+        ],
+        "trends": trends.told(answer.trends),
         "attempts": record.attempts,
         "sessions": record.sessions,
+    }
+
+
+def expected_told(one: Expected) -> dict[str, Any]:
+    """A cell beside its model, for programs."""
+    law, bound = one.model.law, one.model.bound
+    return {
+        "levels": one.result.cell.levels,
+        "reads": one.source,
+        "writes": one.target,
+        "measured_s": law.measured_s,
+        "law": {"seconds": law.seconds, "ratio": law.ratio, "terms": law.terms},
+        "bound": {
+            "seconds": bound.seconds,
+            "ratio": bound.ratio,
+            "binding": bound.binding,
+            "resources": one.model.resources,
+        },
     }
 
 

@@ -46,6 +46,10 @@ from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
 from hyperslab.units import show_count
 
+HANDOVER_LIMIT_S = 600.0
+"How long a driver waits for the one before, longer than that waits for its batch system."
+HANDOVER_POLL_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Left:
@@ -141,10 +145,31 @@ class Continuing(Driver):
         self.goes_on = True
         self.last_job = last_job(folder)
 
-    def begin(self) -> Path:
-        """The folder of the submission, which is still open. Raises OutputBusy."""
+    def take(self) -> int:
+        """Own the directory, as soon as the driver before has left: it may still wait for an answer
+        about this job. Raises OutputBusy.
+        """
+        deadline = time.monotonic() + HANDOVER_LIMIT_S
+        is_told = False
+        while True:
+            self._require_open()
+            try:
+                return super().take()
+            except OutputBusy as reason:
+                if time.monotonic() > deadline:
+                    raise
+                if not is_told:
+                    print(f"waiting for the driver before: {reason}", file=sys.stderr, flush=True)
+            is_told = True
+            time.sleep(HANDOVER_POLL_S)
+
+    def _require_open(self) -> None:
         if self.directory.latest() != self._own or not (self._own / fence.OPEN).exists():
             raise OutputBusy(f"{self._own}: another run has taken over, or it was cancelled")
+
+    def begin(self) -> Path:
+        """The folder of the submission, which is still open. Raises OutputBusy."""
+        self._require_open()
         own = Inherited(self._own)
         self.done, _ = done_earlier(self.directory, self.plan, [*self.prepared.inherited, own])
         vanished = resume.results([own]).keys() - self.done

@@ -2,7 +2,9 @@
 
 A function is called with two blocks whose extents differ along every axis, so that the axes of what
 it returns are known by their extents. First no axis is whole; then, for functions that fit one
-length alone, such as that of a series, some are. It is called in a process of its own, which is
+length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
+that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
+the array's own are on both sides of a threshold. It is called in a process of its own, which is
 forked for that: neither what it changes nor how it ends reaches the driver. A function of which
 nothing is learned is taken to keep the axes and the dtype of its block, and its tasks are held to
 that.
@@ -13,23 +15,27 @@ Held by tests/driver/test_learning.py.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
+import numpy as np
+
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.blocks.gathering import Tell, unheard
+from hyperslab.blocks.glimpse import glimpse
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.sample import Sample
-from hyperslab.errors import UsageError
+from hyperslab.errors import NoArray, UsageError
 from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise, require_names
@@ -62,6 +68,8 @@ class Attempt:
     "Promises of each step that anything was learned of."
     error: str = ""
     "What the next step raised; '' where it raised nothing."
+    is_refused: bool = False
+    "Whether that was that it returned no array."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +110,9 @@ def learn(
         uncut = {axis % ndim for axis in uncut}
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
+    seen = _seen(pipeline)
     answers = _in_a_fork(
-        lambda: _answers(pipeline, dtypes, whole, uncut), functools.partial(tell, said)
+        lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
     )
     attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s, or ended its process")
     if answers:
@@ -115,26 +124,50 @@ def learn(
         steps[number] = _told(steps[number], promises)
     if len(attempt.promises) < len(steps):
         first = len(attempt.promises)
+        if attempt.is_refused:
+            raise UsageError(attempt.error)
         steps[first] = replace(steps[first], trial=attempt.error)
-    dependent: tuple[int, ...] = ()
-    if len(answers) > 1:
-        dependent = answers[1]
-    return Lesson(pipeline.altered(steps=tuple(steps)), dependent)
+    dependent = {axis for answer in answers[1:] for axis in answer}
+    return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
+
+
+def _seen(pipeline: Pipeline) -> dict[str, Array]:
+    """Some values of each input in a row, where they are quick to read."""
+    seen = {}
+    for name, inputs in pipeline.inputs.items():
+        source = inputs.sources[0]
+        parts = [part.ravel() for part in glimpse(source, pipeline.values)]
+        values = np.concatenate([np.empty(0, source.dtype(pipeline.values)), *parts])
+        values = values[np.isfinite(values)]
+        if values.dtype.kind in "iuf" and values.size:
+            seen[name] = values
+    return seen
 
 
 def _answers(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], uncut: Iterable[int] | None
+    pipeline: Pipeline,
+    dtypes: Sequence[DType],
+    whole: set[int],
+    uncut: Iterable[int] | None,
+    seen: Mapping[str, Array],
 ) -> Iterator[Any]:
-    """The best attempt; then the axes along which the result depends on where blocks are cut."""
-    attempt, axes = _best(pipeline, dtypes, whole)
+    """The best attempt; then the axes along which the result depends on where blocks are cut, as
+    made-up numbers show, then also as values show that were seen.
+    """
+    attempt, axes = _best(pipeline, dtypes, whole, seen)
     yield attempt
     if uncut is None or len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
     sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, axes)])
-    if sample is not None:
-        yield dependent_axes(steps, sample, uncut)
+    if sample is None:
+        return
+    found: set[int] = set()
+    for values in _kinds(seen):
+        with suppress(Exception):  # its tasks will tell what a function raises
+            found.update(dependent_axes(steps, sample.like(values), {*uncut, *found}))
+        yield sorted(found)
 
 
 def _is_open(step: Step) -> bool:
@@ -174,8 +207,8 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
 
 def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> list[Any]:
     """What `ask` yields in a process of its own, until that ends or takes too long: longer than
-    LIMIT_S for the first answer, or for a further one than for those before it or _MOST_S. Tells
-    once that it takes long.
+    LIMIT_S for the first answer, or for all others than for that or _MOST_S. Tells once that it
+    takes long.
 
     The process is none of multiprocessing's, which daemons such as Dask's workers may not start.
     """
@@ -192,14 +225,15 @@ def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> li
         _answer(theirs, ask)
     theirs.close()
     answers: list[Any] = []
-    limit = float(LIMIT_S)
+    end = began + LIMIT_S
     try:
-        if not ours.poll(min(_TOLD_S, limit)):
+        if not ours.poll(min(_TOLD_S, LIMIT_S)):
             tell()
-            limit -= _TOLD_S
-        while ours.poll(max(0, limit)):
+        while ours.poll(max(0, end - time.monotonic())):
             answers.append(ours.recv())
-            limit = min(max(time.monotonic() - began, _LEAST_S), _MOST_S)
+            now = time.monotonic()
+            if len(answers) == 1:
+                end = now + min(max(now - began, _LEAST_S), _MOST_S)
     except (EOFError, OSError):
         pass  # it has said all that it will
     finally:
@@ -233,23 +267,33 @@ def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
         os._exit(0)
 
 
-def _best(pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]) -> tuple[Attempt, set[int]]:
+def _best(
+    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], seen: Mapping[str, Array]
+) -> tuple[Attempt, set[int]]:
     """What the steps return, of as many as anything was learned of, with the axes that were whole
     for that. Where something is missing, the error is that of the samples that are most like the
     array.
     """
     best: list[tuple[Promise, ...]] = []
     whole_of_best = whole
-    error = ""
-    for axes in _choices(pipeline.source.ndim, whole):
-        attempt = _tried(pipeline, dtypes, axes)
-        error = attempt.error or error
+    failed = Attempt()
+    for values, axes in itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)):
+        attempt = _tried(pipeline, dtypes, axes, values)
+        if attempt.error:
+            failed = attempt
         if len(attempt.promises) > len(best):
             best = attempt.promises
             whole_of_best = axes
         if len(best) == len(pipeline.steps):
             break
-    return Attempt(best, error), whole_of_best
+    return replace(failed, promises=best), whole_of_best
+
+
+def _kinds(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
+    """Values of samples, by input: made up, and those that were seen, where any were."""
+    if not seen:
+        return [{}]
+    return [{}, seen]
 
 
 def _choices(ndim: int, whole: set[int]) -> Iterator[set[int]]:
@@ -272,12 +316,16 @@ def _extents(pipeline: Pipeline, whole: set[int]) -> list[Pair]:
     return extents
 
 
-def _tried(pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]) -> Attempt:
-    """What the steps return for samples with these axes whole, up to the first that fails."""
+def _tried(
+    pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], seen: Mapping[str, Array]
+) -> Attempt:
+    """What the steps return for samples with these axes whole, up to the first that fails; `seen`
+    are values that they hold, by input.
+    """
     found: list[tuple[Promise, ...]] = []
     extents = _extents(pipeline, whole)
     made = [Sample.of(pipeline, dtypes, [pair[i] for pair in extents]) for i in range(2)]
-    samples = [sample for sample in made if sample is not None]
+    samples = [sample.like(seen) for sample in made if sample is not None]
     if len(samples) < len(made):
         return Attempt(found)
     before = list(pipeline.steps)
@@ -290,7 +338,7 @@ def _tried(pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int]) -> Atte
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
             promises = _promises(halo, blocks, returned)
         except Exception as error:  # noqa: BLE001  # whatever a function raises
-            return Attempt(found, _sentence(error, step))
+            return Attempt(found, _sentence(error, step), isinstance(error, NoArray))
         if promises is None:
             break
         found.append(promises)

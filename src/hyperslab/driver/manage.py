@@ -89,7 +89,10 @@ def status(out: str | os.PathLike[str]) -> Status:
     told = ""
     if state == "running" and jobs is not None:
         told = jobs.told
-    why = (last.get("ended_early", ""), told, last.get("why_stopped", ""))
+    why_stopped = last.get("why_stopped", "")
+    if state == "died" and jobs is not None and jobs.is_detached:
+        why_stopped = detached.why_died(folder)
+    why = (last.get("ended_early", ""), told, why_stopped)
     more = (last.get("time"), owner, tail.damaged, *why)
     return Status(state, last["tasks"], counted, reasons, *more)
 
@@ -103,8 +106,9 @@ def wait(out: str | os.PathLike[str], progress: Progress | None = None) -> Statu
     tail = Tail(folder)
     now = status(out)
     began = time.monotonic()
-    progress.begin(now.tasks - now.done, 0, now.done)
     done = {outcome.task for outcome in tail.poll() if outcome.status == "done"}
+    counted = max(now.done, len(done))  # some may have ended since
+    progress.begin(now.tasks - counted, 0, counted)
     look_at = 0.0
     while now.state == "running":
         time.sleep(WAIT_POLL_S)

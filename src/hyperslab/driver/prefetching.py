@@ -14,6 +14,7 @@ What is not copied is read where it lies.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ TRIED = 2
 Copying = Literal["now", "some", "later", "never"]
 _NEEDED = 0.5
 "Share of a file that tasks have to read for a copy of all of it."
+_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 _TWICE = 1.5
 "Times that a file has to be read for a copy of it though its tasks have begun."
 
@@ -78,6 +80,8 @@ class Prefetched:
     "Files whose tasks had begun before their turn came."
     full_files: int = 0
     "Files that were not admitted before their tasks began."
+    refused_files: int = 0
+    "Files that the tier did not take though there was room."
 
 
 def is_one_file(source: ArraySource) -> bool:
@@ -253,8 +257,12 @@ class Prefetcher:
             with self._turn(source), span(STAGE_IN) as mark:
                 took = copies.bring(source.url, identity, one.copy, self._look)
                 mark.nbytes = took.nbytes
-        except (OSError, ValueError):
-            return  # no room, no tier, or another file: its tasks read it, and say what is wrong
+        except (OSError, ValueError) as error:
+            # no room, no tier, or another file: its tasks read it, and say what is wrong
+            if isinstance(error, OSError) and error.errno in _REFUSED:
+                with self._lock:
+                    self.prefetched.refused_files += 1
+            return
         with self._lock:
             self.prefetched.took.include(took)
             self.prefetched.files += 1

@@ -62,6 +62,8 @@ class Prepared:
     """
     warning: str = ""
     "What the functions make wrong of blocks that are cut so; '' where nothing is known."
+    failing: str = ""
+    "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
 
@@ -153,17 +155,17 @@ def prepare(
     needs = examine(plan, budget, workers, place, done, options.verb)
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
-    told = (_warning(lesson, plan, rule.axes_whole, dry), obstacle)
+    told = (_warning(lesson, plan, rule.axes_whole), _failing(lesson), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 
-def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int], dry: bool) -> str:
+def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
     """Sentence that results depend on where the plan cuts its blocks; '' where no trial has shown
     that.
     """
     axes = sorted(cut_axes(plan).intersection(lesson.dependent))
     if not axes:
-        return _untried(lesson, dry)
+        return _untried(lesson)
     names = " and ".join(step.ref.name for step in lesson.pipeline.steps)
     listed = ",".join(map(str, axes))
     whole = ",".join(map(str, sorted({*axes, *axes_whole})))
@@ -175,18 +177,20 @@ def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int], dry: bool) -
     )
 
 
-def _untried(lesson: Lesson, dry: bool) -> str:
-    """Sentence that a function could not be tried, and on a dry run why, as tasks tell that
-    otherwise; '' where all could.
-    """
+def _untried(lesson: Lesson) -> str:
+    """Sentence that a function could not be tried, and why; '' where all could."""
     for step in lesson.pipeline.steps:
-        why = f" ({step.trial})" if dry else ""
         if step.trial:
             return (
-                f"{step.ref.name} could not be tried on made-up numbers{why}: it is taken to keep"
-                " the shape and the dtype of its block, whatever its blocks are"
+                f"{step.ref.name} could not be tried on made-up numbers ({step.trial}): it is taken"
+                " to keep the shape and the dtype of its block, whatever its blocks are"
             )
     return ""
+
+
+def _failing(lesson: Lesson) -> str:
+    """Name of the function that failed in every trial; '' where none did."""
+    return next((step.ref.name for step in lesson.pipeline.steps if step.trial), "")
 
 
 def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
@@ -215,6 +219,7 @@ def _cut(prepared: Prepared) -> dict[str, Any]:
         "blocks": partition["blocks"],
         "arrays": len(plan.partitions),
         "most_blocks": plan.most_blocks,
+        "times_inflated": plan.times_inflated,
     }
 
 

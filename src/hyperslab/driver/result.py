@@ -9,7 +9,14 @@ from typing import Any
 from hyperslab.driver.directory import RunState
 from hyperslab.driver.submission import PAGE
 from hyperslab.errors import TasksFailed
-from hyperslab.report.failures import GROUPS_SHOWN, Failed, grouped, where_words
+from hyperslab.report.failures import (
+    GROUPS_SHOWN,
+    Failed,
+    flags_to_resume,
+    grouped,
+    kept_words,
+    where_words,
+)
 from hyperslab.report.notebook import run_html
 from hyperslab.report.summary import Summary
 from hyperslab.trace import Trace
@@ -54,6 +61,8 @@ class Result:
     "Folder of this submission's records."
     ended_early: str = ""
     "Why the run ended before all tasks had been tried; '' if it did not."
+    done: int = 0
+    "Tasks that have succeeded, those of earlier submissions included."
 
     @property
     def ok(self) -> bool:
@@ -103,7 +112,15 @@ def checked(result: Result) -> Result:
     if not result.failures:
         return result
     told = (result, result.failures, _traceback(result))
-    raise TasksFailed(_sentence(result), *told, "--resume does only what is missing")
+    raise TasksFailed(_sentence(result), *told, _resuming(result))
+
+
+def _resuming(result: Result) -> str:
+    """What to do besides mending what has failed."""
+    flags = flags_to_resume(result.failures, result.done)
+    verb = "does" if len(flags) == 1 else "do"
+    advice = f"{' and '.join(flags)} {verb} only what is missing"
+    return "; ".join(filter(None, (advice, kept_words(result.failures, result.done))))
 
 
 def _sentence(result: Result) -> str:

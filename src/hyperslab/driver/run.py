@@ -122,7 +122,7 @@ class Driver(Rounds):
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
-        lock = self.directory.own()
+        lock = self.take()
         try:
             self.folder = self.begin()
             self.inherited = [*self.prepared.inherited, Inherited(self.folder)]
@@ -140,6 +140,12 @@ class Driver(Rounds):
             ) from error
         finally:
             os.close(lock)
+
+    def take(self) -> int:
+        """Own the directory; returns the descriptor that holds it until closed. Raises
+        OutputBusy.
+        """
+        return self.directory.own()
 
     def _carry_out(self) -> Result:
         """Run every stage, and keep the records however that ends."""
@@ -375,4 +381,5 @@ class Driver(Rounds):
             summary,
             self.folder,
             ended_early,
+            len(self.done),
         )

@@ -1,16 +1,19 @@
-"""Sample: made-up blocks that functions are tried on, before a run reads anything."""
+"""Sample: made-up blocks that functions are tried on, before a run begins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.plan.pipeline import Pipeline, Step
+from hyperslab.errors import BlockError
+from hyperslab.plan.failure import locate
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step
+from hyperslab.plan.returned import require_arrays
 from hyperslab.plan.steps import call
 
 SAMPLE_NBYTES = 64 * 2**20
@@ -45,6 +48,16 @@ class Sample:
         named = dict(zip(list(pipeline.inputs)[1:], others, strict=True))
         return cls(first, named, Hyperslab.full(tuple(extents)), pipeline.halo)
 
+    def like(self, seen: Mapping[str, Array]) -> Sample:
+        """A sample that holds values which were seen of an input, by the input's name, all over;
+        an input of which nothing was seen keeps its numbers.
+        """
+        blocks = {PRIMARY: self.block, **self.others}
+        for name, values in seen.items():
+            blocks[name] = _strewn(values, blocks[name])
+        first = blocks.pop(PRIMARY)
+        return replace(self, block=first, others=blocks)
+
     def part(self, slab: Hyperslab) -> Sample:
         """The blocks of a region, with their halo."""
         ends = zip(slab.start, slab.count, self.halo, strict=True)
@@ -54,12 +67,18 @@ class Sample:
 
     def returned(self, step: Step, block: Array) -> dict[str, Array]:
         """The arrays that a step returns for a block that the steps before it have made, by their
-        names. Raises what the function raises.
+        names. Raises what the function raises, and BlockError for what is no array.
         """
         function = step.ref.load()
         # what a function changes in its block must change nothing here
         value = call(function, block.copy(), self.others, step.ref.params, self.slab)
-        return {name: np.asarray(each) for name, each in _named(value).items()}
+        named = _named(value)
+        try:
+            require_arrays(named, step, block.ndim)
+        except BlockError as error:
+            locate(error, function)
+            raise
+        return {name: np.asarray(each) for name, each in named.items()}
 
 
 def _numbers(shape: Sequence[int], dtype: DType) -> Array:
@@ -77,6 +96,17 @@ def _numbers(shape: Sequence[int], dtype: DType) -> Array:
     values[:1] = _LEAST
     values[-1:] = _LARGEST
     return np.asarray(values.reshape(shape), dtype)
+
+
+def _strewn(values: Array, block: Array) -> Array:
+    """The values' quantiles in random places, the same for all inputs, as a block like another.
+
+    Where some are beyond a threshold, they make clusters of all sizes, up to the faces.
+    """
+    ordered = np.sort(values, axis=None)
+    taken = np.linspace(0, ordered.size - 1, block.size).round().astype(int)
+    places = np.random.default_rng(1).permutation(block.size)
+    return np.asarray(ordered[taken][places].reshape(block.shape), block.dtype)
 
 
 def _named(value: Any) -> Mapping[str, Any]:

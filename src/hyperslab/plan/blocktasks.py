@@ -10,6 +10,7 @@ from hyperslab import formats
 from hyperslab.arrays.partition import Partition
 from hyperslab.arrays.sets import Piece, Whole
 from hyperslab.arrays.slab import Hyperslab
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.blocks.writing.forms import form_of
 from hyperslab.plan.becoming import Made
 from hyperslab.plan.costs import ReadingCosts, aligning_nbytes, working_bytes
@@ -60,6 +61,20 @@ class BlockTasks:
             if core.size:
                 peak = max(peak, self._task(0, index, core, len(partition)).bytes_peak)
         return peak
+
+    @property
+    def reads_streams(self) -> bool:
+        """Whether the source has files that are one gzip stream each, large enough to matter."""
+        return any(
+            source.gzip is not None or gzipindex.can_be_indexed(source)
+            for source in self._pipeline.source.sources
+        )
+
+    def slot_reads(self, partitions: Sequence[Partition], slots: int) -> int:
+        """Bytes that the busiest slot reads, about."""
+        tasks = list(self.of(partitions))
+        waves = math.ceil(len(tasks) / slots)
+        return waves * max((task.bytes_read for task in tasks), default=0)
 
     def _task(self, number: int, index: int, core: Hyperslab, blocks: int) -> Task:
         """The task of one of so many blocks of a whole."""

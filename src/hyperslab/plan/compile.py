@@ -17,6 +17,7 @@ from hyperslab.arrays import DType
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.arrays.source import ArraySource
+from hyperslab.blocks.reading import gzipindex
 from hyperslab.errors import UsageError
 from hyperslab.plan import description
 from hyperslab.plan.alignment import align
@@ -36,6 +37,13 @@ from hyperslab.units import show_bytes, show_count
 
 LEAST_SHRINKAGE = 0.95
 "Half as large automatic blocks that still take this share of the memory would not help."
+
+_MODERATE_NBYTES = 2**30
+"""Memory of a task up to which fewer blocks are worth it: what the kernel clears beyond costs more
+than inflating a stream again.
+"""
+_WORTH = 1.25
+"Smaller blocks are taken for reading up to this many times the least."
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,16 @@ class Plan:
     @property
     def bytes_read(self) -> int:
         return sum(task.bytes_read for task in self.tasks)
+
+    @property
+    def times_inflated(self) -> float:
+        """How often tasks inflate the gzip streams among their inputs, about; 1 without any."""
+        inputs = self.stages[0].job.inputs.values()
+        sources = [source for sources in inputs for source in sources]
+        if not any(map(gzipindex.is_one_gzip_stream, sources)):
+            return 1.0
+        read = sum(task.bytes_read for task in self.stages[0].tasks)
+        return max(1.0, read / max(1, sum(source.nbytes_stored for source in sources)))
 
     @property
     def bytes_written(self) -> int:
@@ -217,7 +235,34 @@ def _cut(cutting: Cutting, blocks: BlockTasks, budget: Budget) -> tuple[int, tup
         if needed > peak * LEAST_SHRINKAGE:
             break
         limit, partitions, peak = half, smaller, needed
-    return limit, partitions
+    return _with_streams(cutting, blocks, budget, limit, partitions)
+
+
+def _with_streams(
+    cutting: Cutting,
+    blocks: BlockTasks,
+    budget: Budget,
+    limit: int,
+    partitions: tuple[Partition, ...],
+) -> tuple[int, tuple[Partition, ...]]:
+    """Larger blocks where smaller ones would have every slot inflate the same gzip streams again,
+    as those of a series do that keep its time axis whole: up to one for each slot, and moderate in
+    memory.
+    """
+    most = min(budget.per_slot / 2, _MODERATE_NBYTES)
+    tried = [(limit, partitions)]
+    while blocks.reads_streams and sum(map(len, partitions)) > budget.slots:
+        limit *= 2
+        partitions = cutting.partitions(limit)
+        is_few = sum(map(len, partitions)) < budget.slots
+        if is_few or blocks.largest_peak(partitions) > most:
+            break
+        tried.append((limit, partitions))
+    if len(tried) == 1:
+        return tried[0]
+    costs = [blocks.slot_reads(cut, budget.slots) for _, cut in tried]
+    good = (one for one, cost in zip(tried, costs, strict=True) if cost <= min(costs) * _WORTH)
+    return next(good)
 
 
 def preview(pipeline: Pipeline, rule: Rule, budget: Budget) -> tuple[Partition, ...]:

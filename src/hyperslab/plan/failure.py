@@ -6,9 +6,11 @@ function unless hyperslab's own frames were asked for.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import re
+import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import Any
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
 from hyperslab.plan.function import FunctionRef, is_installed, original_of
 from hyperslab.redaction import redact
+from hyperslab.units import show_list
 
 PACKAGE = Path(__file__).parents[1]
 "Folder of hyperslab's own files."
@@ -124,6 +127,49 @@ def definition_of(function: Any) -> Frame | None:
     if not isinstance(inner, FunctionType):
         return None
     return _frame(inner.__code__, inner.__code__.co_firstlineno)
+
+
+def locate(error: BlockError, function: Any) -> None:
+    """Let an error of what a function has returned say where the function returns.
+
+    Its frame becomes the last such line, or else the definition of the function.
+    """
+    error.frame = definition_of(function)
+    places = _returns_of(function)
+    if places is None:
+        return
+    more = "it has no 'return' with a value"
+    if places:
+        error.frame = places[-1]
+        more = f"it returns in lines {show_list([str(place.line) for place in places])}"
+    if len(places) != 1:
+        error.retell(f"{error.sentence} ({more})", error.resuming)
+
+
+def _returns_of(function: Any) -> list[Frame] | None:
+    """The lines where a function returns a value; None where its source is not there."""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    if not isinstance(inner, FunctionType):
+        return None
+    try:
+        lines, first = inspect.getsourcelines(inner)
+        parsed = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    except (OSError, SyntaxError, ValueError, IndexError):
+        return None
+    if not isinstance(parsed, ast.FunctionDef):
+        return None
+    own = (node for statement in parsed.body for node in _nodes_of(statement))
+    returns = [node for node in own if isinstance(node, ast.Return) and node.value]
+    return [_frame(inner.__code__, first + node.lineno - 1) for node in returns]
+
+
+def _nodes_of(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and what is in it, in the order of the lines, without what inner functions hold."""
+    yield node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        return
+    for inner in ast.iter_child_nodes(node):
+        yield from _nodes_of(inner)
 
 
 def _is_permanent(error: BaseException, is_entered: bool) -> bool:

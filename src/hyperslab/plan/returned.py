@@ -11,7 +11,7 @@ import numpy as np
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.casting import cast
-from hyperslab.errors import BlockError
+from hyperslab.errors import BlockError, NoArray
 from hyperslab.plan.pipeline import Step, axes_after
 from hyperslab.plan.promise import Promise
 from hyperslab.plan.task import Job, Task
@@ -30,7 +30,7 @@ def arrays_of(returned: Any, step: Step) -> list[Any]:
     than were promised.
     """
     if returned is None:
-        raise BlockError(f"{step.ref.name} returned None: end it with 'return' and the block")
+        raise BlockError(_nothing(step))
     names = [promise.name for promise in step.returns]
     if names == [""]:
         _require_one(returned, step)
@@ -103,16 +103,18 @@ def checked(returned: Any, block: Array, job: Job, number: int, task: Task) -> t
     found = []
     arrays = arrays_of(returned, step)
     for place, (value, promise) in enumerate(zip(arrays, step.returns, strict=True)):
-        array = _array(value, _called(step, promise))
+        said = _called(step, promise)
+        array = _array(value, said)
         expected = np.dtype(promise.dtype or block.dtype)
-        is_cast = promise.is_asked and array.dtype.kind in _NUMBERS
-        if not is_cast:
-            _require_dtype(array, expected, step, promise)
         allowed = [whole_blocks[place]]
         if not keeps_halo:
             allowed.append(without_halo[place])
         if array.shape not in allowed:
+            _require_array(value, said, f"shape {allowed[0]}")
             raise BlockError(_other_shape(array, block, allowed[0], step, promise))
+        is_cast = promise.is_asked and array.dtype.kind in _NUMBERS
+        if not is_cast:
+            _require_dtype(array, expected, step, promise)
         found.append(_as_promised(array, expected, axes[place], job, number, task))
     return tuple(found)
 
@@ -161,6 +163,38 @@ def _array(value: Any, said: str) -> Array:
     return np.asarray(value)
 
 
+def require_arrays(named: Mapping[str, Any], step: Step, ndim: int) -> None:
+    """Raise BlockError where a step has returned None for a block of `ndim` axes, or, by name,
+    NoArray for what is no array; a list of the block's axes, or of those that were said, is one.
+    """
+    if "" in named and named[""] is None:
+        raise BlockError(_nothing(step))
+    for name, value in named.items():
+        is_listed = isinstance(value, list | tuple)
+        if not is_listed or not (step.changes_axes or np.ndim(value) == ndim):
+            _require_array(value, _called(step, Promise(name)), "the shape of its block")
+
+
+def _nothing(step: Step) -> str:
+    return f"{step.ref.name} returned None: end it with 'return' and the block"
+
+
+def _require_array(value: Any, said: str, shape: str) -> None:
+    """Raise NoArray for a text, for a list or tuple, and for objects that are no numbers."""
+    if isinstance(value, str | bytes):
+        what = "a text"
+    elif isinstance(value, list | tuple):
+        what = f"a {type(value).__name__} of {len(value)}"
+    elif np.asarray(value).dtype.kind == "O" and not isinstance(value, np.ndarray):
+        what = f"an object ({type(value).__name__})"
+    else:
+        return
+    raise NoArray(
+        f"{said} {what}, not an array of {shape}: return one, or write a hyperslab.Fold where all"
+        " blocks together become one value"
+    )
+
+
 def _is_masked(value: Any) -> bool:
     """Whether it is a masked array, of which there is none where numpy.ma is not imported: to name
     it would import it.
@@ -172,14 +206,24 @@ def _is_masked(value: Any) -> bool:
 def _require_dtype(array: Array, expected: Any, step: Step, promise: Promise) -> None:
     if array.dtype.newbyteorder("=") == expected:
         return
-    remedy = (
-        f" say --dtype {array.dtype} if that is meant, or convert the block before returning it"
-    )
+    remedy = f" {_dtype_of_both(array.dtype, expected)}convert the block before returning it"
     if step.trial:
         remedy = _assumed(step) + _SAY_IT
     if promise.name:
         remedy = " return the same dtype for every block"
     raise BlockError(f"{_called(step, promise)} {array.dtype}, not {expected}:{remedy}")
+
+
+def _dtype_of_both(returned: DType, expected: DType) -> str:
+    """Advice to say a dtype that holds what a block has and what others may have; '' for what is no
+    number.
+    """
+    if returned.kind not in _NUMBERS or expected.kind not in _NUMBERS:
+        return ""
+    both = np.result_type(returned, expected)
+    if both == returned:
+        return f"say --dtype {both} if that is meant, or "
+    return f"say --dtype {both}, which holds both, or "
 
 
 def _other_shape(
@@ -189,13 +233,20 @@ def _other_shape(
     if step.trial:
         return f"{said} a block of shape {array.shape}, not {expected}:{_assumed(step)}{_SAY_IT}"
     if expected == block.shape:
+        fold = ""
+        if _lacks_axes(array, block):
+            fold = "; use a fold (hyperslab.Fold) where all blocks together become one value"
         return (
             f"{said} a block of shape {array.shape}, not {expected}: a mapped function keeps its"
-            " block's shape, but for axes that --drop-axis and --new-axis name; use a fold"
-            " (hyperslab.Fold) for values of another shape"
+            f" block's shape, but for axes that --drop-axis and --new-axis name{fold}"
         )
     return (
         f"{said} an array of shape {array.shape} for a block of shape {block.shape}, not"
         f" {expected}: its axes are not those that --drop-axis and --new-axis say, or that it"
         " returned for a sample"
     )
+
+
+def _lacks_axes(array: Array, block: Array) -> bool:
+    """Whether an array has none of its block's axes, as a number or a histogram."""
+    return array.ndim < block.ndim and not set(array.shape) & set(block.shape)

@@ -27,7 +27,7 @@ from hyperslab.blocks.whole import assemble
 from hyperslab.errors import BlockError, RunStopped
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
-from hyperslab.plan.failure import Failure, definition_of, describe_failure, is_of_shapes
+from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
 from hyperslab.plan.pipeline import Fold
@@ -214,7 +214,7 @@ def _map(job: Job, state: State, number: int) -> None:
     try:
         state.made = checked(returned, block, job, number, state.task)
     except BlockError as error:
-        error.frame = definition_of(function)
+        locate(error, function)
         raise
     state.blocks[0] = state.made[0]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
+from hyperslab.plan.function import is_installed
 from hyperslab.report.prose import whole_flags
 from hyperslab.units import show_count
 
@@ -162,6 +163,27 @@ def failure_count(groups: Sequence[Group], tasks: int) -> str:
     if first.place:
         text += f" in {first.function} ({first.place})"
     return text
+
+
+def lie_in_function(failures: Iterable[Failed]) -> bool:
+    """Whether any failure is in the user's own code, which has to be edited then."""
+    return any(one.file and not is_installed(Path(one.file)) for one in failures)
+
+
+def flags_to_resume(failures: Sequence[Failed], done: int) -> list[str]:
+    """What continues a run after its failures are mended, `done` of whose tasks have succeeded."""
+    if done and lie_in_function(failures):
+        return ["--resume", "--accept-changed-function"]
+    return ["--resume"]
+
+
+def kept_words(failures: Sequence[Failed], done: int) -> str:
+    """What becomes of tasks that have succeeded where the function is edited; '' for none."""
+    if not done or not lie_in_function(failures):
+        return ""
+    if done == 1:
+        return "the task that has succeeded keeps what the function made before it is edited"
+    return f"the {done:,} tasks that have succeeded keep what the function made before it is edited"
 
 
 def group_lines(group: Group, with_traceback: bool = False) -> list[str]:

@@ -97,6 +97,7 @@ PLAN_KEYS = {
     *("workers", "threads", "processors", "processors_from", "tasks_at_a_time"),
     *("task_nbytes", "tasks_nbytes", "allowed_nbytes", "interpreters_nbytes"),
     *("all_nbytes", "available_nbytes", "notes", "warning", "obstacle", "fits", "why_not"),
+    *("failing", "why_again"),
 }
 
 

@@ -71,7 +71,9 @@ def test_what_can_be_typed_stands_in_fenced_blocks_of_known_languages(page: Path
     assert "```" not in outside
     assert not re.search(r"\n\n(    |\t)(\$|hyperslab|python|import|from) ", outside)
     marks = re.findall(r"<!-- untried: .+ -->\n(.*)", text)
-    assert set(marks) <= {"```", "```console", "```python"}, "a reason stands above its block"
+    assert set(marks) <= {"```", "```console", "```python", "```toml"}, (
+        "a reason stands above its block"
+    )
 
 
 def test_the_tutorial(desk: Desk) -> None:

@@ -77,13 +77,13 @@ def expected(source: ArraySource) -> ArraySource:
     """
     if not can_be_indexed(source):
         return source
-    nbytes = _offset(source) + source.nbytes
+    nbytes = offset_of(source) + source.nbytes
     points = np.zeros((-(-nbytes // SPACING_NBYTES) + 1, _COLUMNS), np.int64)
     points[:, 0] = np.minimum(np.arange(len(points)) * SPACING_NBYTES, nbytes)
     points[:, 1] = (points[:, 0] / nbytes * source.file_size).astype(np.int64) * 8
     points[:, 2] = 1
     points[:, 4:6] = WINDOW_NBYTES // 2
-    return replace(source, gzip=GzipIndex(points, _offset(source), "an index to be made"))
+    return replace(source, gzip=GzipIndex(points, offset_of(source), "an index to be made"))
 
 
 def index(
@@ -103,14 +103,14 @@ def index(
         points = _points(source, spacing, windows.append, watch)
         if not len(points):
             windows.clear()
-        made = GzipIndex(points, _offset(source), "", b"".join(windows))
+        made = GzipIndex(points, offset_of(source), "", b"".join(windows))
         return replace(source, gzip=made, reason=_reason(made))
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path, beside(path)) as temporary, temporary.open("wb") as file:
         writing = _Writing(file)
         points = _points(source, spacing, writing.add, watch)
         writing.finish(points, _about(source))
-    made = GzipIndex(points, _offset(source), str(path))
+    made = GzipIndex(points, offset_of(source), str(path))
     return replace(source, gzip=made, reason=_reason(made))
 
 
@@ -144,7 +144,7 @@ def load(source: ArraySource, path: Path) -> ArraySource | None:
     with suppress(OSError, ValueError, struct.error):
         points, about = _load(path)
         if about == _about(source):
-            made = GzipIndex(points, _offset(source), str(path))
+            made = GzipIndex(points, offset_of(source), str(path))
             return replace(source, gzip=made, reason=_reason(made))
     return None
 
@@ -164,7 +164,7 @@ def _reason(index: GzipIndex) -> str:
     return f"one gzip stream, indexed: a task starts at the nearest of {len(index):,} points"
 
 
-def _offset(source: ArraySource) -> int:
+def offset_of(source: ArraySource) -> int:
     """First byte of the data: the format keeps all that comes before them."""
     assert source.header.native is not None
     return len(source.header.native)
@@ -177,7 +177,7 @@ def _about(source: ArraySource) -> dict[str, Any]:
         "format": 1,
         "url": source.url,
         **state,
-        "offset": _offset(source),
+        "offset": offset_of(source),
         "nbytes": source.nbytes,
     }
 
@@ -189,7 +189,7 @@ def _points(
     assert native.core is not None
     fd = _open_unchanged(source)
     try:
-        wanted = _offset(source) + source.nbytes
+        wanted = offset_of(source) + source.nbytes
         rows, _unfit = native.core.index_gzip(fd, source.file_size, wanted, spacing, sink, watch)
         _check_unchanged(source, fd)
     except native.core.ChunkError as error:

@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from hyperslab.storage import renaming
+from hyperslab.storage.mounts import file_system
 from hyperslab.storage.tiers.file_systems import LOCAL_FILE_SYSTEMS, network_file_system
-from hyperslab.storage.tiers.mounts import file_system
 
 
 @lru_cache(maxsize=16)

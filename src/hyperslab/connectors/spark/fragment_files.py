@@ -32,8 +32,8 @@ from hyperslab.connectors.spark.rows import Piece
 from hyperslab.errors import FormatError, UsageError
 from hyperslab.machine.host import boot_id
 from hyperslab.storage import renaming
+from hyperslab.storage.mounts import file_system
 from hyperslab.storage.tiers.file_systems import LOCAL_FILE_SYSTEMS, network_file_system
-from hyperslab.storage.tiers.mounts import file_system
 
 _LOCK = "lock"
 _LOCKLESS = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))

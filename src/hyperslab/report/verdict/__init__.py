@@ -32,6 +32,7 @@ EXPLAINS = {
     "storage-latency": _TRANSFERS,
     "storage-wait": _TRANSFERS,
     "metadata-latency": _TRANSFERS,
+    "inflating": ("read",),
     "gil": ("compute",),
     "waiting-function": ("compute",),
     "compute-bound": ("read", "compute", "write", "other"),
@@ -99,6 +100,7 @@ def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:
     yield from queueing.queueing(evidence, summary)
     yield from tasks.starting(evidence, summary, queueing.waited_s(evidence))
     yield from tasks.closing(evidence)
+    yield from processors.inflating(evidence)
     yield from processors.waiting_function(evidence)
     yield from processors.bound(evidence)
     yield from processors.starved(evidence)

@@ -40,6 +40,8 @@ OTHERS = 0.25
 """Share of the processors' time, on a machine that is busy all over: enough to slow a run by a
 quarter.
 """
+INFLATED = 2.0
+"Times that gzip streams are read from which on that is told."
 HELD_BACK = 0.1
 "Share of the time: a quota or hypervisor that takes this much is felt."
 
@@ -172,6 +174,40 @@ def _overlapping(evidence: Evidence) -> str:
     return f" If it must wait, {remedies.more_slots(evidence)} would overlap the waits."
 
 
+def inflating(evidence: Evidence) -> list[Finding]:
+    """Processor time that went into inflating the same gzip streams again."""
+    times = _times_inflated(evidence)
+    share = evidence.share(_inflated_again(evidence))
+    if times < INFLATED or share < NOTABLE:
+        return []
+    return [
+        Finding(
+            "inflating",
+            f"Reading the same gzip stream again limited this run: {show_share(share)} of the"
+            " slots' time went into inflating what other tasks had inflated, too.",
+            f"The tasks read the streams {times:.1f} times, because their blocks have values all"
+            " over them, as blocks of a series have that keep its time axis whole.",
+            f"Convert the input once, to .nii, and run over that{_fewer_blocks(evidence)}.",
+            share,
+        )
+    ]
+
+
+def _fewer_blocks(evidence: Evidence) -> str:
+    if remedies.larger(evidence, 2) > 1:
+        return ", or ask for fewer and larger blocks"
+    return ""
+
+
+def _times_inflated(evidence: Evidence) -> float:
+    return float(evidence.run.get("times_inflated") or 1.0)
+
+
+def _inflated_again(evidence: Evidence) -> int:
+    """Processor time of reads beyond those that a single pass over the streams takes, ns."""
+    return int(evidence.classes["read"].cpu * (1 - 1 / _times_inflated(evidence)))
+
+
 def bound(evidence: Evidence) -> list[Finding]:
     """Slots that computed, which is what they are for."""
     everything = evidence.everything
@@ -181,6 +217,7 @@ def bound(evidence: Evidence) -> list[Finding]:
         wanted -= locked.compute.cpu + locked.compute.runq
     if straggling(evidence) and (long := stragglers(evidence)):
         wanted -= int(long.excess)
+    wanted -= _inflated_again(evidence)
     share = evidence.share(wanted)
     if share < BOUND:
         return []
