@@ -10,7 +10,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-# before netCDF4, which would have HDF5 look for filters in its own folder
+# before netCDF4, which would have HDF5 look for filters in its own folder, as it may have had it do
+# in the process that started this one
+os.environ.pop("HDF5_PLUGIN_PATH", None)
 import hdf5plugin  # noqa: F401
 import pytest
 from hypothesis import Phase, settings

@@ -122,8 +122,7 @@ def the_place_is_that_of_the_library(matrix: Matrix, row: Row, url: str) -> None
     if matrix.affine is None or row.expected or row.unscalable:
         return
     header = source_of(url).header
-    found = header.attributes["space_affine"] if header.affine is None else header.affine
-    np.testing.assert_array_equal(found, matrix.affine(url))
+    np.testing.assert_array_equal(header.affine, matrix.affine(url))
 
 
 def real_values_are_what_the_table_says(row: Row, sources: list[ArraySource]) -> None:

@@ -21,9 +21,8 @@ from hyperslab.apps.publication import publish, require_unfinished, staged
 from hyperslab.apps.surroundings import surrounded
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding, require_encoding
 from hyperslab.arrays.partition import Rule
-from hyperslab.arrays.sets import Kind, SourceSet, Whole, independent, mosaic
+from hyperslab.arrays.sets import Kind, SourceSet, Whole, in_order_of_space
 from hyperslab.arrays.source import ArraySource, Values
-from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks.gathering import Named, Tell, gather, unheard
 from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.prepare import Prepared, prepare
@@ -158,14 +157,9 @@ def _check(path: str, name: str, wanted: Wanted) -> None:
 def _in_order(sources: SourceSet, written: str) -> SourceSet:
     """The same arrays, the axes of space first where the new format knows axes by their order."""
     _, facts = formats.written_as(written)
-    if facts.has_named_axes or all(len(whole.members) > 1 for whole in sources.wholes):
+    if facts.has_named_axes:
         return sources
-    turned = [space_first(source) for source in sources.sources]
-    if all(new is old for new, old in zip(turned, sources.sources, strict=True)):
-        return sources
-    if sources.kind == "independent":
-        return independent(turned, formats.stem_of)
-    return mosaic(turned, [(0,) * turned[0].ndim], formats.stem_of)
+    return in_order_of_space(sources, formats.stem_of)
 
 
 def _values(
@@ -176,41 +170,40 @@ def _values(
         return "real", ()
     if wanted.values is not None:
         return wanted.values, ()
-    suffix, facts = formats.written_as(written)
+    suffix, _ = formats.written_as(written)
     for whole, encoding in zip(sources.wholes, encodings, strict=True):
         source = sources.first(whole)
-        if _is_said_by_values_alone(source, whole, suffix.text, encoding):
+        why = _why_real(source, whole, suffix.text, encoding)
+        if why:
+            stored = source.stored.newbyteorder("=")
             note = (
-                f"real values, as {source.real}: {facts.title} cannot express what the stored"
-                f" {source.stored.newbyteorder('=')} of {source.label} mean"
+                f"real values, as {source.real}, for the stored {stored} of {source.label}: {why}"
             )
             return "real", (note,)
     return "stored", ()
 
 
-def _is_said_by_values_alone(
-    source: ArraySource, whole: Whole, suffix: str, encoding: Encoding
-) -> bool:
-    """Whether files of this end can hold an array's real values, and not its stored ones with what
-    they mean.
+def _why_real(source: ArraySource, whole: Whole, suffix: str, encoding: Encoding) -> str:
+    """Why files of this end can hold an array's real values, but not its stored ones with what they
+    mean; '' where they can hold both, or neither.
     """
     if source.broken or source.scaling is None or source.unscalable:
-        return False
+        return ""
     describe = formats.module(formats.format_of_name(suffix)).sink
     path = f"new{suffix}"
     try:
         stored = source.dtype("stored")
         header = replace(whole.header, real=source.real)
         describe(path, whole.shape, stored, header, source.scaling, encoding)
-    except UsageError:
-        pass
+    except UsageError as error:
+        reason, _, _ = str(error).removeprefix(f"{path}: ").partition("; use ")
     else:
-        return False
+        return ""
     try:
         describe(path, whole.shape, source.real, whole.header, None, encoding)
     except UsageError:
-        return False
-    return True
+        return ""
+    return reason
 
 
 @spelled_out

@@ -13,11 +13,8 @@ from hyperslab.arrays.axes import Axes
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.slab import Hyperslab
 
-SPACE_AFFINE = "space_affine"
-"""Attribute for the affine of an array whose axes of space are not its first three, for these in
-their order.
-"""
-
+FIRST = (0, 1, 2)
+"Axes of space of most images: the first ones."
 
 SPACE = ("xspace", "yspace", "zspace")
 "MINC's names of axes of space."
@@ -63,8 +60,8 @@ class Header:
     """
 
     base_affine: Array | None = None
-    """(4, 4) float64: voxel indices of the uncut array to millimetres (RAS+); None where the format
-    has none.
+    """(4, 4) float64: voxel indices of the uncut array along its axes of space to millimetres
+    (RAS+); None where the format has none.
     """
     origin: tuple[float, ...] = ()
     "Position of this block's first voxel in the uncut array, per axis, in its voxels."
@@ -79,8 +76,12 @@ class Header:
     dims: tuple[str, ...] = ()
     "Names of the axes; (): unknown."
     corner: tuple[float, ...] = ()
-    """Position of the uncut array's first voxel along the axes after the third, which no affine
-    places, in the array that it was itself cut from; as far as its file says so.
+    """Position of the uncut array's first voxel along the axes that no affine places, in the array
+    that it was itself cut from; as far as its file says so.
+    """
+    space: tuple[int, ...] = FIRST
+    """Axes that the affine places, ascending. Time may come before them, as in series of MINC; of
+    an array of fewer than three axes those that are lacking are one voxel.
     """
     whole_shape: tuple[int, ...] = ()
     "Shape of the array that a split made this block of; (): unknown, or no block."
@@ -124,7 +125,7 @@ class Header:
 
     @property
     def affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices of this block to millimetres."""
+        """(4, 4) float64: voxel indices of this block along its axes of space to millimetres."""
         if self.base_affine is None:
             return None
         return self.placing(self.base_affine)
@@ -132,27 +133,11 @@ class Header:
     @property
     def is_lost(self) -> bool:
         """Whether the file speaks of a place that no affine can say."""
-        return bool(self.unplaced) and self.affine is None and self.space_affine is None
+        return bool(self.unplaced) and self.affine is None
 
-    @property
-    def space_affine(self) -> Array | None:
-        """(4, 4) float64: voxel indices of this block along its axes of space, which are not its
-        first three, to millimetres; None where no attribute says so.
-        """
-        affine = np.asarray(self.attributes.get(SPACE_AFFINE, ()))
-        if affine.shape not in ((4, 4), (16,)) or affine.dtype.kind not in "iuf":
-            return None
-        motion = np.eye(4)
-        moves = [
-            move
-            for name, *move in zip(self.dims, self.origin, self.step, strict=False)
-            if name in OF_SPACE
-        ]
-        for axis, (first, step) in enumerate(moves):
-            motion[axis, axis] = step
-            motion[axis, 3] = first
-        placed: Array = affine.reshape(4, 4) @ motion
-        return placed
+    def further(self, ndim: int) -> tuple[int, ...]:
+        """Axes that no affine places, of an array that has so many."""
+        return tuple(axis for axis in range(ndim) if axis not in self.space)
 
     def placing(self, affine: Array) -> Array:
         """An affine of the uncut array for the voxels of this block; bit by bit the same one if it
@@ -174,6 +159,8 @@ class Header:
             return False
         if self.native is not None or any(one.cosines for one in self.base_sampling.values()):
             return True
+        if self.space != FIRST:
+            return True
         return not np.array_equal(self.base_affine, np.eye(4))
 
     @property
@@ -186,13 +173,14 @@ class Header:
         return units.pop()
 
     def motion(self) -> Array:
-        """(4, 4) float64: spatial voxel indices of this block to those of the uncut array (first
-        three axes).
+        """(4, 4) float64: voxel indices of this block along its axes of space to those of the uncut
+        array.
         """
         motion = np.eye(4)
-        for axis, (first, step) in enumerate(zip(self.origin[:3], self.step[:3], strict=True)):
-            motion[axis, axis] = step
-            motion[axis, 3] = first
+        there = [axis for axis in self.space if axis < len(self.origin)]
+        for column, axis in enumerate(there):
+            motion[column, column] = self.step[axis]
+            motion[column, 3] = self.origin[axis]
         return motion
 
     def for_slab(self, slab: Hyperslab) -> Header:
@@ -216,7 +204,7 @@ class Header:
 
         Names, places and voxel sizes of axes go with them. An axis of space that is gone has become
         one voxel as thick as all of it. Where another axis, such as time, comes to be among the
-        first three, the array has no affine.
+        first three, or one is lost of those behind such an axis, the array has no affine.
         """
         origin = self.origin or (0.0,) * len(shape)
         step = self.step or (1.0,) * len(shape)
@@ -226,12 +214,12 @@ class Header:
             origin=_picked(axes, origin, 0.0),
             step=_picked(axes, step, 1.0),
             dims=_names(axes, self.dims),
-            corner=_corner(axes, self.corner),
+            corner=_corner(axes, self.further(len(shape)), self.corner, FIRST),
             whole_shape=_whole_shape(axes, self.whole_shape, shape),
             axes=axes,
         )
-        if SPACE_AFFINE in self.attributes:
-            return _with_space(moved, [name for name in self.dims if name in OF_SPACE])
+        if self.space != FIRST:
+            return _with_space(moved, self, len(shape))
         if not self.is_placed or _keeps_space(axes, len(shape)):
             return moved
         motion = _motion(axes, shape)
@@ -250,18 +238,23 @@ def _picked(axes: Axes, values: Sequence[float], new: float) -> tuple[float, ...
     return tuple(new if axis is None else values[axis] for axis in axes.kept)
 
 
-def _with_space(header: Header, before: Sequence[str]) -> Header:
-    """A header of whose axes of space, `before` some were lost or came first, an attribute
-    speaks.
+def _with_space(moved: Header, before: Header, ndim: int) -> Header:
+    """The header of an array whose axes have moved, by where those of space were; it has no affine
+    where one of them is lost.
     """
-    space = [name for name in header.dims if name in OF_SPACE]
-    affine = header.attributes[SPACE_AFFINE]
-    if space == before and tuple(space) != header.dims[: len(SPACE)]:
-        return header
-    others = {name: value for name, value in header.attributes.items() if name != SPACE_AFFINE}
-    if space != before:
-        return replace(header, attributes=others, base_affine=None)
-    return replace(header, attributes=others, base_affine=np.asarray(affine).reshape(4, 4))
+    assert moved.axes is not None
+    kept = moved.axes.kept
+    if before.base_affine is None or not set(before.space) <= set(kept):
+        return replace(moved, base_affine=None, space=FIRST)
+    places = [kept.index(axis) for axis in before.space]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    space = tuple(sorted(places))
+    return replace(
+        moved,
+        base_affine=before.base_affine[:, [*order, 3]],
+        space=space,
+        corner=_corner(moved.axes, before.further(ndim), before.corner, space),
+    )
 
 
 def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
@@ -273,10 +266,18 @@ def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _corner(axes: Axes, corner: Sequence[float]) -> tuple[float, ...]:
-    """Positions of the first voxel along the axes after the third, of those that were there."""
-    known = dict(enumerate(corner, 3))
-    return tuple(0.0 if axis is None else known.get(axis, 0.0) for axis in axes.kept[3:])
+def _corner(
+    axes: Axes, further: Sequence[int], corner: Sequence[float], space: Sequence[int]
+) -> tuple[float, ...]:
+    """Positions of the first voxel along the axes that are not of space, of `further` ones that
+    were there before.
+    """
+    known = dict(zip(further, corner, strict=False))
+    found = []
+    for position, axis in enumerate(axes.kept):
+        if position not in space:
+            found.append(0.0 if axis is None else known.get(axis, 0.0))
+    return tuple(found)
 
 
 def _whole_shape(axes: Axes, whole_shape: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:

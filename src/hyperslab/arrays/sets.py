@@ -22,6 +22,7 @@ from hyperslab.arrays.affines import is_invertible, is_turned
 from hyperslab.arrays.header import Header
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource
+from hyperslab.arrays.transposition import order_of_space, space_first
 from hyperslab.errors import UsageError
 from hyperslab.markup import fragment, grid_svg
 from hyperslab.redaction import redact
@@ -221,7 +222,7 @@ def _require_one_place(
     offsets = [_offset(affine, affines[0]) for affine in affines]
     strays = []
     for source, offset, origin in zip(sources, offsets, origins, strict=True):
-        place = (*origin, 0, 0)[:3]
+        place = _along_space(origin, sources[0].header)
         if not _is_near(offset, place):
             strays.append(source)
     if strays and not all(_is_near(offset, (0, 0, 0)) for offset in offsets):
@@ -230,6 +231,11 @@ def _require_one_place(
             f" affine and that of {sources[0].url}: leave out --axis, which joins files where their"
             " affines say, or give them one affine"
         )
+
+
+def _along_space(origin: Sequence[int], header: Header) -> tuple[int, ...]:
+    """An origin along the axes of space; 0 along those that an array of fewer axes lacks."""
+    return tuple(origin[axis] if axis < len(origin) else 0 for axis in header.space)
 
 
 def _affine_or_none(source: ArraySource) -> Array:
@@ -293,6 +299,22 @@ def _tiled(
     return SourceSet(kind, tuple(sources), (whole,))
 
 
+def in_order_of_space(sources: SourceSet, stem_of: Stem = str) -> SourceSet:
+    """The same arrays with their axes of space first; themselves where they are."""
+    turned = [space_first(source) for source in sources.sources]
+    if all(new is old for new, old in zip(turned, sources.sources, strict=True)):
+        return sources
+    if sources.kind == "independent":
+        return independent(turned, stem_of)
+    order = order_of_space(sources.sources[0])
+    boxes = {member.source: member.box for member in sources.wholes[0].members}
+    origins = []
+    for number in range(len(turned)):
+        start = boxes[number].start
+        origins.append(tuple(start[axis] for axis in order))
+    return _tiled(sources.kind, turned, origins, stem_of)
+
+
 def _header(source: ArraySource) -> Header:
     """Header of a source that goes on with its values: the names of its axes, too."""
     return replace(source.header, dims=source.dims)
@@ -301,9 +323,12 @@ def _header(source: ArraySource) -> Header:
 def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...]]:
     """Voxel origin of every source in the grid of the first one."""
     affines = [_affine_of(source) for source in sources]
+    space = sources[0].header.space
     origins = []
     for source, affine in zip(sources, affines, strict=True):
-        exact = _offset(affine, affines[0])
+        exact = None
+        if source.header.space == space:
+            exact = _offset(affine, affines[0])
         if exact is None or not _is_near(exact, np.rint(exact)):
             raise UsageError(
                 f"{source.url} does not lie on the voxel grid of {sources[0].url}: "
@@ -311,13 +336,15 @@ def _origins_from_affines(sources: Sequence[ArraySource]) -> list[tuple[int, ...
             )
         nearest = np.rint(exact).astype(int).tolist()
         further = _origin_beyond_affine(source, sources[0])
-        origins.append((*nearest[: source.ndim], *further))
+        axes = (*space, *source.header.further(source.ndim))
+        places = dict(zip(axes, (*nearest, *further), strict=True))
+        origins.append(tuple(places[axis] for axis in range(source.ndim)))
     return origins
 
 
 def _offset(affine: Array, grid: Array) -> Array | None:
-    """Where an affine begins, in voxels of another one along the first three axes; None where they
-    are not alike.
+    """Where an affine begins, in voxels of another one along the axes of space; None where they are
+    not alike.
     """
     if np.array_equal(affine, grid, equal_nan=True):
         return np.zeros(3)
@@ -335,16 +362,16 @@ def _is_near(offset: Array | None, place: Array | tuple[int, ...]) -> bool:
 
 
 def _origin_beyond_affine(source: ArraySource, first: ArraySource) -> list[int]:
-    """Voxel origin along the axes after the third, 0 where the headers say nothing."""
+    """Voxel origin along the axes that no affine places, 0 where the headers say nothing."""
     places = itertools.zip_longest(source.header.corner, first.header.corner, fillvalue=0.0)
-    beyond = max(0, source.ndim - 3)
+    beyond = len(source.header.further(source.ndim))
     exact = [a - b for a, b in places][:beyond]
     nearest = [round(place) for place in exact]
     misses = [abs(place - n) for place, n in zip(exact, nearest, strict=True)]
     if max(misses, default=0) > ORIGIN_TOLERANCE_VOXELS:
         raise UsageError(
-            f"{source.url} lies between the steps of {first.url} along its fourth axis or further"
-            " ones"
+            f"{source.url} lies between the steps of {first.url} along an axis that is none of"
+            " space"
         )
     return nearest + [0] * (beyond - len(nearest))
 

@@ -334,8 +334,7 @@ class ArraySource:
     @property
     def is_image(self) -> bool:
         """Whether it has three axes or more, and a place in space."""
-        is_placed = self.header.is_placed or self.header.space_affine is not None
-        return self.ndim > 2 and is_placed
+        return self.ndim > 2 and self.header.is_placed
 
     @property
     def size(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import OF_SPACE, SPACE_AFFINE, WORLD, Header
+from hyperslab.arrays.header import FIRST, Header
 from hyperslab.arrays.source import ArraySource, Scaling
 
 
@@ -16,14 +16,24 @@ def space_first(source: ArraySource) -> ArraySource:
     """The same array with its axes of space first, and its affine with them; itself where they are,
     or where there are not three of which the file says the place.
     """
-    affine = replace(source.header, dims=source.dims).space_affine
-    space = [axis for axis, name in enumerate(source.dims) if name in OF_SPACE]
-    if affine is None or len(space) != len(WORLD):
+    header = source.header
+    if header.space == FIRST:
         return source
-    rest = [axis for axis in range(source.ndim) if axis not in space]
-    said = {n: value for n, value in source.header.attributes.items() if n != SPACE_AFFINE}
-    header = replace(source.header, base_affine=affine, attributes=said)
-    return transposed(source, [*space, *rest], header)
+    order = order_of_space(source)
+    placed = replace(
+        header,
+        space=FIRST,
+        origin=tuple(header.origin[axis] for axis in order if header.origin),
+        step=tuple(header.step[axis] for axis in order if header.step),
+        dims=tuple(header.dims[axis] for axis in order if header.dims),
+    )
+    return transposed(source, order, placed)
+
+
+def order_of_space(source: ArraySource) -> tuple[int, ...]:
+    """Axes of an array, those of space first."""
+    header = source.header
+    return (*header.space, *header.further(source.ndim))[: source.ndim]
 
 
 def order_of(source: ArraySource, axes: Sequence[int]) -> tuple[int, ...]:

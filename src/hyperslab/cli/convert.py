@@ -41,7 +41,7 @@ from hyperslab.cli.preview import say_plan, show_plan
 from hyperslab.cli.telling import is_debugging, mention, told_if_heard
 from hyperslab.driver.options import Options
 from hyperslab.engines.facts import DEFAULT
-from hyperslab.errors import AlreadyDone
+from hyperslab.errors import AlreadyDone, UsageError
 from hyperslab.redaction import redact
 from hyperslab.report.progress import progress_for
 from hyperslab.units import show_bytes, show_count
@@ -51,19 +51,24 @@ Opt = typer.Option
 
 def convert(
     source: Annotated[
-        list[str],
-        typer.Argument(help="Files, PATH::DATASET, directories, globs, or a list in a .txt file."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Files, PATH::DATASET, directories, globs, or a list in a .txt file.",
+        ),
+    ] = None,
     dest: Annotated[
         str,
         typer.Argument(
+            metavar="DEST",
+            show_default=False,
             help=(
                 f"The new file ({', '.join(formats.written().values())}), a directory for"
                 " several, or a URL"
                 " (s3://...)."
-            )
+            ),
         ),
-    ],
+    ] = "",
     block_shape: Annotated[
         str | None,
         Opt(
@@ -226,7 +231,7 @@ def convert(
     )
     try:
         tell = functools.partial(mention, quiet=quiet)
-        conversion = planned(source, dest, options, wanted, dry=dry_run, tell=tell)
+        conversion = planned(_named(source, dest), dest, options, wanted, dry=dry_run, tell=tell)
     except AlreadyDone as done:
         if json:
             document.say({"already_done": str(done)})
@@ -239,6 +244,20 @@ def convert(
         _tell_notes(conversion)
         return show_plan(conversion.prepared, conversion.place)
     return _carry_out(conversion, quiet, verbose)
+
+
+def _named(source: list[str] | None, dest: str) -> list[str]:
+    """What is to be converted. Raises UsageError for a command line that names one thing, or
+    nothing.
+    """
+    if source:
+        return source
+    if not dest:
+        raise UsageError("convert: name the SOURCE and the DEST, as in 'convert a.mnc a.nii.gz'")
+    raise UsageError(
+        f"convert {dest}: the DEST is missing: name the new file or directory, as in"
+        f" 'convert {dest} new.nii.gz'"
+    )
 
 
 def _carry_out(conversion: Conversion, quiet: bool, verbose: bool) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from hyperslab import formats
+from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.partition import Rule
 from hyperslab.arrays.source import ArrayInfo, ArraySource, Scaling, Values
 from hyperslab.blocks.gathering import expand
@@ -19,6 +20,7 @@ from hyperslab.cli import document
 from hyperslab.cli.flags import Json, StorageOption
 from hyperslab.cli.parse import parse_storage_options
 from hyperslab.errors import HyperslabError
+from hyperslab.formats.conventions.uncut import SAID
 from hyperslab.machine.host import MEMORY_SHARE, Host
 from hyperslab.plan.compile import Budget, preview
 from hyperslab.plan.pipeline import Pipeline
@@ -132,6 +134,7 @@ def _document(source: ArraySource) -> dict[str, Any]:
         "nbytes_stored": source.nbytes_stored,
         "nbytes": source.nbytes,
         "affine": source.header.affine,
+        "space": source.header.space,
         "read_by": _reader(source),
         "reason": source.reason,
         "attributes": source.header.attributes,
@@ -180,7 +183,14 @@ def _rows(source: ArraySource) -> dict[str, str]:
         "read by": f"{_reader(source)}: {source.reason}",
         "partition": _partition(source),
     }
-    return rows | {name: str(value) for name, value in source.header.attributes.items()}
+    said = {n: _text(value) for n, value in source.header.attributes.items() if n not in SAID}
+    return rows | said
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").rstrip("\0")
+    return str(value)
 
 
 def _reader(source: ArraySource) -> str:
@@ -211,15 +221,16 @@ def _affine(source: ArraySource) -> str:
     affine = source.header.affine
     if affine is None:
         return "; ".join(("none", *source.header.unplaced))
-    rows = [" ".join(f"{number:.6g}" for number in row) for row in affine[:3]]
-    return "; ".join(rows)
+    rows = "; ".join(" ".join(f"{number:.6g}" for number in row) for row in affine[:3])
+    if source.header.space == FIRST:
+        return rows
+    return f"{rows} (of {', '.join(source.dims[axis] for axis in source.header.space)})"
 
 
 def _chunks(source: ArraySource) -> str:
-    if source.chunks is not None and source.chunks.chunk_shape == source.stored_shape:
-        return "contiguous"
     if not source.chunk_shape:
-        return "none"
+        is_one = source.chunks is not None and source.chunks.chunk_shape == source.stored_shape
+        return "contiguous" if is_one else "none"
     number = f"{len(source.chunks):,} of " if source.chunks is not None else ""
     return number + "x".join(map(str, source.own_chunk_shape))
 

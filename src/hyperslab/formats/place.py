@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import OF_SPACE, SPACE, SPACE_AFFINE, Companion, Header
+from hyperslab.arrays.header import FIRST, OF_SPACE, SPACE, Companion, Header
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.coordinates import coordinates_of, space_of
 from hyperslab.formats.conventions.placement import header_by
 from hyperslab.formats.conventions.uncut import (
     AFFINE,
     SAID,
+    SPACE_AFFINE,
     SPACE_UNITS,
     Uncut,
     affine_here,
     marks,
+    matrix_of,
     numbers_of,
     says_place,
 )
@@ -42,7 +44,7 @@ NIFTI_HEADER = "nifti_header"
 "Header of what was a NIfTI image, for files that become NIfTI again."
 DATASET = "data"
 "Name of an array in a file that also holds its coordinates, unless another is chosen."
-NAMES = SAID | {SPACE_AFFINE, CORNER, WHOLE_SHAPE, NIFTI_HEADER}
+NAMES = SAID | {CORNER, WHOLE_SHAPE, NIFTI_HEADER}
 
 
 def laid_out(header: Header, shape: Sequence[int]) -> Header:
@@ -91,7 +93,7 @@ def _is_image(header: Header, shape: Sequence[int]) -> bool:
     """
     if len(header.dims) != len(shape):
         return False
-    if not header.is_placed and header.space_affine is None:
+    if not header.is_placed:
         return False
     if header.native is not None or set(SPACE) <= set(header.dims):
         return True
@@ -135,16 +137,11 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     corner = _corner_of(header, len(shape))
     nifti = carried(tuple(shape), header)
     is_image = _is_image(header, shape)
-    has_place = is_image and header.space_affine is None
-    placed = has_place or not np.array_equal(affine, np.eye(4))  # else places count voxels
+    placed = is_image or not np.array_equal(affine, np.eye(4))  # else places count voxels
     said: dict[str, Any] = {}
     if placed:
         said[AFFINE] = affine
-        said |= marks(header.dims, shape)
-    if header.space_affine is not None:
-        space = [axis for axis, name in enumerate(header.dims) if name in OF_SPACE]
-        said[SPACE_AFFINE] = header.space_affine
-        said |= marks([header.dims[axis] for axis in space], [shape[axis] for axis in space])
+        said |= _marks(header, shape)
     units = header.attributes.get("units")
     if is_image and isinstance(units, tuple):
         said[SPACE_UNITS] = units[0]
@@ -157,11 +154,18 @@ def attributes_of(header: Header, shape: Sequence[int]) -> dict[str, Any]:
     return said
 
 
+def _marks(header: Header, shape: Sequence[int]) -> dict[str, Any]:
+    space = [axis for axis in header.space if axis < len(shape)]
+    names = [header.dims[axis] for axis in space if header.dims]
+    return marks(names, [shape[axis] for axis in space])
+
+
 def _corner_of(header: Header, ndim: int) -> Array:
-    corner = np.zeros(max(0, ndim - 3))
+    further = header.further(ndim)
+    corner = np.zeros(len(further))
     corner[: len(header.corner)] = header.corner[: len(corner)]
     if len(header.origin) == ndim:
-        corner += header.origin[3:]
+        corner += [header.origin[axis] for axis in further]
     return corner
 
 
@@ -176,17 +180,27 @@ def header_of(
     """
     shown = {name: value for name, value in attributes.items() if name != NIFTI_HEADER}
     header = header_by(shown, dims, shape, coordinates)
-    corner = numbers_of(attributes.get(CORNER))
-    place = ()
-    if corner is not None and corner.ndim == 1 and np.isfinite(corner).all():
-        place = tuple(corner.tolist())
     nifti = None
-    if header.base_affine is not None:
+    if header.base_affine is not None and header.space == FIRST:
         nifti = taken_over(
             attributes.get(NIFTI_HEADER, ""), shape, header.base_affine, header.sampling(dims)
         )
     cut_from = _whole_shape(attributes.get(WHOLE_SHAPE), len(shape))
-    return replace(header, native=nifti, corner=place, dims=dims, whole_shape=cut_from)
+    corner = _corner_said(attributes, header, len(shape))
+    return replace(header, native=nifti, corner=corner, dims=dims, whole_shape=cut_from)
+
+
+def _corner_said(attributes: Mapping[str, Any], header: Header, ndim: int) -> tuple[float, ...]:
+    corner = numbers_of(attributes.get(CORNER))
+    said: tuple[float, ...] = ()
+    if corner is not None and corner.ndim == 1 and np.isfinite(corner).all():
+        said = tuple(corner.tolist())
+    counted = matrix_of(attributes.get(AFFINE))
+    if SPACE_AFFINE not in attributes or counted is None:
+        return said
+    beyond = dict(enumerate(said, len(FIRST)))  # earlier versions counted along the first three
+    here = dict(enumerate(counted[: len(FIRST), 3].tolist())) | beyond
+    return tuple(here.get(axis, 0.0) for axis in header.further(ndim))
 
 
 def _whole_shape(value: Any, ndim: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hyperslab.arrays import Array, DType, resampling
 from hyperslab.arrays.affines import is_invertible
+from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.resampling import SPACE, Resampling
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.arrays.slab import Hyperslab
@@ -202,7 +203,7 @@ def _require_alike_beyond_space(
     pair: places.Pair, axes: tuple[int, ...], single: frozenset[int]
 ) -> None:
     """Raise UsageError for other extents along axes that no affine places."""
-    further = range(SPACE, len(axes))
+    further = pair.other.header.further(len(axes))
     if any(pair.other.shape[i] != pair.whole.shape[axes[i]] and i not in single for i in further):
         raise pair.unlike()
 
@@ -214,6 +215,12 @@ def _by_affines(
     between: Array,
     how: Resampling,
 ) -> Alignment:
+    if pair.own_space != FIRST:
+        raise UsageError(
+            f"{pair.other_source.label}: its axes of space are not its first ones, as those of an"
+            " input have to be that is brought into the order of the source: convert it to .nii"
+            " with 'hyperslab convert' first"
+        )
     return Alignment(
         len(pair.whole.shape), axes, pair.other.shape, single - set(range(SPACE)), between, how
     )

@@ -15,7 +15,6 @@ from hyperslab.arrays.affines import (
     tolerance,
     voxel_sizes,
 )
-from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.resampling import SPACE
 from hyperslab.arrays.sets import ORIGIN_TOLERANCE_VOXELS, Whole
 from hyperslab.arrays.source import ArraySource
@@ -55,9 +54,11 @@ class Pair:
         if few > many:
             raise self.unlike()
         if self.are_placed:
-            space = self._space()
-            further = [axis for axis in range(many) if axis not in space]
-            return (*space[:few], *further)[:few]
+            further = zip(
+                self.other.header.further(few), self.whole.header.further(many), strict=False
+            )
+            along = dict(zip(self.own_space, self.whole.header.space, strict=False)) | dict(further)
+            return tuple(along[axis] for axis in range(few))
         if few == many:
             return tuple(range(many))
         return self._named_axes() or self._axes_by_extent()
@@ -95,45 +96,42 @@ class Pair:
         """Axes of the input along which its one element goes with all of the source's; along axes
         of space none does, where affines say where it lies.
         """
-        first = 0
+        space: tuple[int, ...] = ()
         if self.are_placed:
-            first = SPACE
+            space = self.own_space
         return frozenset(
             axis
             for axis, along in enumerate(axes)
-            if axis >= first and self.other.shape[axis] == 1 != self.whole.shape[along]
+            if axis not in space and self.other.shape[axis] == 1 != self.whole.shape[along]
         )
 
     def affines(self) -> tuple[Array | None, Array | None]:
         """(4, 4) of the input and of the source, along their axes of space; None where a file does
         not say one.
         """
-        grid = affine_of(self.whole)
-        if grid is None and self._space() != tuple(range(SPACE)):
-            grid = self.whole.header.space_affine
-        return affine_of(self.other), grid
+        return affine_of(self.other), affine_of(self.whole)
 
     @property
     def are_placed(self) -> bool:
         """Whether both files say where their voxels lie."""
         return all(affine is not None for affine in self.affines())
 
-    def _space(self) -> tuple[int, ...]:
-        """The source's axes of space, in the order of its affine: in a series of MINC volumes time
-        may come first.
-        """
-        named = [axis for axis, name in enumerate(self.source.dims) if name in OF_SPACE]
-        if self.whole.header.space_affine is not None and len(named) == SPACE:
-            return tuple(named)
-        return tuple(range(SPACE))
+    @property
+    def own_space(self) -> tuple[int, ...]:
+        """Axes of space that the input has."""
+        return axes_of_space(self.other)
 
     def is_in_place(self, axes: tuple[int, ...]) -> bool:
         """Whether the voxels of both are the same, in number and in place."""
-        extents = tuple(self.whole.shape[along] for along in axes[:SPACE])
         image, grid = self.affines()
         if image is None or grid is None:
             return True
-        return self.other.shape[:SPACE] == extents and _is_near(image, grid, extents)
+        extents = self._extents(axes)
+        return spatial_shape(self.other) == extents and _is_near(image, grid, extents)
+
+    def _extents(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """Extents of the source along the input's axes of space."""
+        return tuple(self.whole.shape[axes[own]] for own in self.own_space)
 
     def order(self, axes: tuple[int, ...]) -> Array | None:
         """(3, 4) float64: voxels of the source to those of an input that has the same ones in
@@ -143,8 +141,8 @@ class Pair:
         image, grid = self.affines()
         if image is None or grid is None or len(axes) < SPACE or self.is_in_place(axes):
             return None
-        extents = tuple(self.whole.shape[along] for along in axes[:SPACE])
-        between = order_between(image, self.other.shape[:SPACE], grid, extents)
+        extents = self._extents(axes)
+        between = order_between(image, spatial_shape(self.other), grid, extents)
         if between is None or not _is_near(image @ between, grid, extents):
             return None
         return between[:SPACE]
@@ -191,8 +189,8 @@ class Pair:
         image, grid = self.affines()
         if image is None or grid is None:
             return True
-        low, high = box(image, self.other.shape)
-        other_low, other_high = box(grid, self._spatial_shape())
+        low, high = box(image, spatial_shape(self.other))
+        other_low, other_high = box(grid, spatial_shape(self.whole))
         between = np.maximum(low, other_low) - np.minimum(high, other_high)
         half_voxels = (voxel_sizes(image).sum() + voxel_sizes(grid).sum()) / 2
         return bool((between <= half_voxels).all())
@@ -217,7 +215,7 @@ class Pair:
         image, grid = self.affines()
         assert image is not None
         assert grid is not None
-        ends = (reach(image, self.other.shape), reach(grid, self._spatial_shape()))
+        ends = (reach(image, spatial_shape(self.other)), reach(grid, spatial_shape(self.whole)))
         told = [
             f"{self.other_source.label} reaches from {ends[0]}",
             f"the source reaches from {ends[1]}",
@@ -232,10 +230,15 @@ class Pair:
             told.append(f"axes turned by {angle:.1f} degrees")
         return told
 
-    def _spatial_shape(self) -> tuple[int, ...]:
-        return tuple(
-            self.whole.shape[axis] for axis in self._space() if axis < len(self.whole.shape)
-        )
+
+def axes_of_space(whole: Whole) -> tuple[int, ...]:
+    """Axes of an array that its affine places."""
+    return tuple(axis for axis in whole.header.space if axis < len(whole.shape))
+
+
+def spatial_shape(whole: Whole) -> tuple[int, ...]:
+    """Extents of an array along its axes of space."""
+    return tuple(whole.shape[axis] for axis in axes_of_space(whole))
 
 
 def affine_of(whole: Whole) -> Array | None:

@@ -14,7 +14,7 @@ from hyperslab.arrays.affines import directions, is_invertible, voxel_sizes
 from hyperslab.arrays.sets import Whole
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.errors import UsageError
-from hyperslab.plan.places import affine_of, reach
+from hyperslab.plan.places import affine_of, reach, spatial_shape
 from hyperslab.units import show_count
 
 _IN_MM = "mm:"
@@ -69,12 +69,13 @@ class Region:
         start = [0] * len(whole.shape)
         count = list(whole.shape)
         for world, (low, high) in enumerate(self.bounds):
-            axis = int(np.argmax(np.abs(affine[world, :3])))
-            first, last = _voxels_between(affine[world], axis, low, high, whole.shape[axis])
+            column = int(np.argmax(np.abs(affine[world, :3])))
+            axis = whole.header.space[column]
+            first, last = _voxels_between(affine[world], column, low, high, whole.shape[axis])
             if first > last:
                 raise UsageError(
                     f"--region {self.text} holds no voxel along {_WORLD[world]} of {whole.name},"
-                    f" which reaches from {reach(affine, whole.shape)}"
+                    f" which reaches from {reach(affine, spatial_shape(whole))}"
                 )
             start[axis] = first
             count[axis] = last - first + 1
@@ -88,7 +89,7 @@ class Region:
                 f"--region {self.text}: {whole.name} does not say where its voxels lie: give the"
                 " region in voxels, such as 10:40,20:60,5:25"
             )
-        if None in directions(affine, whole.shape):
+        if None in directions(affine, spatial_shape(whole)):
             cosines = np.abs(affine[:3, :3] / voxel_sizes(affine)).max(axis=0)
             angle = math.degrees(math.acos(min(1.0, float(cosines.min()))))
             raise UsageError(
@@ -150,13 +151,13 @@ def _position(given: float | None, extent: int, default: int) -> int:
 
 
 def _voxels_between(
-    row: Array, axis: int, low: float | None, high: float | None, extent: int
+    row: Array, column: int, low: float | None, high: float | None, extent: int
 ) -> tuple[int, int]:
     """First and last voxel along an axis whose centre lies between two millimetres."""
     lowest = -math.inf if low is None else low
     highest = math.inf if high is None else high
     ends = (lowest, highest)
-    places = sorted((end - float(row[3])) / float(row[axis]) for end in ends)
+    places = sorted((end - float(row[3])) / float(row[column]) for end in ends)
     first = max(0.0, math.ceil(max(places[0], -1) - _ROUNDING_VOXELS))
     last = min(extent - 1.0, math.floor(min(places[1], extent) + _ROUNDING_VOXELS))
     return int(first), int(last)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from hyperslab.arrays import Array
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
+from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks import reading
 from hyperslab.report.outline import Bools, can_lie_on, edge, inside
 
@@ -87,6 +88,7 @@ def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice,
     """
     if not _can_be_shown(source):
         return ()
+    source = space_first(source)
     cuts = _cuts(source)
     if not _is_cheap(source, [cut.slab for cut in cuts]):
         return ()
@@ -101,6 +103,8 @@ def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice,
 
 def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools | None:
     """The pixels of a slice on the edge of the mask; None without one that is quick to read."""
+    if mask is not None:
+        mask = space_first(mask)
     if mask is None or not can_lie_on(mask, source):
         return None
     whole = Hyperslab((0,) * mask.ndim, (*mask.shape[:3], *[1] * (mask.ndim - 3)))
@@ -119,14 +123,11 @@ def _values_of(source: ArraySource) -> Values:
 
 
 def _can_be_shown(source: ArraySource) -> bool:
-    """Whether an array is an image whose first axes are those of space, with numbers that a grey
-    can stand for.
-    """
-    is_upright = source.is_image and source.header.is_placed
-    if not is_upright or source.size == 0 or source.broken:
+    """Whether an array is an image of numbers that a grey can stand for."""
+    if not source.is_image or source.size == 0 or source.broken:
         return False
     is_real = source.stored.kind in "biuf"
-    is_solid = min(source.shape[:3]) > 1
+    is_solid = min(source.shape[axis] for axis in source.header.space) > 1
     return is_real and is_solid and bool(np.isfinite(np.asarray(source.header.affine)).all())
 
 

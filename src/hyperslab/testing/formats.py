@@ -205,9 +205,10 @@ class FormatTests(ABC):
         if source.header.affine is None or header.affine is None:
             assert header.affine is source.header.affine
             return
-        space = min(3, source.ndim)
         voxel, index = np.array([1.0, 2.0, 3.0, 1.0]), np.array([1.0, 2.0, 3.0, 1.0])
-        index[:space] = np.array(slab.start[:space]) + np.array(slab.stride[:space]) * voxel[:space]
+        for column, axis in enumerate(source.header.space):
+            if axis < source.ndim:
+                index[column] = slab.start[axis] + slab.stride[axis] * voxel[column]
         np.testing.assert_allclose(
             header.affine @ voxel, source.header.affine @ index, rtol=1e-12, atol=1e-9
         )

@@ -8,7 +8,6 @@ import numpy as np
 
 from hyperslab.arrays.affines import ROUNDINGS, voxel_sizes
 from hyperslab.arrays.axes import axes_of_space
-from hyperslab.arrays.header import OF_SPACE
 from hyperslab.arrays.sets import SourceSet, Whole
 from hyperslab.errors import UsageError
 
@@ -35,7 +34,7 @@ def voxel_sizes_mm(sources: SourceSet, asked: str) -> Mapping[int, float]:
 
 
 def _sizes(whole: Whole, dims: tuple[str, ...], asked: str) -> dict[int, float]:
-    found = _columns(whole, dims)
+    found = _columns(whole)
     space = axes_of_space(dims, len(whole.shape))
     if not space or not set(space) <= found.keys():
         raise UsageError(
@@ -56,15 +55,12 @@ def _sizes(whole: Whole, dims: tuple[str, ...], asked: str) -> dict[int, float]:
     return sizes
 
 
-def _columns(whole: Whole, dims: tuple[str, ...]) -> dict[int, float]:
+def _columns(whole: Whole) -> dict[int, float]:
     """Sizes of voxels in the unit of the affine, by the axis; {} for an array without a place."""
     header = whole.header
-    if header.space_affine is not None:
-        axes = [axis for axis, name in enumerate(dims) if name in OF_SPACE]
-        return dict(zip(axes, voxel_sizes(header.space_affine).tolist(), strict=False))
     if header.affine is None or not header.is_placed:
         return {}
-    return dict(enumerate(voxel_sizes(header.affine).tolist()))
+    return dict(zip(header.space, voxel_sizes(header.affine).tolist(), strict=True))
 
 
 def _shown(sizes: Mapping[int, float]) -> str:

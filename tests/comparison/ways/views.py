@@ -37,7 +37,7 @@ def _compare_affines(case: Case, view: hyperslab.ArrayView) -> None:
         expected = case.dataset.affine()
     except Exception:  # noqa: BLE001  # the library does not open the file: `unknown` says why
         return
-    found = view.source.header.attributes.get("space_affine", view.affine)
+    found = view.affine
     if found is None or not np.array_equal(
         found, expected, equal_nan=True
     ):  # a zero may have either sign

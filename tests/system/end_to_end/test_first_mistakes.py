@@ -218,3 +218,10 @@ def test_the_output_of_functions_is_named_where_there_is_any(mine: Path) -> None
     mine.write_text(mine.read_text().replace("    if slab", "    print('here')\n    if slab", 1))
     told = run(mine, "fragile", "--engine", "processes", "--workers", "1").err
     assert "the output of functions is in " in told
+
+
+def test_a_conversion_to_nowhere_is_told_what_is_missing() -> None:
+    alone = call("convert", "a.mnc")
+    assert alone.code == 2
+    assert "the DEST is missing: name the new file or directory" in alone.err
+    assert "name the SOURCE and the DEST" in call("convert").err

@@ -85,7 +85,7 @@ def test_a_minc_series_without_its_time_lies_where_its_space_does(
     out = tmp_path / "out"
     highest(timed, out, 0, keep="blocks", region="0:2,1:4,2:5,1:3")
     (made,) = outputs(out)
-    space = hyperslab.open(timed).source.header.space_affine
+    space = hyperslab.open(timed).affine
     assert space is not None
     assert np.allclose(affine_of(made)[:, 3], space @ (1, 2, 1, 1))
     assert np.allclose(affine_of(made)[:3, :3], space[:3, :3])

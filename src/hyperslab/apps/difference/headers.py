@@ -20,6 +20,7 @@ from hyperslab.formats import facts_of
 from hyperslab.formats.conventions.coordinates import UNITS
 from hyperslab.formats.conventions.packing import ATTRIBUTES
 from hyperslab.formats.conventions.uncut import SAID, SPACE_UNITS
+from hyperslab.formats.netcdf.minc import OF_VARIABLES, STANDARD_VARIABLE, VALID
 from hyperslab.formats.nifti.header import said_beside
 
 _PLACED_VOXELS = 0.5
@@ -30,6 +31,7 @@ _OF_NETCDF = ("_Netcdf4", "_NC")
 "How attributes begin by which netCDF-4 keeps its dimensions in HDF5."
 _OF_A_HEADER_APART = {"units", "zooms", "version", "byte_order"}
 "Fields of a header that are compared as fields of their own."
+_FILLS = ("_FillValue", "missing_value")
 _SHOWN = 80
 _LISTED = 3
 
@@ -122,7 +124,7 @@ def _affine(a: SourceSet, b: SourceSet) -> HeaderDifference | None:
             if whole is other
             else HeaderDifference("affine", _say_affine(whole), _say_affine(other))
         )
-    shape = a.wholes[0].shape
+    shape = tuple(a.wholes[0].shape[axis] for axis in _space(a))
     distances = [(apart(whole, other, shape), "")]
     distances += [
         member for side, affine in ((a, whole), (b, other)) for member in _strayed(side, affine)
@@ -143,7 +145,8 @@ def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
     for number, box in side.wholes[0].members if side.kind == "mosaic" else ():
         source = side.sources[number]
         motion = np.eye(4)
-        motion[: min(3, box.ndim), 3] = box.start[:3]
+        space = _space(side)
+        motion[: len(space), 3] = [box.start[axis] for axis in space]
         placed = affine @ motion
         if source.header.affine is None or not np.isfinite(placed).all():
             continue
@@ -151,7 +154,14 @@ def _strayed(side: SourceSet, affine: Array) -> Iterator[tuple[float, str]]:
             np.linalg.pinv(placed[:3, :3]) @ (source.header.affine[:3, 3] - placed[:3, 3])
         )
         if voxel.max() < _PLACED_VOXELS:
-            yield apart(placed, source.header.affine, box.count), source.url
+            extents = [box.count[axis] for axis in space]
+            yield apart(placed, source.header.affine, extents), source.url
+
+
+def _space(side: SourceSet) -> list[int]:
+    """Axes of an array that its affine places."""
+    whole = side.wholes[0]
+    return [axis for axis in whole.header.space if axis < len(whole.shape)]
 
 
 def _say_affine(affine: Array | None) -> str:
@@ -209,12 +219,31 @@ def _own_attributes(source: ArraySource, is_own: bool) -> Iterator[str]:
     if facts_of(source.format).has_own_header:
         apart = _OF_A_HEADER_APART if is_own else set(source.header.attributes)
     else:
-        apart = _APART | (ATTRIBUTES if source.scaling is not None else set())
+        apart = _APART | _saying_nothing(source)
     return (
         name
         for name in source.header.attributes
         if name not in apart and not name.startswith(_OF_NETCDF)
     )
+
+
+def _saying_nothing(source: ArraySource) -> set[str]:
+    """Attributes that say no more than has been compared: the packing of values that are scaled,
+    how MINC keeps its variables, and that NaN is what is not there.
+    """
+    said = source.header.attributes
+    found: set[str] = set()
+    is_minc = str(_plain(said.get("varid"))).startswith(STANDARD_VARIABLE)
+    is_floating = source.stored.kind == "f"
+    if source.scaling is not None:
+        found |= ATTRIBUTES
+    if is_minc:
+        found |= OF_VARIABLES
+    if is_minc and is_floating:
+        found |= VALID
+    if is_floating:
+        found |= {name for name in _FILLS if _plain(said.get(name)) == "NaN"}
+    return found
 
 
 def _attribute(what: str, name: str, a: SourceSet, b: SourceSet) -> HeaderDifference | None:

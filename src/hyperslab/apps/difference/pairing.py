@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from hyperslab import formats
-from hyperslab.arrays.sets import Kind, SourceSet
+from hyperslab.arrays.sets import Kind, SourceSet, in_order_of_space
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Named, expand, gather, several
 from hyperslab.blocks.view import ArrayView
@@ -33,8 +33,14 @@ class Pair(NamedTuple):
     storage_options: Mapping[str, Any] | None
 
     def open(self) -> tuple[SourceSet, SourceSet]:
-        """Both, each as one array. Raises UsageError or FormatError where one is not."""
-        return self._whole(self.a), self._whole(self.b)
+        """Both, each as one array, with their axes of space first where one has them first. Raises
+        UsageError or FormatError where one is not.
+        """
+        ours = self._whole(self.a)
+        theirs = self._whole(self.b)
+        if ours.sources[0].header.space == theirs.sources[0].header.space:
+            return ours, theirs
+        return in_order_of_space(ours), in_order_of_space(theirs)
 
     def _whole(self, source: Source) -> SourceSet:
         """Everything that a source names as one array."""

@@ -10,14 +10,13 @@ direction cosines.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.affines import directions, is_invertible, voxel_sizes
-from hyperslab.arrays.header import OF_SPACE, SPACE, VOXEL_NUMBER, VOXELS, WORLD, Header
+from hyperslab.arrays.header import SPACE, VOXEL_NUMBER, VOXELS, WORLD, Header
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.formats.conventions.variables import Coordinate
 
@@ -52,10 +51,7 @@ def coordinates_of(
 
 def space_of(header: Header, dims: Sequence[str]) -> tuple[Array | None, tuple[int, ...]]:
     """(4, 4) float64: voxel indices along some axes of a block to millimetres; and these axes."""
-    affine = replace(header, dims=tuple(dims)).space_affine
-    if affine is not None:
-        return affine, tuple(axis for axis, name in enumerate(dims) if name in OF_SPACE)
-    return header.affine, tuple(range(min(3, len(dims))))
+    return header.affine, tuple(axis for axis in header.space if axis < len(dims))
 
 
 def _in_space(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import OF_SPACE, SPACE, SPACE_AFFINE, VOXELS, WORLD, Header
+from hyperslab.arrays.header import FIRST, OF_SPACE, SPACE, VOXELS, WORLD, Header
 from hyperslab.arrays.sampling import Sampling
 from hyperslab.arrays.scaling import real_values
 from hyperslab.errors import UsageError
@@ -21,6 +21,7 @@ from hyperslab.formats.conventions.uncut import (
     AFFINE,
     NDIM,
     SAID,
+    SPACE_AFFINE,
     SPACE_UNITS,
     TIME,
     Uncut,
@@ -28,7 +29,6 @@ from hyperslab.formats.conventions.uncut import (
     cosines_of,
     finite_numbers,
     listed,
-    matrix_of,
     numbers_of,
     says,
     says_place,
@@ -81,26 +81,26 @@ def header_by(
     """
     dims = tuple(dims) or tuple(f"dim_{axis}" for axis in range(len(shape)))
     said = dict(attributes)
-    affine: Array | None = _counted(attributes)
-    uncut = uncut_of(attributes)
+    said.pop(SPACE_AFFINE, None)
+    affine: Array | None = np.eye(4)
+    space: tuple[int, ...] = FIRST
     left = []
     try:
         found = _placed(attributes, dims, shape, coordinates)
         if found is not None:
-            affine = _in_order(found, dims, said)
-        if affine is None and _is_uncut(attributes, found):
-            affine = _counted(attributes)
+            affine = found.affine
+            space = _space(found.axes, dims)
+            said |= _changed(attributes, affine)
     except UsageError as error:
         affine = None
         left.append(f"its place: {error}")
     if affine is None:
-        for name in (*SAID, SPACE_AFFINE) if left else SAID:
+        for name in SAID:
             said.pop(name, None)
-    elif SPACE_AFFINE not in said and uncut is not None:
-        said = _with_affine(said, uncut, affine)
     sampling, irregular = _sampling(attributes, dims, coordinates, affine is None)
     return Header(
         base_affine=affine,
+        space=space,
         attributes=said,
         base_sampling=sampling,
         space_unit=_unit_of(attributes, coordinates),
@@ -108,28 +108,15 @@ def header_by(
     )
 
 
-def _counted(attributes: Mapping[str, Any]) -> Array:
-    """(4, 4) float64: the affine of voxels that are counted, of a block in the array that it is of.
-
-    An attribute has it beside one for axes of space wherever these are.
-    """
-    affine = matrix_of(attributes.get(AFFINE))
-    if affine is None or SPACE_AFFINE not in attributes:
-        return np.eye(4)
-    return affine
-
-
-def _is_uncut(attributes: Mapping[str, Any], found: _Found | None) -> bool:
-    """Whether an affine for axes of space wherever these are is that of the attribute."""
-    affine = matrix_of(attributes.get(SPACE_AFFINE))
-    return affine is not None and found is not None and np.array_equal(affine, found.affine)
-
-
-def _with_affine(said: dict[str, Any], uncut: Uncut, affine: Array) -> dict[str, Any]:
-    """The attributes of an array that has this affine."""
-    if np.array_equal(uncut.affine, affine, equal_nan=True):
-        return said
-    return {**said, AFFINE: affine}
+def _changed(attributes: Mapping[str, Any], affine: Array) -> dict[str, Any]:
+    """The attribute that an array has which has this affine, where it is another one."""
+    uncut = uncut_of(attributes)
+    if uncut is None:
+        return {}
+    is_told = SPACE_AFFINE not in attributes
+    if is_told and np.array_equal(uncut.affine, affine, equal_nan=True):
+        return {}
+    return {AFFINE: affine}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,10 +173,10 @@ def _require_one_image(
         )
 
 
-def _by_order(attributes: Mapping[str, Any], uncut: Uncut, shape: Sequence[int]) -> _Found | None:
-    """The place of an array whose axes are known by their order alone."""
-    if SPACE_AFFINE in attributes:  # an attribute for axes of space wherever they are
-        return None
+def _by_order(attributes: Mapping[str, Any], uncut: Uncut, shape: Sequence[int]) -> _Found:
+    """The place of an array whose axes are known by their order alone. Raises UsageError."""
+    if SPACE_AFFINE in attributes:
+        raise UsageError("nothing says along which of its axes its affine runs")
     if uncut.shape and uncut.shape != tuple(shape[:NDIM]):
         raise UsageError(
             f"its affine is that of an array of {'x'.join(map(str, uncut.shape))}, which it is"
@@ -198,18 +185,15 @@ def _by_order(attributes: Mapping[str, Any], uncut: Uncut, shape: Sequence[int])
     return _Found(uncut.affine, tuple(range(min(NDIM, len(shape)))))
 
 
-def _in_order(found: _Found, dims: Sequence[str], said: dict[str, Any]) -> Array | None:
-    """The affine of an array's first three axes; where others are those of space, it becomes an
-    attribute. Raises UsageError where an axis of space has become another one.
+def _space(axes: tuple[int, ...], dims: Sequence[str]) -> tuple[int, ...]:
+    """The axes of space of an array that has these ones. Raises UsageError where one is gone and
+    another axis has come among the first three.
     """
-    axes = found.axes
     is_first = axes == tuple(range(len(axes)))
-    if is_first and (len(axes) == NDIM or len(axes) == len(dims)):
-        said.pop(SPACE_AFFINE, None)
-        return found.affine
+    if is_first and len(axes) in (NDIM, len(dims)):
+        return FIRST
     if len(axes) == NDIM:
-        said[SPACE_AFFINE] = found.affine
-        return None
+        return axes
     raise UsageError(
         f"an axis of space is gone, and its axes are {listed(dims)}: select a range, as"
         " z=slice(30, 31), instead of one place"

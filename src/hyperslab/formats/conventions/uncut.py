@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import OF_SPACE, SPACE, SPACE_AFFINE, VOXEL_NUMBER, VOXELS, WORLD
+from hyperslab.arrays.header import OF_SPACE, SPACE, VOXEL_NUMBER, VOXELS, WORLD
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.coordinates import TOWARDS, UNITS
 from hyperslab.formats.conventions.packing import text_of
@@ -29,9 +29,13 @@ AFFINE_DIMS = "affine_dims"
 "Names of the axes of the uncut image that its affine places, in their order, with blanks between."
 AFFINE_SHAPE = "affine_shape"
 "Extents of the uncut image along these axes."
+SPACE_AFFINE = "space_affine"
+"""The affine in files of earlier versions, of an array whose axes of space are not its first three;
+the other one then counts its voxels.
+"""
 SPACE_UNITS = "space_units"
 "Unit of the places, as a header of NIfTI says it."
-SAID = frozenset((AFFINE, AFFINE_DIMS, AFFINE_SHAPE))
+SAID = frozenset((AFFINE, AFFINE_DIMS, AFFINE_SHAPE, SPACE_AFFINE))
 
 _APART = 0.1
 "Voxels by which places differ that were changed."
@@ -74,10 +78,7 @@ class Uncut:
 
 
 def uncut_of(attributes: Mapping[str, Any]) -> Uncut | None:
-    """The image whose affine the attributes have; None where they have none.
-
-    Where they have one for axes of space wherever these are, the other one counts voxels.
-    """
+    """The image whose affine the attributes have; None where they have none."""
     for name in (SPACE_AFFINE, AFFINE):
         affine = matrix_of(attributes.get(name))
         if affine is not None:

@@ -245,7 +245,7 @@ def _metadata(
 ) -> bytes:
     affine = None
     if header.base_affine is not None:
-        affine = header.base_affine.tolist()
+        affine = (header.base_affine.tolist(), header.space)
     fill = None
     if storage.fill is not None:
         fill = np.asarray(storage.fill).tobytes()
@@ -275,7 +275,7 @@ def _meaning(
         placed = replace(
             header,
             base_affine=volume.affine,
-            attributes={**header.attributes, **volume.attributes},
+            space=volume.space,
             base_sampling=volume.sampling,
         )
         return volume.packing, volume.dims, placed

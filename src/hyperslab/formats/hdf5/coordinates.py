@@ -18,7 +18,7 @@ from hyperslab.formats.hdf5.storage import require_filters
 from hyperslab.formats.hdf5.types import attribute, is_number
 
 _SAID = frozenset(("units", "long_name", "axis", "direction_cosines", "start", "step", *ATTRIBUTES))
-_OF_ARRAY = (*SAID, "space_affine", SPACE_UNITS, "coordinates")
+_OF_ARRAY = (*SAID, SPACE_UNITS, "coordinates")
 
 
 def coordinates_of(dataset: Any, path: str) -> dict[str, Coordinate]:

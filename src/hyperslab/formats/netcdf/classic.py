@@ -202,8 +202,12 @@ def _meaning(
         about = placement.header_by(variable.attributes, variable.dims, variable.shape, found)
         return meant, variable.dtype, variable.dims, about
     volume = minc.understand(image)
-    said = {**variable.attributes, **volume.attributes}
-    about = Header(base_affine=volume.affine, attributes=said, base_sampling=volume.sampling)
+    about = Header(
+        base_affine=volume.affine,
+        space=volume.space,
+        attributes=variable.attributes,
+        base_sampling=volume.sampling,
+    )
     return volume.packing, image.stored, volume.dims, about
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperslab.arrays.header import SPACE_AFFINE, Header
+from hyperslab.arrays.header import Header
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.errors import UsageError
 from hyperslab.formats.conventions.coordinates import coordinates_of, space_of
@@ -94,7 +94,6 @@ def _shown(source: ArraySource, dims: Sequence[str]) -> dict[str, Any]:
     header = source.header
     not_kept = ATTRIBUTES | {_ZOOMS}
     said = {name: value for name, value in header.attributes.items() if name not in not_kept}
-    said.pop(SPACE_AFFINE, None)
     if isinstance(units := said.pop("units", None), tuple):
         said[SPACE_UNITS], said["time_units"] = units
     said |= _placed(header, dims, source.shape)

@@ -5,9 +5,8 @@ Source: MINC 1 Programmer's Guide (image conversion variables, dimension variabl
 File Format Reference; values and affines equal nibabel.minc1's and nibabel.minc2's
 (`tests/formats/test_minc.py`). What nibabel refuses has no real values here either: irregular
 spacing, ranges that do not belong to the leading axes, a valid range that the stored dtype does not
-hold. The axes stay in the file's order, and the affine is for that order; an image whose three
-space axes are not its first three (a series of volumes, time first) has its affine in the attribute
-'space_affine' instead.
+hold. The axes stay in the file's order, and the affine is of those of space in that order, which
+need not be the first three (a series of volumes, time first).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hyperslab.arrays import Array
-from hyperslab.arrays.header import SPACE_AFFINE
+from hyperslab.arrays.header import FIRST
 from hyperslab.arrays.sampling import Sampling, in_seconds
 from hyperslab.arrays.source import Scaling
 from hyperslab.formats.conventions.packing import Packing, text_of
@@ -29,6 +28,14 @@ from hyperslab.units import show_count
 
 IMAGE2 = "/minc-2.0/image/0/image"
 "Path of the image in a MINC2 file."
+STANDARD_VARIABLE = "MINC standard variable"
+"How the attribute varid of an image begins."
+OF_VARIABLES = frozenset(
+    ("dimorder", "varid", "vartype", "version", "complete", "parent", "children")
+)
+"Attributes by which MINC keeps its variables."
+VALID = frozenset(("valid_range", "valid_min", "valid_max"))
+"Attributes of the valid range, which means nothing to floating values."
 IMAGE1 = "image"
 "Name of the image in a MINC1 file."
 _IMAGES2 = "/minc-2.0/image/"
@@ -72,9 +79,9 @@ class Volume:
     dims: tuple[str, ...]
     packing: Packing
     affine: Array | None
-    "(4, 4) float64: voxel indices along the first three axes to millimetres."
-    attributes: Mapping[str, Any]
-    "What to show in addition to the image's own attributes."
+    "(4, 4) float64: voxel indices along the axes of space to millimetres."
+    space: tuple[int, ...]
+    "These axes."
     sampling: Mapping[str, Sampling]
     "Places along the dimensions that the file describes."
 
@@ -94,15 +101,19 @@ def understand(image: Image) -> Volume:
     try:
         if image.irregular:
             raise ValueError(image.irregular)
-        affine = space_affine(image)
+        affine = _affine(image)
         packing = _packing(image, native)
     except ValueError as error:
         packing = Packing(None, native, str(error))
     sampling = _sampling(image)
-    leading = [name for name in dims[:3] if name.endswith("space")]
-    if affine is None or len(leading) == 3:
-        return Volume(dims, packing, affine, {}, sampling)
-    return Volume(dims, packing, None, {SPACE_AFFINE: affine}, sampling)
+    space: tuple[int, ...] = FIRST
+    if affine is not None:
+        space = _axes_of_space(dims)
+    return Volume(dims, packing, affine, space, sampling)
+
+
+def _axes_of_space(dims: Sequence[str]) -> tuple[int, ...]:
+    return tuple(axis for axis, name in enumerate(dims) if name.endswith("space"))
 
 
 def _sampling(image: Image) -> dict[str, Sampling]:
@@ -131,12 +142,12 @@ def _sampled(name: str, said: Mapping[str, Any]) -> Sampling:
     return replace(sampling, cosines=tuple(cosines.tolist()))
 
 
-def space_affine(image: Image) -> Array | None:
+def _affine(image: Image) -> Array | None:
     """The affine of the space axes in their order; None where there are not three. As nibabel
     computes it.
     """
-    names = [name for name in image.dims if name.endswith("space")]
-    if len(names) != 3:
+    names = [image.dims[axis] for axis in _axes_of_space(image.dims)]
+    if len(names) != len(FIRST):
         return None
     cosines = np.eye(3)
     steps = np.ones(3)
@@ -206,7 +217,7 @@ def is_minc1(image: Variable, variables: Mapping[str, Variable]) -> bool:
     """Whether a variable named 'image' is that of a MINC1 file with these variables."""
     said = str(image.attributes.get("varid", ""))
     return (
-        said.startswith("MINC standard variable")
+        said.startswith(STANDARD_VARIABLE)
         or "image-max" in variables
         or "rootvariable" in variables
     )

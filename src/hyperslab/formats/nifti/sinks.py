@@ -18,7 +18,7 @@ import numpy as np
 
 from hyperslab.arrays import Array
 from hyperslab.arrays.encoding import DEFAULT_ENCODING, Encoding
-from hyperslab.arrays.header import Header
+from hyperslab.arrays.header import FIRST, Header
 from hyperslab.arrays.sink import ArraySink, Encoded
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import Codec, Scaling
@@ -147,7 +147,7 @@ def _check_scaling(path: str, scaling: Scaling | None) -> None:
 
 
 def _check_place(path: str, header: Header) -> None:
-    if header.space_affine is not None:
+    if header.space != FIRST:
         raise UsageError(
             f"{path}: NIfTI needs the axes of space first, but this array has"
             f" {', '.join(header.dims)}: convert the input to .nii with 'hyperslab convert' first,"
