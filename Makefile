@@ -20,9 +20,14 @@ SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 m
 # Python keeps what it compiled: the tests start thousands of processes that import the package.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What is built once is not built again from what was left.
+ifdef CI
+export CARGO_INCREMENTAL := 0
+endif
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs storage-picture test rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,12 +47,18 @@ storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storag
 
 # The checks run beside the tests, in time that these leave; what they have said is shown where one has failed. So the
 # closing line of pytest ends the output of a sound run.
-test: $(VENV)/.installed-test system-packages $(VENV)/spark-classes.jsa $(VENV)/bin/hyperslab-tierfs ## run every check and every test
+test: ## run every check and every test
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.installed-test programs
+	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 8 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	exit $$status
+
+# What the tests start, and Python's packages do not bring.
+programs: system-packages | $(VENV)/.cargo
+	@$(MAKE) --no-print-directory tierfs
 
 rust-tests: ## run the tests of the Rust code alone
 	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml

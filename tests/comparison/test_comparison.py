@@ -29,7 +29,7 @@ from tests.comparison.selections import select
 from tests.comparison.workers import Task, outcomes
 
 SEED = "20"
-CASES = "150"
+CASES = "100"
 
 
 def test_random_datasets_are_read_as_their_libraries_read_them(

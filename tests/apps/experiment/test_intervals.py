@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # whose statistics are imported where a test takes them
 
 from hyperslab.apps.experiment.comparison import Comparison, compare, results_of
 from hyperslab.apps.experiment.design import cells_of
@@ -23,15 +23,16 @@ from tests.apps.experiment.specs import attempt, loaded
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 30, 101])
 def test_students_t_is_scipys(freedom: int) -> None:
     for t in (0.0, 0.1, 1.0, 2.5, 40.0):
-        assert two_sided(t, freedom) == pytest.approx(1 - 2 * stats.t.sf(t, freedom), abs=1e-12)
+        expected = 1 - 2 * scipy.stats.t.sf(t, freedom)
+        assert two_sided(t, freedom) == pytest.approx(expected, abs=1e-12)
     for confidence in (0.5, 0.9, 0.95, 0.99):
-        expected = stats.t.ppf((1 + confidence) / 2, freedom)
+        expected = scipy.stats.t.ppf((1 + confidence) / 2, freedom)
         assert quantile(confidence, freedom) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_mean_has_the_interval_of_scipy() -> None:
     values = [3.1, 2.9, 3.4, 3.0]
-    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    expected = scipy.stats.t.interval(0.95, 3, np.mean(values), scipy.stats.sem(values))
     assert mean_interval(values)[1:] == pytest.approx(expected)
     assert mean_interval([2.0]) == (2.0, None, None)
 
@@ -73,8 +74,8 @@ def test_equivalence_is_what_two_one_sided_tests_say() -> None:
     for spread in (0.02, 0.04, 0.05, 0.06, 0.08):
         logarithms = np.array([-spread, 0.0, spread, 0.01])
         bound = math.log(1.1)
-        above = stats.ttest_1samp(logarithms, -bound, alternative="greater").pvalue
-        below = stats.ttest_1samp(logarithms, bound, alternative="less").pvalue
+        above = scipy.stats.ttest_1samp(logarithms, -bound, alternative="greater").pvalue
+        below = scipy.stats.ttest_1samp(logarithms, bound, alternative="less").pvalue
         found = _compared(list(np.exp(logarithms)), [1.0] * 4)
         assert (found.verdict == "equivalent") == (max(above, below) < 0.05)
 

@@ -86,8 +86,16 @@ SPLITS = {
 }
 
 
-@pytest.mark.parametrize("format", ["nii", "nii.gz", "h5", "nc"])
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(
+    ("split", "format"),
+    [
+        *((split, "nii") for split in SPLITS),
+        ("4x4x3", "nii.gz"),
+        ("30", "h5"),
+        ("block shape", "nc"),
+        ("slices", "h5"),
+    ],
+)
 def test_split_then_merge_is_bit_identical(
     volume: Path, tmp_path: Path, split: str, format: str
 ) -> None:
@@ -170,8 +178,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("format", ["nii", "h5"])
 @pytest.mark.parametrize("forms", FORMS)
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("slope", [0, 1])
+@pytest.mark.parametrize(("slope", "version"), [(0, 1), (1, 2)])
 def test_what_belongs_to_the_whole_survives(
     tmp_path: Path, slope: int, version: int, forms: str, format: str
 ) -> None:

@@ -108,7 +108,7 @@ def test_killed_workers(tmp_path: Path, engine: str, function: str) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "deed"),
-    [("dask-futures", "exit"), ("spark", "die")],
+    [("spark", "die")],
 )
 def test_a_bad_block_fails_and_the_others_finish(tmp_path: Path, engine: str, deed: str) -> None:
     values, out = make_volume(tmp_path / "in.nii"), tmp_path / "out"

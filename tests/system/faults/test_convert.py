@@ -96,19 +96,14 @@ def test_a_killed_worker_costs_an_attempt(
 @pytest.mark.parametrize(
     ("kind", "moment"),
     [
-        ("placed", "before 1"),
         ("placed", "after 1"),
         ("chunks", "before 1"),
-        ("chunks", "after 1"),
-        ("store", "before 1"),
         ("store", "after 1"),
         ("shards", "after 1"),
         ("split", "before 3"),
         ("split", "after 3"),
         ("parts", "after 1"),  # of the first part, which is written as a file of its own
-        ("parts", "before -2"),
         ("parts", "before -1"),
-        ("parts", "after -1"),
     ],
 )
 def test_a_driver_killed_while_it_replaces(
