@@ -244,17 +244,11 @@ def _with_space(moved: Header, before: Header, ndim: int) -> Header:
     """
     assert moved.axes is not None
     kept = moved.axes.kept
-    if before.base_affine is None or not set(before.space) <= set(kept):
+    if not set(before.space) <= set(kept):
         return replace(moved, base_affine=None, space=FIRST)
-    places = [kept.index(axis) for axis in before.space]
-    order = sorted(range(len(places)), key=places.__getitem__)
-    space = tuple(sorted(places))
-    return replace(
-        moved,
-        base_affine=before.base_affine[:, [*order, 3]],
-        space=space,
-        corner=_corner(moved.axes, before.further(ndim), before.corner, space),
-    )
+    space = tuple(kept.index(axis) for axis in before.space)
+    corner = _corner(moved.axes, before.further(ndim), before.corner, space)
+    return replace(moved, space=space, corner=corner)
 
 
 def _names(axes: Axes, dims: Sequence[str]) -> tuple[str, ...]:
