@@ -25,7 +25,7 @@ from hyperslab.cli.telling import told_if_heard
 from hyperslab.errors import UsageError, suggest
 
 Opt = typer.Option
-FOLLOWING = ("list", "plan", "run", "resume", "report")
+FOLLOWING = ("list", "plan", "run", "resume", "report", "verdicts")
 
 Spec = Annotated[
     str,
@@ -69,7 +69,8 @@ Quiet = Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")]
 
 def experiment(
     verb: Annotated[
-        str | None, typer.Argument(metavar="[list|plan|run|resume|report]", help="What to do.")
+        str | None,
+        typer.Argument(metavar="[list|plan|run|resume|report|verdicts]", help="What to do."),
     ] = None,
 ) -> int:
     """Vary factors around a baseline, in random order and repeated, and say what follows."""

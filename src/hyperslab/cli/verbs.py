@@ -91,6 +91,7 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "run": "experiment:run",
         "resume": "experiment:resume",
         "report": "experiment:report",
+        "verdicts": "verdicts:verdicts",
     },
 }
 """Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this

@@ -1,0 +1,153 @@
+"""Page of verdicts: the claims of a paper one by one, with the numbers and figures of experiments,
+as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.apps.experiment.answer import Answer, answer_of
+from hyperslab.apps.experiment.claims import dask_vs_spark, storage_tiers
+from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
+from hyperslab.apps.experiment.figures import write_figures
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.sections import Sheet
+from hyperslab.errors import UsageError, suggest
+from hyperslab.storage.whole import replace_text
+from hyperslab.units import show_count
+
+CHARTS = {
+    "makespans.svg": "Makespans with their intervals",
+    "totals.svg": "Time of all slots, by kind",
+    "expected.svg": "Measured over expected",
+}
+"Figures that the page shows, of those that an experiment has."
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What a page of verdicts is about."""
+
+    name: str
+    "Name of the page, and of the family of its specs."
+    title: str
+    citation: str
+    claims: Sequence[Claim]
+
+    @property
+    def specs(self) -> list[str]:
+        """Specs that judge its claims."""
+        return list(dict.fromkeys(claim.spec for claim in self.claims if claim.spec))
+
+
+PAPERS = {
+    name: Paper(name, module.TITLE, module.PAPER, module.CLAIMS)
+    for name, module in (("dask-vs-spark", dask_vs_spark), ("storage-tiers", storage_tiers))
+}
+
+
+def paper_of(name: str) -> Paper:
+    """The paper of this name. Raises UsageError."""
+    if name not in PAPERS:
+        raise UsageError(
+            f"PAPER {name}: there is no such paper{suggest(name, PAPERS)}; choose one of"
+            f" {', '.join(PAPERS)}"
+        )
+    return PAPERS[name]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """An experiment that has run, and what came of it."""
+
+    experiment: Experiment
+    answer: Answer
+
+    @property
+    def name(self) -> str:
+        return self.experiment.loaded.name
+
+
+def findings_of(experiments: Sequence[Experiment]) -> list[Finding]:
+    """What came of the experiments that have a trial which was done."""
+    found = [Finding(one, answer_of(one, one.record())) for one in experiments]
+    return [one for one in found if any(result.done for result in one.answer.results)]
+
+
+def judged(paper: Paper, findings: Sequence[Finding]) -> list[tuple[Claim, Judged]]:
+    """Every claim of a paper with what came of it."""
+    by_spec = {one.name: one for one in findings}
+    return [(claim, _judged(claim, by_spec.get(claim.spec))) for claim in paper.claims]
+
+
+def _judged(claim: Claim, finding: Finding | None) -> Judged:
+    if not claim.spec:
+        return claim.judge(Evidence(Answer((), (), (), (), ()), 0.0))
+    if finding is None:
+        return Judged("not tested", [f"`{claim.spec}` has not been run."])
+    margin = finding.experiment.loaded.spec.margin
+    return claim.judge(Evidence(finding.answer, margin))
+
+
+def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], command: str) -> Path:
+    """Write the page of a paper into a folder, and beside it the figures; returns the page. Raises
+    UsageError.
+    """
+    shown = []
+    for one in findings:
+        below = Path(paper.name) / one.name.rpartition("/")[2]
+        files = write_figures(folder / below, one.experiment, one.experiment.record(), one.answer)
+        shown.append((one, below, {path.name for path in files}))
+    lines = [
+        *_head(paper, findings, command),
+        *_claims(judged(paper, findings)),
+        *(line for found in shown for line in _experiment(*found)),
+    ]
+    path = folder / f"{paper.name}.md"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_text(path, "\n".join(lines) + "\n")
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from error
+    return path
+
+
+def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:
+    trials = sum(len(result.done) for one in findings for result in one.answer.results)
+    yield from (f"# {paper.title}: the paper's claims, tried", "")
+    yield from (f"{paper.citation}.", "")
+    yield from (f"Made by `{command}`, of {show_count(trials, 'trial')}.", "")
+    for machine in dict.fromkeys(text for one in findings for text in _machines(one)):
+        yield f"- {machine}"
+    yield ""
+
+
+def _machines(one: Finding) -> Iterator[str]:
+    for session in one.experiment.record().sessions:
+        machine = session.machine
+        yield f"{machine.get('processors')} processors ({machine.get('processor', 'unknown')})"
+
+
+def _claims(found: Sequence[tuple[Claim, Judged]]) -> Iterator[str]:
+    rows = [(claim.text, one.outcome) for claim, one in found]
+    yield Sheet("Claims", ("the paper states", "here"), rows).markdown()
+    for claim, one in found:
+        yield from (f"### {claim.text}", "")
+        by = ""
+        if claim.spec:
+            by = f" (`{claim.spec}`)"
+        yield from (f"**{one.outcome}**{by}", "")
+        yield from (f"- {text}" for text in one.evidence)
+        yield ""
+
+
+def _experiment(one: Finding, below: Path, files: set[str]) -> Iterator[str]:
+    yield from (f"## `{one.name}`", "")
+    yield from (f"- {text}" for text in (*one.answer.decision, *one.answer.certainty))
+    yield ""
+    for name, words in CHARTS.items():
+        if name in files:
+            yield from (f"![{words}, {one.name}]({below / name})", "")
+    yield from (f"[All numbers]({below / 'tables.md'}), [evidence]({below / 'answer.md'}).", "")

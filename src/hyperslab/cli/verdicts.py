@@ -1,0 +1,76 @@
+"""`hyperslab experiment verdicts`: the claims of a paper, judged by its experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hyperslab.apps.experiment import runner
+from hyperslab.apps.experiment.claims.page import findings_of, paper_of, write_verdicts
+from hyperslab.apps.experiment.runner import Experiment, Wish
+from hyperslab.apps.experiment.shipped import find
+from hyperslab.cli import trials
+from hyperslab.cli.telling import told_if_heard
+from hyperslab.errors import UsageError
+
+Opt = typer.Option
+
+
+def verdicts(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="dask-vs-spark or storage-tiers.")],
+    scale: Annotated[str, Opt(help="Scale of its specs: smoke, laptop or paper.")] = "laptop",
+    out: Annotated[Path, Opt("--out", "-o", help="Directory for the page and its figures.")] = Path(
+        "verdicts"
+    ),
+    root: Annotated[
+        Path, Opt("--in", help="Directory in which the experiments are, each in one of its own.")
+    ] = Path(),
+    run: Annotated[
+        bool, Opt("--run", help="Run the trials that are missing first, of every spec.")
+    ] = False,
+    tier: Annotated[
+        list[str],
+        Opt("--tier", help="A real tier in the place of one of the specs', as NAME=DIR."),
+    ] = [],  # noqa: B006
+    quiet: Annotated[bool, Opt("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> int:
+    """Judge what PAPER states by experiments of your own: claim by claim, with numbers and figures.
+
+    Every claim is reproduced, refuted, open or not tested, as far as the experiments of its specs
+    have run.
+    """
+    asked = paper_of(paper)
+    loaded = [find(spec).load(scale, (), tier) for spec in asked.specs]
+    usual = [f"{one.name.replace('/', '-')}-{scale}" for one in loaded]
+    experiments = [Experiment.of(one, root / name) for one, name in zip(loaded, usual, strict=True)]
+    if run:
+        for experiment in experiments:
+            _run(experiment, quiet)
+    there = [one for one in experiments if one.directory.record.exists()]
+    for experiment in there:
+        experiment.directory.require_unchanged(experiment.loaded)
+    findings = findings_of(there)
+    if not findings:
+        raise UsageError(
+            f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
+            " or say --run"
+        )
+    command = f"hyperslab experiment verdicts {asked.name} --scale {scale} --run"
+    page = write_verdicts(out, asked, findings, command)
+    if not quiet:
+        with told_if_heard():
+            typer.echo(f"verdicts   {page}")
+    return 0
+
+
+def _run(experiment: Experiment, quiet: bool) -> None:
+    """Run what is missing of an experiment."""
+    wish = Wish(experiment.trials)
+    with trials.watching(quiet) as watcher:
+        if experiment.directory.record.exists():
+            experiment.directory.require_unchanged(experiment.loaded)
+            runner.resume(experiment, wish, watcher)
+        else:
+            runner.begin(experiment, wish, watcher)

@@ -1,0 +1,128 @@
+"""Claims of papers: judged as the numbers of a record say, and shown on a page with its figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged, expecting, rising
+from hyperslab.apps.experiment.claims.page import (
+    PAPERS,
+    Finding,
+    Paper,
+    judged,
+    paper_of,
+    write_verdicts,
+)
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import SpecFile, find
+from hyperslab.cli import verdicts as command
+from hyperslab.errors import UsageError
+from tests.apps.experiment.specs import TEXT, record_of
+from tests.system.end_to_end.command import call
+
+DASK = "dask-vs-spark"
+INCREMENTATION = f"{DASK}/incrementation"
+HISTOGRAM = f"{DASK}/histogram"
+
+
+def outcomes(spec: str, factors: Mapping[str, Sequence[float]], root: Path) -> dict[str, str]:
+    """What comes of the claims that an experiment judges, whose cells took so long."""
+    asked = Experiment.of(find(spec).load("laptop"), root)
+    answer = answer_of(asked, record_of(asked, factors, {}))
+    paper = PAPERS[spec.partition("/")[0]]
+    found = judged(paper, [Finding(asked, answer)])
+    return {claim.text: one.outcome for claim, one in found if claim.spec == spec}
+
+
+def outcome(found: Mapping[str, str], words: str) -> str:
+    (one,) = [said for text, said in found.items() if words in text]
+    return one
+
+
+def varied(by: float) -> tuple[float, float, float]:
+    return by * 0.99, by, by * 1.01
+
+
+def test_engines_that_take_as_long_are_equivalent(tmp_path: Path) -> None:
+    found = outcomes(INCREMENTATION, {}, tmp_path)
+    assert outcome(found, "Dask's interfaces and Spark") == "reproduced"
+    found = outcomes(INCREMENTATION, {"engine spark": varied(2)}, tmp_path)
+    assert outcome(found, "Dask's interfaces and Spark") == "in part"
+    slow = {f"engine {name}": varied(2) for name in ("dask-delayed", "dask-futures", "spark")}
+    found = outcomes(INCREMENTATION, slow, tmp_path)
+    assert outcome(found, "Dask's interfaces and Spark") == "refuted"
+    noisy = {"engine spark": (0.3, 1.0, 4.0), "engine dask-delayed": (0.3, 1.0, 4.0)}
+    found = outcomes(INCREMENTATION, noisy | {"engine dask-futures": (0.3, 1, 4)}, tmp_path)
+    assert outcome(found, "Dask's interfaces and Spark") == "open"
+
+
+def test_more_workers(tmp_path: Path) -> None:
+    assert outcome(outcomes(INCREMENTATION, {}, tmp_path), "stop falling") == "reproduced"
+    engines = ("dask-bag", "dask-delayed", "dask-futures", "spark")
+    fast = dict.fromkeys((f"engine {name}, workers 4" for name in engines), varied(0.5))
+    found = outcomes(INCREMENTATION, fast | {"workers 4": varied(0.5)}, tmp_path)
+    assert outcome(found, "stop falling") == "refuted"
+
+
+def test_what_the_lock_costs(tmp_path: Path) -> None:
+    alike = outcomes(HISTOGRAM, {}, tmp_path)
+    assert outcome(alike, "speeds up compiled code") == "refuted"
+    assert outcome(alike, "does not speed up pure Python") == "reproduced"
+    found = outcomes(HISTOGRAM, {"workload histogram, threads 1": varied(2)}, tmp_path)
+    assert outcome(found, "speeds up compiled code") == "reproduced"
+
+
+def test_a_number_that_is_to_grow() -> None:
+    low = ("dram", {1: 1.0, 2: 1.1, 3: 0.9})
+    high = ("isilon", {1: 4.0, 2: 4.1, 3: 3.9})
+    assert rising("Share", low, high).outcome == "reproduced"
+    assert rising("Share", high, low).outcome == "refuted"
+    assert rising("Share", low, low).outcome == "open"
+    assert rising("Share", low, None).outcome == "not tested"
+    assert "1 on dram and 4 on isilon, which is 4.0" in rising("Share", low, high).evidence[0]
+
+
+def test_what_was_not_run_is_not_tested(tmp_path: Path) -> None:
+    for paper in PAPERS.values():
+        found = judged(paper, [])
+        assert {one.outcome for _, one in found} == {"not tested"}
+        assert all(one.evidence for _, one in found)
+        assert {find(spec).name for spec in paper.specs} == set(paper.specs)
+    with pytest.raises(UsageError, match=r"no such paper \(did you mean 'storage-tiers'"):
+        paper_of("storage-tier")
+    done = call("experiment", "verdicts", DASK, "--in", tmp_path)
+    assert done.code == 2
+    assert "run them first, or say --run" in done.err
+
+
+def longer(evidence: Evidence) -> Judged:
+    return expecting({"slower"}, list(evidence.beside("iterations", 2, 1)))
+
+
+def test_a_page_of_verdicts_is_made_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its experiments are run, or go on; every link on it leads somewhere."""
+    text = TEXT.replace("replicates = 3", "replicates = 1") + "\n[scales.laptop]\n"
+    small = SpecFile("small", "small.toml", text, tmp_path)
+    paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
+    monkeypatch.setattr(command, "find", lambda _: small)
+    monkeypatch.setattr(command, "paper_of", lambda _: paper)
+    line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages", "-q")
+    assert call(*line, "--run").code == 0
+    page = (tmp_path / "pages" / "page.md").read_text()
+    assert "of 3 trials" in page
+    assert "| Two take longer. | open |" in page
+    assert "one replicate alone" in page
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert len(links) >= 4
+    assert all((tmp_path / "pages" / link).exists() for link in links)
+    before = (tmp_path / "small-laptop" / "record.jsonl").read_text().count('"attempt"')
+    assert call(*line, "--run").code == 0, "what has run is not run again"
+    assert (tmp_path / "small-laptop" / "record.jsonl").read_text().count('"attempt"') == before
+    assert write_verdicts(tmp_path / "none", paper, [], "nothing").exists()
