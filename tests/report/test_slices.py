@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -20,8 +22,9 @@ from hyperslab import formats
 from hyperslab.arrays import Array
 from hyperslab.blocks import reading
 from hyperslab.driver.pictured import pictured
+from hyperslab.report import html
 from hyperslab.report import slices as shown_slices
-from hyperslab.report.slices import MOST_PIXELS, slices
+from hyperslab.report.slices import MOST_PIXELS, Pictured, left_out, slices
 from tests.system.end_to_end.command import ANATOMICAL, FUNCTIONAL, call, save, succeed
 
 
@@ -187,14 +190,64 @@ def test_what_is_no_image_or_too_large_has_none(tmp_path: Path) -> None:
         header["vox_offset"], header["magic"] = 352, b"n+1"
         sparse.write(header.binaryblock + bytes(4))
         sparse.truncate(352 + 2 * 30_000 * 20_000 * 10_000)
-    assert slices(formats.open_source(str(tmp_path / "huge.nii"))) == ()
+    huge = formats.open_source(str(tmp_path / "huge.nii"))
+    shown = slices(huge)
+    assert [one.plane for one in shown] == ["coronal", "axial"]
+    assert left_out(huge, shown).startswith("no sagittal slice, which takes ")
+
+
+def test_a_series_is_shown_by_the_front_of_its_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gzip stream that takes long to inflate holds its first volume near its start."""
+    numbers = np.random.default_rng(0)
+    values = numbers.integers(0, 999, (20, 30, 10, 8), "i2")
+    packed = formats.open_source(str(save(tmp_path / "series.nii.gz", values)))
+    volume = formats.open_source(str(save(tmp_path / "one.nii.gz", values[..., 0])))
+    expected_slices = slices(packed)
+    monkeypatch.setattr(shown_slices, "MOST_NBYTES", 20_000)
+    assert packed.file_size > 30_000
+    assert slices(packed) == expected_slices
+    monkeypatch.setattr(shown_slices, "MOST_NBYTES", 5000)
+    assert slices(packed) == slices(volume) == ()
+    assert left_out(packed, ()).startswith("no sagittal or coronal or axial slice, which takes ")
+    page = html._pictures([Pictured("input", "series.nii.gz", (), left_out(packed, ()))])
+    assert "<figcaption>input: series.nii.gz (no sagittal or coronal or axial slice" in page
+
+
+@pytest.mark.parametrize(
+    ("shape", "planes"),
+    [
+        ((64, 64, 2), ["axial"]),
+        ((64, 64, 1), ["axial"]),
+        ((2, 2, 64), ["axial"]),
+        ((2, 3, 2), ["sagittal", "coronal", "axial"]),
+    ],
+)
+def test_slices_are_large_enough_to_be_seen(
+    tmp_path: Path, shape: tuple[int, int, int], planes: list[str]
+) -> None:
+    """Slivers, as a block of two layers has, are left out with a word; small ones are enlarged."""
+    values = np.arange(math.prod(shape), dtype="i2").reshape(shape)
+    path = save(tmp_path / "block.nii", values, np.eye(4))
+    source = formats.open_source(str(path))
+    shown = slices(source)
+    assert [one.plane for one in shown] == planes
+    assert ("too thin to see" in left_out(source, shown)) == (len(planes) < 3)
+    sizes = re.findall(r"width:(\d+)px;aspect-ratio:(\d+)/(\d+)", html._slices(shown))
+    for one, (width, *ratio) in zip(shown, sizes, strict=True):
+        columns, rows = map(int, ratio)
+        assert int(width) == columns
+        assert max(columns, rows) >= 96
+        assert min(columns, rows) >= 12
+        assert columns / rows == pytest.approx(one.size_mm[0] / one.size_mm[1], rel=0.1)
 
 
 def test_a_long_axis_is_thinned_and_nan_is_black(tmp_path: Path) -> None:
-    values = np.full((3 * MOST_PIXELS, 4, 4), 7.0, "f4")
+    values = np.full((3 * MOST_PIXELS, 60, 60), 7.0, "f4")
     values[: MOST_PIXELS // 2] = np.nan
     shown = slices(formats.open_source(str(save(tmp_path / "long.nii", values))))
-    assert pixels(shown[1].png).shape == (4, MOST_PIXELS)
+    assert pixels(shown[1].png).shape == (60, MOST_PIXELS)
     assert not pixels(shown[1].png)[:, :10].any()
 
 

@@ -206,7 +206,7 @@ def test_the_out_of_memory_killer_explains_lost_attempts() -> None:
     assert verdict.findings[0].rule == "memory-pressure"
     assert "out-of-memory killer ended 1 process" in verdict.paragraph
     assert "lost-attempts" in rules(trace(killed))
-    assert "unknown" in found(trace(killed), "lost-attempts").evidence
+    assert found(trace(killed), "lost-attempts").evidence == "6.00 s over all slots."
 
 
 def test_workers_that_outgrow_their_memory_are_told_without_a_share() -> None:

@@ -81,17 +81,30 @@ def _front(source: ArraySource, values: Values) -> list[Array]:
     """The first rows along the slowest axis of a gzip stream, as many as its first MOST_NBYTES
     hold, and MOST_VALUES are; [] where that is none.
     """
-    slow = next((place for place, n in enumerate(source.stored_shape) if n > 1), 0)
-    row = source.stored_shape[slow + 1 :]
+    most = MOST_VALUES // math.prod(_row(source))
+    block = front(source, most, MOST_NBYTES, values)
+    if block is None:
+        return []
+    return [block]
+
+
+def front(source: ArraySource, most: int, most_nbytes: int, values: Values) -> Array | None:
+    """The first rows along the slowest axis of a gzip stream, at most so many, as far as its first
+    `most_nbytes` hold them whole; None where they hold none.
+
+    Nothing is compared with the checksum, which stands at the end of the stream. Raises OSError and
+    zlib.error.
+    """
+    row = _row(source)
     row_nbytes = math.prod(row) * source.stored.itemsize
     offset = gzipindex.offset_of(source)
-    most = MOST_VALUES * source.stored.itemsize
     with open(source.url, "rb") as file:
-        start = file.read(MOST_NBYTES)
-    plain = zlib.decompressobj(wbits=31).decompress(start, offset + most)
-    rows = min((len(plain) - offset) // row_nbytes, source.stored_shape[slow])
+        start = file.read(most_nbytes)
+    plain = zlib.decompressobj(wbits=31).decompress(start, offset + max(1, most * row_nbytes))
+    slow = _slowest(source)
+    rows = min((len(plain) - offset) // row_nbytes, source.stored_shape[slow], most)
     if rows < 1:
-        return []
+        return None
     count = list(source.shape)
     count[source.axes[slow]] = rows
     slab = Hyperslab((0,) * source.ndim, tuple(count))
@@ -99,7 +112,17 @@ def _front(source: ArraySource, values: Values) -> list[Array]:
     stored = stored.reshape(*source.stored_shape[:slow], rows, *row)
     stored = stored.transpose(np.argsort(source.axes))
     if values == "stored" or source.scaling is None:
-        return [stored]
+        return stored
     block = np.empty(slab.count, source.dtype(values))
     scaling.apply(source, slab, stored, block)
-    return [block]
+    return block
+
+
+def _slowest(source: ArraySource) -> int:
+    """The slowest axis of the file that is longer than one."""
+    return next((place for place, n in enumerate(source.stored_shape) if n > 1), 0)
+
+
+def _row(source: ArraySource) -> tuple[int, ...]:
+    """Shape of what the file stores behind its slowest axis."""
+    return source.stored_shape[_slowest(source) + 1 :]

@@ -1,7 +1,8 @@
 """Pictures of a run's data for its page: of its first input, and of the first file it wrote,
 with the edge of its mask.
 
-What cannot be read now, or not quickly, has none: a page is written all the same.
+What cannot be read now has none, and a page is written all the same; what cannot be read quickly
+has a note that says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hyperslab.arrays.source import ArraySource
 from hyperslab.driver.directory import RunDirectory, load_manifest
 from hyperslab.errors import DamagedRecord, HyperslabError
 from hyperslab.formats import open_source
-from hyperslab.report.slices import Pictured, slices
+from hyperslab.report.slices import Pictured, left_out, slices
 from hyperslab.storage.location import is_remote
 
 
@@ -27,11 +28,13 @@ def pictured(folder: Path, plan: Mapping[str, Any]) -> list[Pictured]:
     mask = _mask(plan)
     for what, url in _files(folder, plan):
         try:
-            shown = slices(open_source(url), mask)
+            source = open_source(url)
+            shown = slices(source, mask)
         except (HyperslabError, OSError):
             continue
-        if shown:
-            found.append(Pictured(what, url, shown))
+        note = left_out(source, shown)
+        if shown or note:
+            found.append(Pictured(what, url, shown, note))
     return found
 
 

@@ -30,7 +30,7 @@ from hyperslab.report.gantt import (
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures
 from hyperslab.report.prose import prose, verdict_html, whole_flags
-from hyperslab.report.slices import Pictured, Slice
+from hyperslab.report.slices import Pictured, Slice, scale
 from hyperslab.report.slowest import Attempt, short_label, slowest
 from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import Verdict, judge
@@ -55,7 +55,6 @@ PICTURES_HINT = (
     "Slices through the middle (sagittal, coronal, axial) of the first file; left is left. Grey:"
     " from the 1st to the 99th percentile of what is shown. Yellow: the edge of the mask, if any."
 )
-LONGEST_PX = 230
 GRAPH_HINT = (
     "Fused: one operator does all steps of a block, which the frame holds. Stepwise: every step is"
     " its own operator; the engine may join them again."
@@ -98,7 +97,8 @@ section h2:not(:first-child) { margin-top: 22px }
   overflow-wrap: anywhere }
 .failures { border-color: #efb8a0; background: #fff8f5 }
 .failures h2, .warning { color: #a83c00 }
-.failures th { min-width: 110px; overflow-wrap: anywhere }
+.failures th { width: 30%; min-width: 190px; overflow-wrap: anywhere }
+.failures td.text { width: 70%; min-width: 190px }
 .failures pre { margin: 6px 0; overflow-x: auto; font-size: 12px }
 .failures summary { cursor: pointer }
 .scroll { overflow: auto; max-height: 420px }
@@ -154,7 +154,8 @@ svg { display: block; font-family: FONT }
   .numbers td.definition, .memory td.number { display: none }
   .facts table, .facts tbody, .facts tr, .facts th, .facts td { display: block; padding-right: 0 }
   .facts td, .failures td { border: 0; padding-top: 0 }
-  .failures tbody, .failures tr, .failures th, .failures td { display: block; padding-right: 0 }
+  .failures tbody, .failures tr, .failures th, .failures td.text { display: block; width: auto;
+    padding-right: 0 }
   .failures pre { white-space: pre-wrap; overflow-wrap: anywhere }
   .slowest thead { display: none }
   .slowest tr { display: flex; flex-wrap: wrap; gap: 0 14px; padding: 6px 0;
@@ -286,8 +287,7 @@ def _pictures(pictures: Sequence[Pictured]) -> str:
     if not pictures:
         return ""
     rows = "".join(
-        f"<figure>{_slices(one.slices)}<figcaption>{one.what}: {escape(redact(one.name))}"
-        "</figcaption></figure>\n"
+        f"<figure>{_slices(one.slices)}<figcaption>{escape(_caption(one))}</figcaption></figure>\n"
         for one in pictures
     )
     return (
@@ -296,18 +296,24 @@ def _pictures(pictures: Sequence[Pictured]) -> str:
     )
 
 
+def _caption(one: Pictured) -> str:
+    caption = f"{one.what}: {redact(one.name)}"
+    if one.note:
+        return f"{caption} ({one.note})"
+    return caption
+
+
 def _slices(shown: Sequence[Slice]) -> str:
-    """Images of slices at one scale, by which the longest edge has so many pixels."""
-    scale = LONGEST_PX / max(max(one.size_mm) for one in shown)
-    return "".join(_slice(one, scale) for one in shown)
+    longest_mm = max((max(one.size_mm) for one in shown), default=1.0)
+    return "".join(_slice(one, scale(one.size_mm, longest_mm)) for one in shown)
 
 
-def _slice(one: Slice, scale: float) -> str:
-    width, height = one.size_mm
+def _slice(one: Slice, px_per_mm: float) -> str:
+    width, height = (max(1, round(px_per_mm * edge)) for edge in one.size_mm)
     data = b64encode(one.png).decode("ascii")
     return (
         f'<img alt="{one.plane} slice" title="{one.plane}" src="data:image/png;base64,{data}"'
-        f' style="width:{scale * width:.0f}px;aspect-ratio:{width / height:.4f}">'
+        f' style="width:{width}px;aspect-ratio:{width}/{height}">'
     )
 
 

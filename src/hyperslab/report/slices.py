@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,11 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.arrays.transposition import space_first
 from hyperslab.blocks import reading
+from hyperslab.blocks.glimpse import front
+from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.report.outline import Bools, can_lie_on, edge, inside
+from hyperslab.storage.location import Remote
+from hyperslab.units import show_bytes, show_count
 
 MOST_PIXELS = 240
 "Along an edge of a slice; a longer one is shown by every second, third, ... voxel."
@@ -30,6 +34,14 @@ MOST_VOLUME_NBYTES = 256 << 20
 "Bytes that may be held to cut all slices out of one volume."
 MOST_OPERATIONS = 4096
 "Reads that they may take."
+SPACE = 3
+"Axes of space; further ones come behind them."
+LONGEST_PX = 230
+"The longest edge of all slices of an image, as shown."
+LEAST_PX = 96
+"The longer edge of each slice, at least."
+THINNEST_PX = 12
+"The shorter edge of a slice that one sees anything in."
 WINDOW = (1.0, 99.0)
 "Percentiles of the values that are shown as black and as white."
 PLANES = (("sagittal", 0, (1, 2)), ("coronal", 1, (0, 2)), ("axial", 2, (0, 1)))
@@ -65,6 +77,8 @@ class Pictured:
     name: str
     "The image's URL."
     slices: tuple[Slice, ...]
+    note: str = ""
+    "Why it has not all three slices, in words; '' where it has."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +95,63 @@ class _Cut:
 
 
 def slices(source: ArraySource, mask: ArraySource | None = None) -> tuple[Slice, ...]:
-    """Three slices of an image, with the edge of a mask that is quick to read; none of an array
-    that is no image, or that takes too long to read.
+    """Three slices of an image, with the edge of a mask that is quick to read; fewer where one is
+    too thin to be seen or takes too long to read, none of an array that is no image.
 
     Raises what `reading.read` does.
     """
     if not _can_be_shown(source):
         return ()
     source = space_first(source)
-    cuts = _cuts(source)
-    if not _is_cheap(source, [cut.slab for cut in cuts]):
+    values = _values_of(source)
+    cuts = _thick(_cuts(source))
+    if not cuts:
         return ()
-    blocks = _blocks(source, [cut.slab for cut in cuts], _values_of(source))
-    seen = [_turned(cut, block) for cut, block in zip(cuts, blocks, strict=True)]
-    low, high = _window(seen)
+    seen = [(cut, _turned(cut, block)) for cut, block in _blocks(source, cuts, values)]
+    if not seen:
+        return ()
+    low, high = _window([block for _, block in seen])
     return tuple(
         Slice(cut.plane, png(_grey(block, low, high), _outline(cut, source, mask)), cut.size_mm)
-        for cut, block in zip(cuts, seen, strict=True)
+        for cut, block in seen
     )
+
+
+def left_out(source: ArraySource, shown: Sequence[Slice]) -> str:
+    """Why slices of an image are not among those shown, in words; '' where nothing is to be said,
+    as of an array that is no image.
+    """
+    if not _can_be_shown(source):
+        return ""
+    source = space_first(source)
+    cuts = _cuts(source)
+    thick = _thick(cuts)
+    planes = [one.plane for one in shown]
+    slow = [cut for cut in thick if cut.plane not in planes]
+    thin = [cut.plane for cut in cuts if cut not in thick]
+    return "; ".join(filter(None, (_too_slow(source, slow), _too_thin(thin))))
+
+
+def _too_slow(source: ArraySource, cuts: Sequence[_Cut]) -> str:
+    if not cuts:
+        return ""
+    nbytes = min(reading.read_nbytes(source, cut.slab) for cut in cuts)
+    operations = min(reading.read_operations(source, cut.slab) for cut in cuts)
+    return (
+        f"no {_or([cut.plane for cut in cuts])} slice, which takes {show_bytes(nbytes)} in"
+        f" {show_count(operations, 'read')}: a page reads {show_bytes(MOST_NBYTES)} in"
+        f" {show_count(MOST_OPERATIONS, 'read')} at most"
+    )
+
+
+def _too_thin(planes: Sequence[str]) -> str:
+    if not planes:
+        return ""
+    return f"no {_or(planes)} slice: it would be too thin to see"
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(words)
 
 
 def _outline(cut: _Cut, source: ArraySource, mask: ArraySource | None) -> Bools | None:
@@ -127,8 +180,32 @@ def _can_be_shown(source: ArraySource) -> bool:
     if not source.is_image or source.size == 0 or source.broken:
         return False
     is_real = source.stored.kind in "biuf"
-    is_solid = min(source.shape[axis] for axis in source.header.space) > 1
-    return is_real and is_solid and bool(np.isfinite(np.asarray(source.header.affine)).all())
+    is_plane = source.ndim > 2 and sum(source.shape[axis] > 1 for axis in source.header.space) > 1
+    return is_real and is_plane and bool(np.isfinite(np.asarray(source.header.affine)).all())
+
+
+def scale(size_mm: tuple[float, float], longest_mm: float) -> float:
+    """Pixels for each millimetre of a slice: one scale for all of an image, the longest edge of
+    which is given, but for slices that would be small.
+    """
+    return max(LONGEST_PX / longest_mm, LEAST_PX / max(size_mm))
+
+
+def _thick(cuts: Sequence[_Cut]) -> list[_Cut]:
+    """Cuts that are wide enough to be looked at, as most slices of a block of few layers are
+    not.
+    """
+    longest_mm = max(max(cut.size_mm) for cut in cuts)
+    return [cut for cut in cuts if _is_plane(cut) and _width_px(cut, longest_mm) >= THINNEST_PX]
+
+
+def _width_px(cut: _Cut, longest_mm: float) -> float:
+    return min(cut.size_mm) * scale(cut.size_mm, longest_mm)
+
+
+def _is_plane(cut: _Cut) -> bool:
+    rows, columns, *_ = cut.order
+    return min(cut.slab.count[rows], cut.slab.count[columns]) > 1
 
 
 def _is_cheap(source: ArraySource, slabs: Sequence[Hyperslab]) -> bool:
@@ -138,18 +215,61 @@ def _is_cheap(source: ArraySource, slabs: Sequence[Hyperslab]) -> bool:
     return max(nbytes, peak) <= MOST_NBYTES and operations <= MOST_OPERATIONS
 
 
-def _blocks(source: ArraySource, slabs: Sequence[Hyperslab], values: Values) -> list[Array]:
-    """The regions, read one by one, or cut out of the volume where each of them would read as much
-    as the volume does: a gzip stream without an index is inflated once.
+def _blocks(
+    source: ArraySource, cuts: Sequence[_Cut], values: Values
+) -> Iterator[tuple[_Cut, Array]]:
+    """The regions that are quick to read, one by one, or cut out of the volume where each of them
+    would read as much as the volume does: a gzip stream without an index is inflated once.
     """
+    if _goes_once(source, cuts, values):
+        block = _first_volume(source, values)
+        if block is not None:
+            yield from ((cut, block[cut.slab.slices()]) for cut in cuts)
+        return
+    for cut in _cheap(source, cuts):
+        yield cut, reading.read(source, cut.slab, values=values)
+
+
+def _goes_once(source: ArraySource, cuts: Sequence[_Cut], values: Values) -> bool:
+    """Whether the slices are cut out of the volume: one that memory holds."""
     volume = _volume(source.shape)
     nbytes = reading.read_nbytes(source, volume)
     peak = reading.read_peak(source, volume, values)
-    one_by_one = sum(reading.read_nbytes(source, slab) for slab in slabs)
-    if len(slabs) * nbytes > one_by_one or peak > MOST_VOLUME_NBYTES:
-        return [reading.read(source, slab, values=values) for slab in slabs]
-    block = reading.read(source, volume, values=values)
-    return [block[slab.slices()] for slab in slabs]
+    one_by_one = sum(reading.read_nbytes(source, cut.slab) for cut in cuts)
+    return len(cuts) * nbytes <= one_by_one and peak <= MOST_VOLUME_NBYTES
+
+
+def _first_volume(source: ArraySource, values: Values) -> Array | None:
+    """The first volume of a file that is quick to read, or of a gzip stream whose front holds it;
+    else None.
+    """
+    volume = _volume(source.shape)
+    nbytes = reading.read_nbytes(source, volume)
+    if nbytes <= MOST_NBYTES and reading.read_operations(source, volume) <= MOST_OPERATIONS:
+        return reading.read(source, volume, values=values)
+    if not _begins_with_volume(source):
+        return None
+    try:
+        return front(source, 1, MOST_NBYTES, values)
+    except zlib.error:
+        return None
+
+
+def _begins_with_volume(source: ArraySource) -> bool:
+    """Whether a gzip stream of this machine holds volume after volume."""
+    if isinstance(source.url, Remote) or not is_one_gzip_stream(source):
+        return False
+    slow = next((axis for axis in source.axes if source.shape[axis] > 1), 0)
+    return slow >= SPACE and math.prod(source.shape[SPACE:]) == source.shape[slow]
+
+
+def _cheap(source: ArraySource, cuts: Sequence[_Cut]) -> list[_Cut]:
+    """Cuts that are quick to read together, in their order."""
+    found: list[_Cut] = []
+    for cut in sorted(cuts, key=lambda cut: reading.read_nbytes(source, cut.slab)):
+        if _is_cheap(source, [one.slab for one in (*found, cut)]):
+            found.append(cut)
+    return [cut for cut in cuts if cut in found]
 
 
 def _volume(shape: tuple[int, ...]) -> Hyperslab:

@@ -297,8 +297,7 @@ def losing(evidence: Evidence, summary: Summary) -> list[Finding]:
             "lost-attempts",
             f"{show_count(summary.lost_attempts, 'attempt')} of {summary.attempts:,} failed and"
             f" took {show_share(share)} of the slots' time.",
-            f"{show_seconds(summary.lost_s)} over all slots; where their workers died, what they"
-            " did in it is unknown.",
+            f"{show_seconds(summary.lost_s)} over all slots.",
             "Fix these failures first: the run lists the reasons.",
             min(1.0, share),
         )
