@@ -13,6 +13,7 @@ from hyperslab import formats
 from hyperslab.apps.locality import Locality
 from hyperslab.cli.telling import is_debugging, told_if_heard
 from hyperslab.driver.continuing import Submitted
+from hyperslab.driver.printed import says_more
 from hyperslab.driver.result import Result
 from hyperslab.engines.facts import facts_of
 from hyperslab.report.expected import expected_words
@@ -168,7 +169,8 @@ def _remedy(result: Result, out: Path | str, verb: str) -> str:
     if result.ended_early and verb == "run":
         keep_going = "with --keep-going it tries all tasks"
     printed = ""
-    if result.printed is not None:
+    own_lines = facts_of(result.trace.meta["run"]["engine"]).own_lines
+    if result.printed is not None and says_more(result.printed, result.failures, own_lines):
         printed = f"the output of functions is in {_as_given(result.printed, out)}"
     advice = (
         f"fix the cause, then run the same command with {flags}, which does only what is missing"

@@ -60,6 +60,8 @@ class Facts:
     "Batch system whose jobs run its tasks, on other machines; empty: none does."
     also_logs: str = ""
     "Who else writes to the log of what functions print, in words; '' for nobody."
+    own_lines: str = ""
+    "Regular expression of the beginning of what they write there when nothing is wrong."
     own_record: str = ""
     "Name of its own record of what it ran; empty: it keeps none."
 
@@ -122,6 +124,10 @@ SPARK = Facts(
     clusters="Spark",
     connects_to="a Spark master",
     also_logs="Spark",
+    own_lines=(
+        r"WARNING: |Using Spark's |Setting default log level |To adjust logging level "
+        r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:INFO|WARN) "
+    ),
     own_record="Spark's event log",
 )
 SLURM = Facts(
