@@ -49,12 +49,20 @@ def build(name: str, pipeline: Pipeline, params: Mapping[str, Any]) -> Pipeline:
         if param not in known:
             raise unknown_parameter(param, name, known)
         if not _fits(value, hints[param]):
-            raise UsageError(
-                f"--param {param}={_shown(value)}: give {words_of(hints[param])}:"
-                f" {module.PARAMS[param]}"
-            )
+            unit = getattr(module, "UNITS", {}).get(param, "")
+            advice = _with_unit(value, unit) or f"give {words_of(hints[param])}"
+            raise UsageError(f"--param {param}={_shown(value)}: {advice}: {module.PARAMS[param]}")
     built: Pipeline = module.build(pipeline, **params)
     return built
+
+
+def _with_unit(value: Any, unit: str) -> str:
+    """Advice to give bare numbers with their unit; '' for what are none, or have no unit."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    are_bare = all(isinstance(one, int | float) and not isinstance(one, bool) for one in numbers)
+    if not unit or not are_bare:
+        return ""
+    return f"the unit is missing; give {','.join(f'{one:g}{unit}' for one in numbers)}"
 
 
 def _require_known_inputs(name: str, pipeline: Pipeline, known: Sequence[str]) -> None:

@@ -38,6 +38,8 @@ PARAMS: Mapping[str, str] = {
     ),
     "truncate": "radius of the filter in standard deviations",
 }
+UNITS: Mapping[str, str] = {"fwhm": "mm"}
+"Units of the parameters that are no bare numbers."
 FWHM_PER_SIGMA = 2 * math.sqrt(2 * math.log(2))
 "Full width at half maximum of a Gaussian, in standard deviations."
 _MM = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*mm\s*")
@@ -90,9 +92,7 @@ def _from_mm(pipeline: Pipeline, name: str, text: str, per_sigma: float) -> tupl
     """Standard deviations in voxels of widths in millimetres, each of so many of them."""
     widths = [_MM.fullmatch(part) for part in text.split(",")]
     if None in widths:
-        raise UsageError(
-            f"--param {name}={text}: give millimetres, as 6mm, or for each axis, as 6mm,6mm,4mm"
-        )
+        raise UsageError(f"--param {name}={text}: {_advice(text)}")
     asked = tuple(float(width[1]) / per_sigma for width in widths if width is not None)
     sigmas_mm = _along_space(pipeline, f"{name}={text}", asked)
     sizes = voxel_sizes_mm(pipeline.source, f"--param {name}={text}")
@@ -102,6 +102,17 @@ def _from_mm(pipeline: Pipeline, name: str, text: str, per_sigma: float) -> tupl
             f"--param {name}={text}: axis {beside[0]} is none of space, and has no millimetres"
         )
     return tuple(one / sizes.get(axis, 1.0) for axis, one in enumerate(sigmas_mm))
+
+
+def _advice(text: str) -> str:
+    """What to give in place of a text that is no millimetres: the same with the unit where that
+    alone is missing.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    corrected = [part if _MM.fullmatch(part) else f"{part}mm" for part in parts]
+    if all(map(_MM.fullmatch, corrected)):
+        return f"the unit is missing; give {','.join(corrected)}"
+    return "give millimetres, as 6mm, or for each axis, as 6mm,6mm,4mm"
 
 
 def _along_space(pipeline: Pipeline, told: str, asked: tuple[float, ...]) -> tuple[float, ...]:
