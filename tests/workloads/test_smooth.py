@@ -124,7 +124,7 @@ def test_millimetres_become_voxels_by_their_sizes(
         ({"fwhm": "6vox"}, "--param fwhm=6vox: give millimetres"),
         ({"fwhm": 6.5}, "--param fwhm=6.5: the unit is missing; give 6.5mm: full width at half"),
         ({"fwhm": (6, 6, 4)}, "--param fwhm=6,6,4: the unit is missing; give 6mm,6mm,4mm"),
-        ({"fwhm": True}, "--param fwhm=true: give a word: full width at half maximum"),
+        ({"fwhm": True}, "--param fwhm=True: give a word: full width at half maximum"),
         ({"fwhm": "6mm,6mm"}, "--param fwhm=6mm,6mm: give one number of at least 0, or 3 of them"),
         ({"fwhm": "6mm", "sigma": 1}, "sigma is also given; leave one out"),
     ],
