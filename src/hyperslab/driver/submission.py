@@ -15,6 +15,7 @@ import numpy as np
 from hyperslab import engines
 from hyperslab.driver.directory import RunDirectory, RunState, load_status
 from hyperslab.driver.pictured import pictured
+from hyperslab.driver.plain import is_plain, plain
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import RunStopped, UsageError
 from hyperslab.machine.host import describe
@@ -270,14 +271,14 @@ def _save_by_fold(fold: Fold, value: Any, folder: Path) -> list[Path]:
 
 
 def _save_plain(value: Any, out: Path) -> Path:
-    """Numbers, texts and their lists and dicts as JSON, arrays as .npy, anything else as a
+    """Numbers, texts and what is made of them as JSON, arrays as .npy, anything else as a
     pickle.
     """
     if isinstance(value, np.ndarray):
         np.save(out / "result.npy", value)
         return out / "result.npy"
-    if isinstance(value, (int, float, str, list, dict, np.generic)):
-        save_json(out / "result.json", value)
+    if is_plain(value):
+        save_json(out / "result.json", plain(value))
         return out / "result.json"
     (out / "result.pickle").write_bytes(pickle.dumps(value))
     return out / "result.pickle"

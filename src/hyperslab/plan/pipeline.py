@@ -70,7 +70,9 @@ class Fold:
     histogram.
     """
     save: Callable[[Any, Path], Sequence[Path]] | None = None
-    "(result, folder) -> files written; without it the result is saved as a pickle."
+    """(result, folder) -> files written; without it the result is result.json, result.npy or
+    result.pickle, whichever holds it.
+    """
     takes: Collection[str] = ()
     "Names of parameters of the fold after it that the lift of a prior gets, too."
 
