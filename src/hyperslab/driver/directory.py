@@ -103,6 +103,16 @@ class RunDirectory:
             return {self.file}
         return None
 
+    def new_parents(self) -> str:
+        """The topmost folder above what -o names that is not there yet, in words; '' where all
+        are.
+        """
+        above = self.place.absolute().parent
+        missing = [folder for folder in (above, *above.parents) if not os.path.lexists(folder)]
+        if not missing:
+            return ""
+        return f"created {missing[-1]}, which did not exist, for {self.place.absolute()}"
+
     def submissions(self) -> list[Path]:
         """Folders of all submissions, oldest first."""
         return [folder for _, folder in self._numbered()]

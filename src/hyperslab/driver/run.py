@@ -145,7 +145,11 @@ class Driver(Rounds):
         """Own the directory; returns the descriptor that holds it until closed. Raises
         OutputBusy.
         """
-        return self.directory.own()
+        made = self.directory.new_parents()
+        lock = self.directory.own()
+        if made:
+            self.progress.tell(made)
+        return lock
 
     def _carry_out(self) -> Result:
         """Run every stage, and keep the records however that ends."""

@@ -103,3 +103,23 @@ def test_what_a_refused_region_advises_is_taken(tmp_path: Path) -> None:
     (made,) = outputs(tmp_path / "made")
     expected = values_of(ANATOMICAL)[3:9, 4:20] + 1
     assert np.array_equal(values_of(made), expected)
+
+
+@pytest.mark.parametrize("name", ["new/deep/out", "new/one.nii", "new/deep/one.nii.gz"])
+def test_folders_above_the_output_are_created_with_a_word(tmp_path: Path, name: str) -> None:
+    line = ("run", "smooth", ANATOMICAL, "--engine", "serial", "--no-report", "-o", tmp_path / name)
+    done = call(*line)
+    said = f"created {tmp_path / 'new'}, which did not exist, for {tmp_path / name}"
+    assert done.err.splitlines().count(said) == 1
+    assert "created" not in call(*line[:-1], tmp_path / "beside").err
+
+
+def test_a_refused_run_creates_nothing(tmp_path: Path) -> None:
+    done = call("run", "smooth", ANATOMICAL, "-p", "sigma=-1", "-o", tmp_path / "new" / "out")
+    assert (done.code, "created" in done.err) == (2, False)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_conversion_says_so_too(tmp_path: Path) -> None:
+    done = call("convert", ANATOMICAL, tmp_path / "new" / "a.h5", "--engine", "serial")
+    assert f"created {tmp_path / 'new'}, which did not exist" in done.err
