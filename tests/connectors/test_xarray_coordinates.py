@@ -19,6 +19,8 @@ from hyperslab.errors import UsageError
 from tests.connectors.opened import ours
 from tests.formats.files import DATA
 
+PAGE = Path(__file__).parents[2] / "docs" / "xarray-and-dask.md"
+
 SHAPE = (5, 6, 7)
 
 
@@ -248,6 +250,20 @@ def test_places_are_selected_whichever_way_an_axis_runs(tmp_path: Path, sign: in
         wrong = slice(high, low) if sign > 0 else slice(low, high)
         with pytest.raises(UsageError, match=r"no elements along x: .*image.hyperslab.sel"):
             _ = image.sel(x=wrong).hyperslab.affine
+
+
+def test_the_page_says_how_voxels_of_tilted_images_are_found(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    recipe = page.split("**Tilted (oblique) images**")[1].split("```")[1].removeprefix("text\n")
+    saved(tmp_path / "a.nii", placed(euler2mat(0.1, 0.2, 0.3)))  # type: ignore[no-untyped-call]
+    with ours(tmp_path / "a.nii") as dataset:
+        image = dataset.image
+        place = image.hyperslab.affine @ (2, 1, 2, 1)
+        assert "(30, 40.2, 10, 1)" in recipe
+        recipe = recipe.replace("(30, 40.2, 10, 1)", str(tuple(place.tolist())))
+        names: dict[str, Any] = {"numpy": np, "image": image}
+        exec(recipe, names)
+        assert (names["i"], names["j"], names["k"]) == (2, 1, 2)
 
 
 def test_places_of_tilted_images_are_voxels(tmp_path: Path) -> None:
