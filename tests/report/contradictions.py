@@ -27,6 +27,7 @@ def assert_sound(trace: Trace, summary: Summary, verdict: Verdict) -> None:
         assert "too short" in verdict.paragraph
         return
     assert_possible(trace, summary, verdict)
+    assert_agreed(trace, verdict)
     assert_largest(summary, verdict)
 
 
@@ -61,6 +62,41 @@ def assert_possible(trace: Trace, summary: Summary, verdict: Verdict) -> None:
     if re.search(r"\blong\b", text):
         assert summary.busy_s / summary.tasks > 0.1
     assert not ("larger" in verdict.remedy and "smaller blocks" in verdict.remedy)
+
+
+OPPOSITE = (
+    ("more slots", "fewer slots"),
+    ("larger blocks", "smaller blocks"),
+    ("processes", "threads"),
+    ("compressed", "plain"),
+    ("nothing is wrong", "something is"),
+)
+SAYS = {
+    "more slots": r"use more slots|more slots would|a cluster with more slots|more slots \(",
+    "fewer slots": r"fewer --workers|half the |a smaller cluster|no more slots than|serial:",
+    "larger blocks": r"arger blocks|times larger",
+    "smaller blocks": r"smaller blocks|Cut about",
+    "processes": r"processes instead of threads",
+    "threads": r"--engine (processes or )?threads",
+    "compressed": r"compressed chunks",
+    "plain": r"to \.nii\b",
+    "nothing is wrong": r"Nothing is wrong",
+    "something is": r"\b(Use|Cut|Put|Make|Convert|Fix)\b",
+}
+"How advice pulls in a direction, in its words."
+
+
+def assert_agreed(trace: Trace, verdict: Verdict) -> None:
+    """No two pieces of advice on one page that cannot both be followed."""
+    advice = " ".join(finding.advice for finding in verdict.findings)
+    pulls = {name for name, words in SAYS.items() if re.search(words, advice)}
+    slots = len(trace.slots)
+    for workers, threads in re.findall(r"--workers (\d+)(?: --threads (\d+))?", advice):
+        asked = int(workers) * int(threads or trace.meta["run"]["threads"])
+        if asked != slots:
+            pulls.add("more slots" if asked > slots else "fewer slots")
+    for pair in OPPOSITE:
+        assert not pulls.issuperset(pair), (pair, advice)
 
 
 def assert_largest(summary: Summary, verdict: Verdict) -> None:

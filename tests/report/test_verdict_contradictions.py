@@ -4,6 +4,7 @@ the slots or the planner leave no room for, and names what took most.
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 
 import hyperslab
 from hyperslab.report.summary import summarise
-from hyperslab.report.verdict import judge
+from hyperslab.report.verdict import CIRCUMSTANCES, EXPLAINS, judge
+from hyperslab.report.verdict.agreement import PULLS, RULES_OUT
 from hyperslab.trace import Span, Trace
-from tests.report.contradictions import assert_sound
+from tests.report.contradictions import assert_agreed, assert_sound
 from tests.report.made_traces import LOAD
 
 S = 10**9
@@ -91,6 +93,78 @@ def test_two_hundred_random_runs_are_judged_without_contradiction() -> None:
         rules.update(finding.rule for finding in verdict.findings)
     assert judged > 60
     assert len(rules) > 10, "the runs are of many kinds"
+
+
+def troubled(seed: int) -> Trace:
+    """A run like the others, on a machine that lacks memory or processors, or from gzip streams, a
+    queue, or storage that was probed.
+    """
+    trace = made(seed)
+    draw = random.Random(-seed)
+    meta, run = dict(trace.meta), dict(trace.meta["run"])
+    load = dict(meta["load"])
+    if draw.random() < 0.3:
+        load |= {**LOAD, "stalled_shares": {"memory_some": draw.uniform(0, 0.6)}}
+    if draw.random() < 0.3:
+        load |= {**LOAD, "busy_share": 1.0, "others_share": draw.uniform(0, 0.6)}
+    if draw.random() < 0.4:
+        run["times_inflated"] = draw.uniform(1, 9)
+    if draw.random() < 0.4:
+        rate = 10 ** draw.uniform(6, 10)
+        meta["probe"] = {"read_nbytes_per_s": rate, "write_nbytes_per_s": rate}
+    if draw.random() < 0.2:
+        missing_s = draw.uniform(0, 3) * len(trace.slots)
+        queue = {"system": "Slurm", "jobs": 3, "waited_s": draw.uniform(0, 9)}
+        meta["queue"] = {**queue, "missing_s": missing_s}
+    return Trace(trace.spans, trace.slots, meta={**meta, "run": run, "load": load})
+
+
+def test_no_two_causes_of_a_troubled_run_are_given_opposite_remedies() -> None:
+    together: set[tuple[str, str]] = set()
+    advised: dict[str, set[str]] = {}
+    for seed in range(600):
+        trace = troubled(seed)
+        verdict = judge(trace, summarise(trace))
+        if verdict.findings:
+            assert_agreed(trace, verdict)
+        rules = sorted({finding.rule for finding in verdict.findings})
+        together.update(itertools.combinations(rules, 2))
+        for finding in verdict.findings:
+            advised.setdefault(finding.rule, set()).add(finding.advice)
+    assert len(together) > 60, "causes meet"
+    assert all(any(advised[rule]) for rule in advised if rule in PULLS), "and are still advised on"
+
+
+def test_rules_that_say_nothing_against_themselves() -> None:
+    assert PULLS.keys() | RULES_OUT.keys() <= EXPLAINS.keys() | set(CIRCUMSTANCES)
+    for rule, pulls in PULLS.items():
+        assert not pulls & RULES_OUT.get(rule, frozenset()), rule
+
+
+def test_memory_that_was_short_rules_out_more_slots() -> None:
+    """Opens that wait would gain by more slots, which have no memory."""
+    spans = []
+    for task in range(12):
+        begin = task // 2 * S
+        took = 9 * S // 10
+        slot = f"h/w{task % 2}/t0"
+        spans.append(Span(task, 0, slot, "open", begin, begin + took, 0, 10**6, 0))
+        spans.append(Span(task, 0, slot, "compute", begin + took, begin + S, 0, S // 10, 0))
+    run = {"engine": "processes", "workers": 2, "threads": 1, "cpus": 8, "is_light": True}
+    run |= {"rule": "blocks=12", "blocks": 12, "arrays": 1, "most_blocks": 10**6}
+    meta = {"run": run, "start_ns": 0, "ready_ns": 0, "end_ns": 6 * S}
+    quiet = Trace(spans, ["h/w0/t0", "h/w1/t0"], meta=meta)
+    stalled = {**LOAD, "stalled_shares": {"memory_some": 0.3}}
+    short = Trace(spans, ["h/w0/t0", "h/w1/t0"], meta={**meta, "load": stalled})
+    before = judge(quiet, summarise(quiet))
+    after = judge(short, summarise(short))
+    assert "more slots" in before.remedy
+    assert "larger blocks" in before.remedy
+    assert [one.rule for one in after.findings] == ["metadata-latency", "memory-pressure"]
+    assert "fewer --workers or smaller blocks" in after.findings[1].advice
+    assert "more slots" not in after.remedy
+    assert "larger blocks" not in after.remedy
+    assert "a few large files" in after.remedy
 
 
 def idle_a_while(block: np.ndarray[Any, Any], seconds: float) -> np.ndarray[Any, Any]:

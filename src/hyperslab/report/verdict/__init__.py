@@ -8,9 +8,12 @@ engine does not tell is left out of the evidence, and a rule that would need it 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
+from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
 from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
 from hyperslab.trace import Trace
@@ -81,7 +84,14 @@ def judge(trace: Trace, summary: Summary) -> Verdict:
     if not limits:
         return Verdict(_too_short(summary), ())
     circumstances = [f for f in found if f.rule in CIRCUMSTANCES]
-    return Verdict(_paragraph(limits, circumstances), (*limits, *circumstances))
+    all_found = agreed([*limits, *circumstances], partial(_again, evidence, summary))
+    limits = all_found[: len(limits)]
+    return Verdict(_paragraph(limits, all_found[len(limits) :]), tuple(all_found))
+
+
+def _again(evidence: Evidence, summary: Summary, ruled_out: frozenset[Pull]) -> list[Finding]:
+    """Findings of all rules, whose advice leaves out what another cause rules out."""
+    return list(_findings(replace(evidence, ruled_out=ruled_out), summary))
 
 
 def _findings(evidence: Evidence, summary: Summary) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hyperslab.report.summary import Window, lanes, own_pieces, window
+from hyperslab.report.verdict.agreement import Pull
 from hyperslab.trace import LOST, Span, Trace
 
 TINY_NBYTES = 64 * 1024
@@ -121,6 +122,8 @@ class Evidence:
     attempts: list[Attempt] = field(default_factory=list)
     transfers: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     "Read and write phases that moved something."
+    ruled_out: frozenset[Pull] = frozenset()
+    "Directions that no advice may take, because of another cause."
 
     @property
     def run(self) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hyperslab.report.verdict import remedies
+from hyperslab.report.verdict.agreement import MORE, NOTHING, PLAIN
 from hyperslab.report.verdict.evidence import Counters, Evidence, merged
 from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
 from hyperslab.report.verdict.tasks import stragglers, straggling
@@ -135,6 +136,8 @@ def _as_processes(evidence: Evidence) -> str:
     if not remedies.takes_slots(evidence):
         return "a cluster whose workers have one thread each"
     flags = f"--workers {len(evidence.slots)} --threads 1"
+    if MORE in evidence.ruled_out:
+        flags = "--threads 1"
     if evidence.is_in_caller:
         return f"--engine processes {flags}"
     return flags
@@ -187,10 +190,18 @@ def inflating(evidence: Evidence) -> list[Finding]:
             " slots' time went into inflating what other tasks had inflated, too.",
             f"The tasks read the streams {times:.1f} times, because their blocks have values all"
             " over them, as blocks of a series have that keep its time axis whole.",
-            f"Convert the input once, to .nii, and run over that{_fewer_blocks(evidence)}.",
+            f"Convert the input once, to {_entered(evidence)}, and run over"
+            f" that{_fewer_blocks(evidence)}.",
             share,
         )
     ]
+
+
+def _entered(evidence: Evidence) -> str:
+    """What is read in parts, without a stream to be inflated from its start."""
+    if PLAIN in evidence.ruled_out:
+        return ".h5 or .zarr with --compression gzip, of which blocks read the chunks they need"
+    return ".nii"
 
 
 def _fewer_blocks(evidence: Evidence) -> str:
@@ -256,11 +267,15 @@ def _more_processors(evidence: Evidence) -> str:
     slots = len(evidence.slots)
     if isinstance(cpus, int) and not evidence.run.get("connect"):
         able = min(cpus, remedies.tasks(evidence))
+        if MORE in evidence.ruled_out:
+            able = slots
         threads = max(1, int(evidence.run.get("threads") or 1))
         if slots < able and able // threads > slots // threads:
             ran = show_count(slots, "slot")
             flags = f"{remedies.other_engine(evidence)}--workers {able // threads}"
             return f"Use {flags}: only {ran} ran on {cpus} processors."
+    if NOTHING in evidence.ruled_out:
+        return "A faster function, or faster processors, would shorten this part."
     return "Nothing is wrong: only more processors, or a faster function, would speed it up."
 
 

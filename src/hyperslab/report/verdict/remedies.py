@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hyperslab.report.verdict.agreement import FEWER, LARGER, MORE, SMALLER
 from hyperslab.report.verdict.evidence import Evidence
 
 COSTLY_S = 1.0
@@ -22,9 +23,9 @@ def tasks(evidence: Evidence) -> int:
 
 def larger(evidence: Evidence, wanted: float) -> int:
     """How many times larger blocks may be, and should, that every slot still has one; 1 where they
-    are as large as the array, or as the planner wants them.
+    are as large as the array, or as the planner wants them, or nothing is to be larger.
     """
-    if is_automatic(evidence):
+    if is_automatic(evidence) or LARGER in evidence.ruled_out:
         return 1
     blocks = int(evidence.run.get("blocks") or tasks(evidence))
     arrays = int(evidence.run.get("arrays") or 1)
@@ -34,9 +35,9 @@ def larger(evidence: Evidence, wanted: float) -> int:
 
 def more_blocks(evidence: Evidence, wanted: int, usual_s: float) -> int:
     """How many blocks each array may have, of those wanted in all; 0 where that makes no more than
-    there are, or the planner chose them and they do not take long.
+    there are, or the planner chose them and they do not take long, or nothing is to be smaller.
     """
-    if is_automatic(evidence) and usual_s < COSTLY_S:
+    if SMALLER in evidence.ruled_out or (is_automatic(evidence) and usual_s < COSTLY_S):
         return 0
     blocks = int(evidence.run.get("blocks") or tasks(evidence))
     arrays = max(1, int(evidence.run.get("arrays") or 1))
@@ -48,13 +49,13 @@ def more_blocks(evidence: Evidence, wanted: int, usual_s: float) -> int:
 
 
 def can_use_more(evidence: Evidence) -> bool:
-    """Whether further slots would get tasks."""
-    return tasks(evidence) > len(evidence.slots)
+    """Whether further slots would get tasks, and nothing speaks against them."""
+    return MORE not in evidence.ruled_out and tasks(evidence) > len(evidence.slots)
 
 
 def can_use_fewer(evidence: Evidence) -> bool:
-    """Whether there are slots to do without."""
-    return len(evidence.slots) > 1
+    """Whether there are slots to do without, and nothing speaks for them."""
+    return FEWER not in evidence.ruled_out and len(evidence.slots) > 1
 
 
 def takes_slots(evidence: Evidence) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hyperslab.report.verdict import remedies
+from hyperslab.report.verdict.agreement import COMPRESSED
 from hyperslab.report.verdict.evidence import Counters, Evidence
 from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
 from hyperslab.report.verdict.processors import lock
@@ -231,9 +232,12 @@ def _kind_of_wait(
     data = "the outputs"
     if kind == "read":
         data = "the inputs"
+    less = "compressed chunks, a smaller dtype"
+    if COMPRESSED in evidence.ruled_out:
+        less = "a smaller dtype"
     faster = (
         f"Put {data} on faster storage (a local disk, a burst buffer, tmpfs), or move fewer bytes"
-        " (compressed chunks, a smaller dtype)"
+        f" ({less})"
     )
     if near or (grown is not None and grown.is_flat):
         sentence = f"The bandwidth of the storage limited this run ({kind})"

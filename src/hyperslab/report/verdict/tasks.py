@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hyperslab.report.summary import Summary
 from hyperslab.report.verdict import remedies
+from hyperslab.report.verdict.agreement import FEWER, THREADS
 from hyperslab.report.verdict.evidence import Attempt, Cover, Evidence, merged
 from hyperslab.report.verdict.finding import NOTABLE, Finding
 from hyperslab.units import show_count, show_seconds, show_share
@@ -89,7 +90,16 @@ def _less_handing_out(evidence: Evidence, wanted: float) -> str:
         return f"Use {lighter}."
     if evidence.is_in_caller:
         return ""
-    return "Use --engine threads or serial: there is too little work for processes to share."
+    return _one_process(evidence)
+
+
+def _one_process(evidence: Evidence) -> str:
+    """Engines that hand out tasks in the driver's own process."""
+    able = {"threads": THREADS, "serial": FEWER}
+    names = [name for name, pull in able.items() if pull not in evidence.ruled_out]
+    if not names:
+        return ""
+    return f"Use --engine {' or '.join(names)}: there is too little work for processes to share."
 
 
 def _between_tasks(evidence: Evidence, share: float, usual: float) -> Finding:
@@ -206,7 +216,8 @@ def _more_tasks(evidence: Evidence, tasks: int, slots: int) -> str:
         return f"Cut about {blocks:,} blocks{each} (--blocks {blocks})."
     threads = max(1, int(evidence.run.get("threads") or 1))
     needed = -(-tasks // threads)
-    if needed * threads < slots and remedies.takes_slots(evidence):
+    has_idle = needed * threads < slots and remedies.can_use_fewer(evidence)
+    if has_idle and remedies.takes_slots(evidence):
         return f"Use --workers {needed}: there is no more work to share."
     return ""
 
@@ -257,7 +268,10 @@ def starting(evidence: Evidence, summary: Summary, queued_s: float) -> list[Find
 def _quicker_start(evidence: Evidence) -> str:
     same = "It takes the same time however much data there is"
     if evidence.is_heavy:
-        return f"{same}: for short runs use --engine processes or threads, or --connect."
+        light = "processes or threads"
+        if THREADS in evidence.ruled_out:
+            light = "processes"
+        return f"{same}: for short runs use --engine {light}, or --connect."
     return f"{same}."
 
 
