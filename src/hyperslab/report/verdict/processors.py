@@ -200,7 +200,7 @@ def inflating(evidence: Evidence) -> list[Finding]:
 def _entered(evidence: Evidence) -> str:
     """What is read in parts, without a stream to be inflated from its start."""
     if PLAIN in evidence.ruled_out:
-        return ".h5 or .zarr with --compression gzip, of which blocks read the chunks they need"
+        return "a file of compressed chunks (--chunks), of which blocks read those they need"
     return ".nii"
 
 
