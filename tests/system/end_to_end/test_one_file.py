@@ -123,3 +123,17 @@ def test_a_refused_run_creates_nothing(tmp_path: Path) -> None:
 def test_a_conversion_says_so_too(tmp_path: Path) -> None:
     done = call("convert", ANATOMICAL, tmp_path / "new" / "a.h5", "--engine", "serial")
     assert f"created {tmp_path / 'new'}, which did not exist" in done.err
+
+
+def test_compressed_bytes_depend_on_the_blocks_and_not_on_the_engine(tmp_path: Path) -> None:
+    """As docs/engines.md says: the values are always the same."""
+    made = {}
+    for engine, blocks in (("serial", 4), ("threads", 4), ("processes", 4), ("serial", 2)):
+        path = tmp_path / f"{engine}-{blocks}.nii.gz"
+        line = ("run", "increment", ANATOMICAL, "-o", path, "--no-report", "--blocks", blocks)
+        succeed(*line, "--engine", engine)
+        made[engine, blocks] = path
+    four = {path.read_bytes() for (_, blocks), path in made.items() if blocks == 4}
+    assert len(four) == 1
+    assert made["serial", 2].read_bytes() not in four
+    assert np.array_equal(values_of(made["serial", 2]), values_of(made["serial", 4]))

@@ -190,18 +190,17 @@ def inflating(evidence: Evidence) -> list[Finding]:
             " slots' time went into inflating what other tasks had inflated, too.",
             f"The tasks read the streams {times:.1f} times, because their blocks have values all"
             " over them, as blocks of a series have that keep its time axis whole.",
-            f"Convert the input once, to {_entered(evidence)}, and run over"
-            f" that{_fewer_blocks(evidence)}.",
+            f"{_entered(evidence)}{_fewer_blocks(evidence)}.",
             share,
         )
     ]
 
 
 def _entered(evidence: Evidence) -> str:
-    """What is read in parts, without a stream to be inflated from its start."""
+    """How the input is read in parts, without a stream to be inflated from its start."""
     if PLAIN in evidence.ruled_out:
-        return "a file of compressed chunks (--chunks), of which blocks read those they need"
-    return ".nii"
+        return "Convert the input once, to compressed chunks (--chunks), and run over those"
+    return "Convert the input once, to .nii, and run over that"
 
 
 def _fewer_blocks(evidence: Evidence) -> str:
