@@ -38,7 +38,7 @@ ROOMS = {
     "storage",
     "machine",
 }
-LEAVES = {"__init__", "errors", "markup", "native", "redaction", "trace", "units"}
+LEAVES = {"__init__", "errors", "markup", "native", "pickling", "redaction", "trace", "units"}
 "The modules at the root: they import nothing of the package."
 
 HEADLESS = re.compile(

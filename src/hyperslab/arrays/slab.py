@@ -16,10 +16,12 @@ from types import EllipsisType
 from typing import Self
 
 from hyperslab.errors import UsageError
+from hyperslab.pickling import pickled_by_position
 
 Index = int | slice | EllipsisType
 
 
+@pickled_by_position
 @dataclass(frozen=True, slots=True)
 class Hyperslab:
     """The elements start, start + stride, ..., count of them, along every axis."""
@@ -42,11 +44,6 @@ class Hyperslab:
             min(self.stride, default=1) < 0 and min(self.bounds[0]) < 0
         ):
             raise ValueError(f"the region begins before the array: {self}")
-
-    def __setstate__(self, state: Sequence[tuple[int, ...]]) -> None:
-        """Take what a pickle holds: that of a dataclass looks the fields up for every region."""
-        for name, value in zip(self.__slots__, state, strict=True):
-            object.__setattr__(self, name, value)
 
     @classmethod
     def full(cls, shape: Sequence[int]) -> Self:
@@ -162,9 +159,7 @@ def from_index(
 
 def require_within(where: str, shape: Sequence[int], slab: Hyperslab) -> None:
     """Raise UsageError for a region that reaches beyond an array of this shape."""
-    if slab.ndim != len(shape) or any(
-        high > n for high, n in zip(slab.bounds[1], shape, strict=True)
-    ):
+    if slab.ndim != len(shape) or any(map(operator.gt, slab.bounds[1], shape)):
         raise UsageError(
             f"{where}: the region {slab} reaches beyond the array's shape {tuple(shape)}"
         )

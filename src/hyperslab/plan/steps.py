@@ -34,6 +34,7 @@ from hyperslab.plan.pipeline import Fold
 from hyperslab.plan.returned import checked
 from hyperslab.plan.task import Job, Outcome, State, Status, StepFunction, Task
 from hyperslab.storage.staging import copies
+from hyperslab.storage.turns import Turns
 from hyperslab.trace import recording, span
 
 PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
@@ -141,24 +142,24 @@ def _outcome(state: State) -> Outcome:
 
 
 def _read(job: Job, state: State) -> None:
-    with _in_turn(job, state.task):
+    if job.turns is None:
+        _read_inputs(job, state)
+        return
+    with _in_turn(job, job.turns, state.task):
         _read_inputs(job, state)
 
 
 @contextmanager
-def _in_turn(job: Job, task: Task) -> Iterator[None]:
+def _in_turn(job: Job, turns: Turns, task: Task) -> Iterator[None]:
     """A block that reads the files of a task once it is its turn; copies of files need none."""
-    if job.turns is None:
-        yield
-        return
     inputs = zip(job.inputs.values(), task.reads, strict=True)
     read = [sources[piece.source] for sources, pieces in inputs for piece in pieces]
     slow = [source.url for source in read if not (source.copy and copies.is_there(source.copy))]
     with ExitStack() as stack:
         with span("wait"):
-            job.turns.await_start()
+            turns.await_start()
             devices = {job.devices[url] for url in slow if url in job.devices}
-            stack.enter_context(job.turns.taken(devices))
+            stack.enter_context(turns.taken(devices))
         yield
 
 
@@ -175,13 +176,15 @@ def _read_inputs(job: Job, state: State) -> None:
             with span("compute"):
                 block = alignment.placed(block, read)
             pad = alignment.pad(pad)
-        if any(low or high for low, high in pad):
+        if any(map(any, pad)):
             block = np.pad(block, pad, mode=PAD_MODES[job.boundary])  # type: ignore[call-overload]
         state.blocks.append(block)
 
 
 def _read_region(job: Job, task: Task) -> Hyperslab:
     """The block with that of its halo which lies within the array."""
+    if not any(job.halo):
+        return task.core
     start = []
     count = []
     for first, n, h, (low, high) in zip(
@@ -238,7 +241,9 @@ def _loaded(ref: FunctionRef) -> Any:
 def _call(
     function: Callable[..., Any], params: Mapping[str, Any], job: Job, state: State, **more: Any
 ) -> Any:
-    others = dict(zip(list(job.inputs)[1:], _beside(job, state), strict=True))
+    others = {}
+    if len(state.blocks) > 1:
+        others = dict(zip(list(job.inputs)[1:], _beside(job, state), strict=True))
     return call(function, state.blocks[0], others, params, state.task.core, **more)
 
 
@@ -292,8 +297,10 @@ def _signature_has_slab(function: Callable[..., Any]) -> bool:
 
 def _trimmed(job: Job, task: Task, made: Made, block: Array) -> Array:
     """The block without its halo, unless the function has cut it off already."""
+    if not any(job.halo):
+        return block
     shape = made.shape_of(task.core.count)
-    if not any(job.halo) or block.shape == shape:
+    if block.shape == shape:
         return block
     first = made.of_whole.pick(job.halo, (0,) * made.of_whole.ndim)
     inner = [slice(h, h + n) for h, n in zip(first, shape, strict=True)]

@@ -15,6 +15,7 @@ from hyperslab.arrays.sink import ArraySink
 from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import ArraySource, Values
 from hyperslab.blocks.writing import Written
+from hyperslab.pickling import pickled_by_position
 from hyperslab.plan.alignment import Row
 from hyperslab.plan.becoming import Becoming
 from hyperslab.plan.failure import Failure
@@ -41,6 +42,7 @@ def label_of(source: ArraySource) -> str:
     return f"{source.url}::{source.name}"
 
 
+@pickled_by_position
 @dataclass(frozen=True, slots=True)
 class Task:
     """One block's worth of work. Small: everything that tasks share is in the Job."""

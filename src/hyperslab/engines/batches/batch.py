@@ -31,7 +31,7 @@ from hyperslab.storage import fence
 
 BATCHES_PER_SLOT = 32
 "Enough for an even load at the end of a run, few enough for any scheduler."
-STOP_CHECK_S = 1.0
+STOP_CHECK_NS = 10**9
 "How often a batch looks whether its run has been stopped."
 
 
@@ -99,14 +99,15 @@ def _left(orders: Orders, batch: Batch, mark: Mark, before: str) -> Sequence[Tas
 def _watched(orders: Orders, tasks: Iterable[Task], mark: Mark) -> Iterator[Task]:
     """Stops when the run has been stopped, which takes the marks' folder away."""
     journal = own_journal(orders)
-    looked_at = time.monotonic()
+    ahead_ns = offset_ns(orders)
+    looked_at_ns = time.monotonic_ns()
     for task in tasks:
-        now = time.monotonic()
-        if now - looked_at > STOP_CHECK_S:
-            looked_at = now
+        now_ns = time.monotonic_ns()
+        if now_ns - looked_at_ns > STOP_CHECK_NS:
+            looked_at_ns = now_ns
             if not mark.folder.exists():
                 return
-        mark.set(Marked(task.id, task.attempt, journal.slot, _driver_ns(orders)))
+        mark.set(Marked(task.id, task.attempt, journal.slot, now_ns + ahead_ns))
         yield task
 
 

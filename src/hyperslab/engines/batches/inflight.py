@@ -4,7 +4,6 @@ died.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -57,7 +56,9 @@ class Mark:
         return self
 
     def set(self, marked: Marked) -> None:
-        os.pwrite(self._fd, json.dumps(marked._asdict()).encode().ljust(SIZE), 0)
+        """Name the task that begins: a line of text, as this is done for every one."""
+        line = f"{marked.task} {marked.attempt} {marked.start_ns} {marked.slot}"
+        os.pwrite(self._fd, line.encode().ljust(SIZE), 0)
 
     def __exit__(self, *failure: object) -> None:
         os.close(self._fd)
@@ -77,7 +78,8 @@ def _of_the_dead(marked: Marked | None) -> Marked | None:
 
 def _decode(data: bytes) -> Marked | None:
     try:
-        return Marked(**json.loads(data))
+        task, attempt, start_ns, slot = data.decode().split(maxsplit=3)
+        return Marked(int(task), int(attempt), slot.rstrip(), int(start_ns))
     except ValueError:  # it died before it had begun its first task
         return None
 
