@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+import re
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -408,3 +410,20 @@ def test_a_process_that_mpi_knows_alone_is_told_who_has_started_more(
 def test_other_addresses_are_refused() -> None:
     with pytest.raises(UsageError, match="--connect mars: --engine mpi takes world alone"):
         require("mpi", EngineOptions(Path(), 2, connect="mars"))
+
+
+def test_counter_and_masters_can_be_measured_beside_each_other() -> None:
+    """As note 19 does; a counter leaves no rank without items."""
+    required(mpi.missing())
+    numbers = ["--items", "200", "--busy-items", "40", "--repeats", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_draws", *numbers],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, *rows = done.stdout.splitlines()
+    got = [[int(n) for n in re.findall(r"(\d+) items", row)] for row in rows]
+    assert [sum(items) for items in got] == [200] * 3 + [40] * 3
+    assert min(got[3]) > 0, rows[3]
