@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.cli.doctor import doctor
+from hyperslab.engines.facts import SLURM
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.commands import Job, Silent
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
-from hyperslab.errors import RunStopped
+from hyperslab.errors import RunStopped, speaking_flags
 
 SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
 SBATCH = """#!/bin/sh
@@ -49,6 +51,39 @@ def test_sbatch_is_called_for_our_job_and_its_number_is_found(
     sbatch.write_text(SBATCH.format(folder=tmp_path, answer="Usage: sbatch"))
     with pytest.raises(RunStopped, match="no number of a job, but 'Welcome to the cluster, 42'"):
         commands.submit("", [])
+
+
+WITHOUT = (
+    "there is no sbatch here, which is a command of Slurm's; run it where jobs are submitted, such"
+    " as on a login node, or install Slurm's commands with your cluster's slurm.conf"
+)
+SILENT = "Slurm would not take the jobs: Unable to contact slurm controller (connect failure)"
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize(("sbatch", "said"), [("", WITHOUT), ("exit 1", SILENT)])
+def test_doctor_says_what_slurm_lacks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sbatch: str,
+    said: str,
+    start: bool,
+) -> None:
+    """No command at all, and a controller that is out of reach."""
+    if sbatch:
+        script = tmp_path / "sbatch"
+        error = "sbatch: error: Unable to contact slurm controller (connect failure)"
+        script.write_text(f"#!/bin/sh\n[ $1 = --version ] && exit\necho {error!r} >&2\n{sbatch}\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("hyperslab.engines.facts.ENGINES", {"slurm": SLURM})
+    monkeypatch.chdir(tmp_path)
+    with speaking_flags():
+        assert doctor(start=start) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("engine"))
+    assert line.startswith("engine     slurm: not here: --engine slurm: ")
+    assert said in line
 
 
 HIDDEN = """#!/bin/sh

@@ -31,6 +31,11 @@ CLUSTERS = "SBATCH_CLUSTERS"
 "Variable that sbatch alone obeys; all commands are to mean the same cluster."
 FIELDS = "%i|%T|%r|%N|%V|%S|%e"
 "What `squeue` prints of a job: id, state, reason, nodes; submitted, begun, ended."
+GET = (
+    "run it where jobs are submitted, such as on a login node, or install Slurm's commands with"
+    " your cluster's slurm.conf (Debian package slurm-client)"
+)
+"What to do where they are not installed."
 ENDED = frozenset(
     {
         "BOOT_FAIL",
@@ -97,9 +102,7 @@ def require_commands() -> None:
     try:
         _call(["sbatch", "--version"])
     except Unanswered as error:
-        raise UsageError(
-            f"--engine slurm: {error}; run it where jobs are submitted, such as on a login node"
-        ) from error
+        raise UsageError(f"--engine slurm: {error}; {GET}") from error
 
 
 def submit(script: str, arguments: Sequence[str]) -> str:
