@@ -178,6 +178,10 @@ class SourceChanged(HyperslabError):
     """A file that was written to after the plan had been made from it."""
 
 
+class SourceGone(SourceChanged):
+    """A file that was there when the plan was made from it, and is not any more, or not seen."""
+
+
 class Unavailable(HyperslabError):
     """A remote store that gave no answer, or none but excuses, however often it was asked; it may
     give one later.

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,10 +28,11 @@ from hyperslab.engines.mpi import joined, messages, mpiexec, portions
 from hyperslab.engines.mpi.ending import first_dead, refusal
 from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.engines.mpi.ranks import Ranks
-from hyperslab.errors import RunStopped, UsageError
+from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
+from tests.system.faults.command import make_volume
 
 OPTIONS = EngineOptions(Path(), 2)
 RANKS = [{"pid": 71, "host": "a"}, {"pid": 72, "host": "a"}, {"pid": 71, "host": "b"}]
@@ -150,6 +152,31 @@ def test_a_folder_that_a_rank_does_not_see_stops_the_run(unseen: Path) -> None:
     said = f"the workers on elsewhere cannot write to {unseen}/out/.*on a file system that driver"
     with pytest.raises(RunStopped, match=said):
         total(np.ones((40, 100), np.int64), unseen / "out", 2)
+
+
+def slow_sum(block: Any) -> int:
+    time.sleep(0.02)
+    return int(block.sum())
+
+
+def test_a_source_that_a_rank_does_not_see_is_told_with_its_host(
+    tmp_path: Path, unseen: Path
+) -> None:
+    make_volume(unseen / "in.nii")
+    fold = hyperslab.Fold(slow_sum, lambda a, b: a + b)
+    pipeline = hyperslab.Pipeline(str(unseen / "in.nii")).reduce(fold)
+    with pytest.raises(TasksFailed) as raised:
+        hyperslab.run(
+            pipeline, engine="mpi", workers=2, partition="slabs", retries=0, out=tmp_path / "out"
+        )
+    here = socket.gethostname()
+    said = (
+        f"{unseen}/in.nii: elsewhere does not see this file, which is there on {here}: put it on a"
+        " file system that all hosts share, under one path; "
+    )
+    failures = raised.value.failures
+    assert {one.message.startswith(said) for one in failures} == {True}
+    assert 0 < len(failures) < 32, "the rank that sees it has done its part"
 
 
 def test_threads_need_an_mpi_that_takes_calls_of_several(

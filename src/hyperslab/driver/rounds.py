@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hyperslab.driver import resume
+from hyperslab.driver import resume, unseen
 from hyperslab.driver.directory import save_status
 from hyperslab.driver.haste import EndsEarly, Haste
 from hyperslab.driver.notices import Notices
@@ -188,7 +188,8 @@ class Rounds:
 
     def _take_all(self, by_id: dict[int, Task], last: bool) -> None:
         for outcome in self.tail.poll():
-            self._take(outcome, by_id, last)
+            known = unseen.told(outcome, self._job, by_id.get(outcome.task))
+            self._take(known, by_id, last)
 
     def _check_cancelled(self) -> None:
         if self.directory.is_cancelled():

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.positioned import OpenFile
 from hyperslab.blocks.reading.kept import Reader, let_go_of_all
-from hyperslab.errors import AGAIN, FormatError, SourceChanged
+from hyperslab.errors import AGAIN, FormatError, SourceChanged, SourceGone
 from hyperslab.storage.location import Remote, RemoteFolder
 from hyperslab.storage.remote.file import RemoteFile
 from hyperslab.storage.staging import copies
@@ -83,7 +83,7 @@ def _open(source: ArraySource) -> OpenFile:
         try:
             fd = _descriptor(source.url)
         except FileNotFoundError as error:
-            raise _changed(source, "is no longer there") from error
+            raise _gone(source) from error
     return OpenFile(fd, source.label)
 
 
@@ -103,12 +103,16 @@ def _check_unchanged(source: ArraySource, file: OpenFile | None) -> None:
     try:
         now = os.stat(source.watched) if file is None else os.fstat(file.fd)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _changed(source, "is no longer there") from error
+        raise _gone(source) from error
     if now.st_size != source.file_size:
         was = f"was {source.file_size} bytes when the run was planned"
         raise _changed(source, f"{was} and is {now.st_size} now")
     if now.st_mtime_ns != source.mtime_ns:
         raise _changed(source, "was written to after the run was planned")
+
+
+def _gone(source: ArraySource) -> SourceGone:
+    return SourceGone(f"{source.url}: is no longer there: restore it", AGAIN)
 
 
 def _changed(source: ArraySource, what: str) -> SourceChanged:
