@@ -13,6 +13,7 @@ import pytest
 from hyperslab.apps.whole_files import increment_files
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import UsageError
+from hyperslab.report.summary import Summary
 from tests.system.clusters import spark
 from tests.system.clusters.required import required
 
@@ -64,6 +65,9 @@ def test_values_places_and_records(tmp_path: Path, context: Any) -> None:
     read = [span.nbytes for span in records.trace.spans if span.kind == "read"]
     assert sorted(read) == sorted(path.stat().st_size for path in images)
     assert (folder / "report.html").is_file()
+    summary = Summary.load(folder / "summary.json")
+    assert summary.java_gc_s is not None
+    assert 0 <= summary.java_gc_s < summary.makespan_s * summary.slots
     with pytest.raises(UsageError, match="is not empty"):
         increment_files(context, images, tmp_path / "out")
 

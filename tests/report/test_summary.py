@@ -99,6 +99,7 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "max_rss_nbytes": {"0": 2000, "1": 3000},
         "staging": {},
         "waited_s": 0.0,
+        "java_gc_s": None,
     }
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hyperslab.connectors.spark.whole_files import map_images
+from hyperslab.connectors.spark.whole_files import garbage_s, map_images
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
 from hyperslab.driver.submission import save_records
@@ -65,8 +65,9 @@ def increment_files(
         outcomes = map_images(context, sources, directory.out, changes)
         moments = Moments(began_ns or start_ns, start_ns, time.monotonic_ns())
         meta = _meta(sources, context.defaultParallelism)
-        load = pressure.between(before, pressure.sample())
-        trace = build_trace(outcomes, [], Tail(folder), moments, {**meta, "load": load})
+        meta["load"] = pressure.between(before, pressure.sample())
+        meta["java_gc_s"] = garbage_s(context)
+        trace = build_trace(outcomes, [], Tail(folder), moments, meta)
         _save(folder, trace, sources, outcomes, context)
     finally:
         os.close(owned)

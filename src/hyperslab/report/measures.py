@@ -113,6 +113,9 @@ def _shares(s: Summary) -> list[Measure]:
     if s.waited_s:
         waited = "the part of other in which tasks waited for their turn to read, or for a copy"
         rows.append(Measure("waiting", _of(s.waited_s, total), waited))
+    if s.java_gc_s is not None:
+        collected = "in which tasks waited for Java to collect garbage; part of other times"
+        rows.append(Measure("Java's garbage", _of(s.java_gc_s, total), collected))
     return rows
 
 

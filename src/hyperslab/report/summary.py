@@ -102,6 +102,8 @@ class Summary:
     "What went by way of fast tiers, see hyperslab.driver.staging; {} where nothing did."
     waited_s: float = 0.0
     "The part of `other_s` in which tasks waited for their turn to read, or for a copy."
+    java_gc_s: float | None = None
+    "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
 
     def __repr__(self) -> str:
         tasks = show_count(self.tasks, "task")
@@ -215,6 +217,7 @@ def summarise(trace: Trace) -> Summary:
             str(worker): int(nbytes) for worker, nbytes in meta.get("max_rss", {}).items()
         },
         staging=meta.get("staging", {}),
+        java_gc_s=meta.get("java_gc_s"),
         waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,
     )
 

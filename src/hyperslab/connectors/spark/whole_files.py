@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -34,6 +34,17 @@ class Loaded:
     path: Path
     image: Content
     phases: list[Phase]
+
+
+def garbage_s(context: SparkContext) -> float:
+    """Time in which tasks have waited for Java to collect garbage, over all executors, as far as
+    Spark has told it: of tasks that have ended.
+    """
+    java: Any = context._jsc  # noqa: SLF001  # as Spark's own Python code reaches it
+    java.sc().listenerBus().waitUntilEmpty()
+    executors = java.sc().statusStore().executorList(False)
+    times = [int(executors.apply(number).totalGCTime()) for number in range(executors.size())]
+    return sum(times) / 1000
 
 
 Change = Callable[[Array], Array]

@@ -17,6 +17,7 @@ from hyperslab.apps.experiment.claims.claim import (
     untestable,
 )
 from hyperslab.apps.experiment.comparison import Verdict
+from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.record import Attempt
 
 INCREMENTATION = "storage-tiers/incrementation"
@@ -101,11 +102,29 @@ def _waits(attempt: Attempt) -> float | None:
     return max(0.0, 1 - cpu_s / busy_s)
 
 
-def _on_ends(evidence: Evidence, what: str, number: Callable[[Attempt], float | None]) -> Judged:
-    """Judge that a number of trials is greater on the slowest tier than on the fastest."""
+def _garbage(evidence: Evidence) -> Judged:
+    what = "Seconds in which tasks of Spark's binaryFiles waited for Java to collect garbage"
+    tiers = ("isilon", "optane")
+    return _on_ends(evidence, what, _collects, tiers, engine="spark-binary-files")
+
+
+def _collects(attempt: Attempt) -> float | None:
+    return attempt.numbers.get("java_gc_s")
+
+
+def _on_ends(
+    evidence: Evidence,
+    what: str,
+    number: Callable[[Attempt], float | None],
+    tiers: Sequence[str] = (TIERS[0], TIERS[-1]),
+    **levels: Level,
+) -> Judged:
+    """Judge that a number of trials is greater on the second of two tiers, by default the slowest
+    one beside the fastest.
+    """
     ends: list[Values] = []
-    for tier in (TIERS[0], TIERS[-1]):
-        cell = evidence.cell(tier=tier)
+    for tier in tiers:
+        cell = evidence.cell(tier=tier, **levels)
         if cell is not None:
             told = {attempt.replicate: number(attempt) for attempt in cell.done}
             ends.append((tier, {n: value for n, value in told.items() if value is not None}))
@@ -206,9 +225,9 @@ CLAIMS = (
     Claim("Staging inputs and outputs on a fast tier pays.", INTERMEDIATES, _staging),
     Claim("Regions of interest are extracted faster from memory.", REGIONS, _regions),
     Claim(
-        "Java collects garbage for longer on some tiers than on others.",
-        "",
-        untestable("The time of garbage collection is not recorded."),
+        "Java collects garbage for longer on persistent memory than on a network file system.",
+        INCREMENTATION,
+        _garbage,
     ),
     Claim(
         "Persistent memory as the machine's memory (Memory mode) is faster than as a disk.",
