@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -307,6 +307,26 @@ def test_without_an_mpiexec_it_is_said_how_to_get_one(
     assert "needs mpiexec, and there is none here: pip install mpich" in capsys.readouterr().out
     assert doctor(start=False) == 0
     assert "needs mpiexec, and there is none here: pip install mpich" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("told", "rank"),
+    [
+        ({}, 0),
+        ({"PMI_RANK": "3", "MPI_LOCALRANKID": "1"}, 3),
+        ({"OMPI_COMM_WORLD_RANK": "2", "SLURM_PROCID": "0"}, 2),
+        ({"SLURM_PROCID": "5"}, 5),
+        ({"PMIX_RANK": "", "MPI_LOCALRANKID": "1"}, 1),
+    ],
+)
+def test_launchers_tell_which_rank_this_is(
+    monkeypatch: pytest.MonkeyPatch, told: Mapping[str, str], rank: int
+) -> None:
+    for name in mpiexec.RANKS:
+        monkeypatch.delenv(name, raising=False)
+    for name, number in told.items():
+        monkeypatch.setenv(name, number)
+    assert mpiexec.own_rank() == rank
 
 
 def test_srun_starts_ranks_where_an_allocation_has_no_mpiexec(

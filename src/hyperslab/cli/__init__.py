@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from hyperslab.cli import starting
-from hyperslab.cli.companions import dismiss
+from hyperslab.cli.companions import dismiss, leave_to_the_first
 from hyperslab.cli.plain import PlainGroup
 from hyperslab.cli.telling import (
     drop_unwritten,
@@ -20,7 +20,7 @@ from hyperslab.cli.telling import (
     told_if_heard,
 )
 from hyperslab.cli.verbs import DEBUG, TROUBLE, Interrupted, add_verbs
-from hyperslab.errors import HyperslabError, UsageError, speaking_flags
+from hyperslab.errors import HyperslabError, MissingExtra, UsageError, speaking_flags
 from hyperslab.redaction import redact
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -86,12 +86,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = TROUBLE if verb == ["diff"] else FAILED
     except Exception as error:  # noqa: BLE001  # the last resort says what happened, and where
         sentence, code = _sentence(error, resumable=verb in (["run"], ["convert"]))
-        with told_if_heard():
-            _tell_error(error, sentence, DEBUG in given)
+        if not (_is_of_the_line(error) and leave_to_the_first(given)):
+            with told_if_heard():
+                _tell_error(error, sentence, DEBUG in given)
         code = TROUBLE if verb == ["diff"] and code == FAILED else code
     drop_unwritten()
     dismiss(code)
     sys.exit(code)
+
+
+def _is_of_the_line(error: Exception) -> bool:
+    """Whether an error is one of the command line, and none that this host may have for itself."""
+    return isinstance(error, (WRONG_ARGUMENTS, UsageError)) and not isinstance(error, MissingExtra)
 
 
 def _tell_error(error: Exception, sentence: str, debug: bool) -> None:

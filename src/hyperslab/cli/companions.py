@@ -6,8 +6,13 @@ exit status.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
+WORLDS = frozenset({"mpi", "world"})
+"Values of --engine and --connect that ask for a world of ranks."
+SPEAKING_S = 1.0
+"Time for which rank 0 may speak: an MPI may end all ranks with the first one that fails."
 _dismissals: list[Callable[[int], None]] = []
 
 
@@ -20,6 +25,21 @@ def join(engine: str, connect: str) -> None:
     dismissal = engines.join(engine, connect)
     if dismissal is not None:
         _dismissals.append(dismissal)
+
+
+def leave_to_the_first(arguments: Sequence[str]) -> bool:
+    """Whether another process tells what is wrong with this command line: rank 0, of ranks that
+    were all given it. Gives that the time to do so.
+    """
+    words = {word for argument in arguments for word in argument.split("=")}
+    if not words & WORLDS:
+        return False
+    from hyperslab.engines.mpi.mpiexec import own_rank
+
+    if own_rank() == 0:
+        return False
+    time.sleep(SPEAKING_S)
+    return True
 
 
 def dismiss(status: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,35 @@ def test_a_world_is_interrupted_with_a_rank_that_hangs_in_c(tmp_path: Path) -> N
     assert code, said
     assert "interrupted: run the same command with --resume" in said
     assert "state      stopped" in hyperslab("status", tmp_path / "out").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--engine", "mpi", *WORLD, "--wrong-flag"), "No such option: --wrong-flag"),
+        (("--engine=mpi", "--connect=wordl"), "--connect wordl: --engine mpi takes world alone"),
+    ],
+)
+def test_a_wrong_command_line_is_told_once_and_known_to_every_rank(
+    tmp_path: Path, arguments: Sequence[str], said: str
+) -> None:
+    make_volume(tmp_path / "in.nii")
+    line = command("run", "increment", tmp_path / "in.nii", "-o", tmp_path / "out", *arguments)
+    status = ("sh", "-c", '"$@"; echo status $?', "sh")
+    done = subprocess.run(
+        [*mpi.started(3), *status, *line], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.split("\n").count("status 2") == 3, done.stdout
+    assert done.stderr.count("hyperslab: ") == done.stderr.count(said) == 1, done.stderr
+
+
+def test_what_is_wrong_with_each_of_several_commands_is_told_by_each() -> None:
+    """They may have been given different lines, where they form no world."""
+    line = command("info", "nowhere.nii")
+    done = subprocess.run(
+        [*mpi.started(2), *line], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr.count("nowhere.nii") == 2, done.stderr
 
 
 def test_a_command_of_mpiexec_that_is_no_world_is_refused(tmp_path: Path) -> None:

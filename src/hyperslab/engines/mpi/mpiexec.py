@@ -38,7 +38,17 @@ AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 ALLOW = "--allow-run-as-root"
 WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 "Environment variables by which an mpiexec tells its ranks how many they are."
-
+RANKS = (
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+    "MPI_LOCALRANKID",
+)
+"""... and which of them it is, the first that is set: a job's SLURM_PROCID is there in all ranks of
+an mpiexec, and the last numbers those of a host.
+"""
 STEP_SIZE = "SLURM_STEP_NUM_TASKS"
 "Environment variable by which srun tells how many tasks it has started, as ranks of MPI or not."
 
@@ -73,6 +83,12 @@ def _words_of(asked: str) -> list[str]:
 def world_size() -> int:
     """How many ranks the mpiexec has started that started this process; 0 where none did."""
     return max(int(os.environ.get(name) or "0") for name in WORLD_SIZES)
+
+
+def own_rank() -> int:
+    """Which rank this process is, as its launcher tells it; 0 where none does."""
+    told = (os.environ.get(name, "") for name in RANKS)
+    return next((int(number) for number in told if number.isdigit()), 0)
 
 
 def step_size() -> int:
