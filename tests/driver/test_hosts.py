@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,16 @@ def test_workers_that_die_of_the_question(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(RunStopped, match=r"no host has answered: .*exit"):
         ask_hosts(question, Options(engine="processes", workers=1), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["asked"]
+
+
+def test_threads_that_answer_for_one_host_at_the_same_time_agree(tmp_path: Path) -> None:
+    """As two of a worker do, neither of which has seen the other's answer."""
+    (tmp_path / "answers").mkdir()
+    both = threading.Barrier(2)
+    asking = hosts.Asking(both.wait, str(tmp_path / "answers"), (HERE,))
+    for _ in range(20):
+        with ThreadPoolExecutor(2) as pool:
+            outcomes = list(pool.map(asking, map(hosts._task, range(2))))
+        assert [outcome.status for outcome in outcomes] == ["done", "done"]
+        (answer,) = (tmp_path / "answers").iterdir()
+        answer.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,8 @@ def replacement(path: Path) -> Iterator[TextIO]:
     """A file to write UTF-8 text to, which is renamed to `path` when the block ends; with gzip for
     a name in .gz.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    writer = f"{os.getpid()}.{threading.get_native_id()}"  # two threads may write at a time
+    temporary = path.with_name(f".{path.name}.{writer}.partial")
     with appearing(path, temporary) as partial, partial.open("wb") as raw:
         stream: Any = raw
         if path.suffix == ".gz":

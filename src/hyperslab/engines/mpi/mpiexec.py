@@ -86,7 +86,7 @@ def world_size() -> int:
 
 
 def own_rank() -> int:
-    """Which rank this process is, as its launcher tells it; 0 where none does."""
+    """Number of this process among the ranks, as its launcher tells it; 0 where none does."""
     told = (os.environ.get(name, "") for name in RANKS)
     return next((int(number) for number in told if number.isdigit()), 0)
 
