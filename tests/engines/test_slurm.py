@@ -420,4 +420,7 @@ def test_a_driver_s_own_time_in_the_queue_is_the_run_s(
     queued = engine.queued()
     assert queued is not None
     assert queued.waited_s == 10
-    assert 80 <= queued.missing_s < 90, "40 s of two slots"
+    late_s = time.time() - now
+    assert 80 <= queued.missing_s <= 80 + 2 * late_s + 1, (
+        "40 s of two slots, however busy it is here"
+    )
