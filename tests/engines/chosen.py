@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from hyperslab.testing import EngineTests
@@ -18,13 +19,16 @@ DIFFERING = (
 steps, and in how it is given up. `dask-bag` plays the whole suite.
 """
 
+ALL = "HYPERSLAB_ALL_ENGINE_TESTS"
+"Environment variable that has every engine play the whole suite, if it is set."
+
 
 def only(names: tuple[str, ...]) -> Callable[[type[EngineTests]], type[EngineTests]]:
-    """Keep these tests of the suite alone in a class."""
+    """Keep these tests of the suite alone in a class, unless all of them are asked for."""
 
     def chosen(cls: type[EngineTests]) -> type[EngineTests]:
         for name in dir(EngineTests):
-            if name.startswith("test_") and name not in names:
+            if name.startswith("test_") and name not in names and ALL not in os.environ:
                 setattr(cls, name, None)
         return cls
 
