@@ -121,7 +121,7 @@ def test_a_compressed_image_that_ends_early_fails_wherever_it_is_read(
     whole = path.read_bytes()
     for stored in (whole[:-20000], whole[:-8], whole[:-1], whole + b"more"):
         path.write_bytes(stored)
-        with pytest.raises(FormatError, match=r"short\.nii\.gz.*too early or are corrupt"):
+        with pytest.raises(FormatError, match=r"short\.nii\.gz.*too early"):
             reading.read(formats.open_source(str(path)), Hyperslab(first, (40, 40, 2)))
 
 

@@ -5,15 +5,17 @@ Raises UsageError, so that a mistake shows at its own line, not when the run beg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, get_args
 
 from hyperslab import formats
 from hyperslab.arrays.resampling import Resampling
+from hyperslab.arrays.sets import SourceSet
 from hyperslab.errors import UsageError, suggest
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.signature import named_parameters, require_accepts
+from hyperslab.units import show_count
 
 WORKLOADS = "hyperslab.workloads"
 "Place of the built-ins, which are pipelines themselves, and imported when one is asked for."
@@ -143,3 +145,15 @@ def require_writable(format: str, keep: str | None) -> None:
         require_choice("--format", format, list(formats.written()))
     if keep is not None:
         require_choice("--keep", keep, ("blocks", "volume"))
+
+
+def unreadable(inputs: Iterable[SourceSet]) -> Iterator[str]:
+    """Notes of files that could not be understood when they were opened, one for each input."""
+    for one in inputs:
+        broken = [source.broken for source in one.sources if source.broken]
+        if broken:
+            files = show_count(len(one.sources), "file")
+            yield (
+                f"{len(broken):,} of {files} cannot be read, and what needs them will fail; the"
+                f" first: {broken[0]}"
+            )

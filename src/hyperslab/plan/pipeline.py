@@ -30,6 +30,7 @@ from hyperslab.plan.asked import (
     require_choice,
     require_writable,
     resampling_of,
+    unreadable,
     with_built_in,
 )
 from hyperslab.plan.function import FunctionRef, refer
@@ -220,7 +221,7 @@ class Pipeline:
         object.__setattr__(self, "resample", resampling_of(resample, others))
         box = region_of(region) if region is not None else None
         object.__setattr__(self, "region", box)
-        object.__setattr__(self, "notes", ())
+        object.__setattr__(self, "notes", tuple(unreadable(inputs.values())))
 
     @property
     def source(self) -> SourceSet:

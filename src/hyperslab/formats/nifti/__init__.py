@@ -31,6 +31,7 @@ from hyperslab.arrays.slab import Hyperslab
 from hyperslab.arrays.source import LEAST_INDEXED_NBYTES, ArrayInfo, ArraySource, ChunkTable, Codec
 from hyperslab.errors import FormatError
 from hyperslab.formats.identity import Identity, identify, identify_remote
+from hyperslab.formats.nifti import ending
 from hyperslab.formats.nifti.header import (
     DIMS,
     TIME_UNIT,
@@ -95,7 +96,7 @@ def open(path: str, name: str) -> ArraySource:  # noqa: A001  # the formats shar
             " convert it"
         )
     nbytes = math.prod(shape) * stored.itemsize
-    _check_complete(path, offset + nbytes, identity.file_size, compressed)
+    _check_complete(path, offset + nbytes, identity, compressed)
     chunks: ChunkTable | None = None
     codecs: tuple[Codec, ...] = (Codec("gzip"),)
     nbytes_stored = identity.file_size
@@ -212,11 +213,13 @@ def _bridge_gaps(index: slice, _extent: int, step_nbytes: int) -> str | None:
     return None
 
 
-def _check_complete(path: str, expected: int, file_size: int, compressed: bool) -> None:
+def _check_complete(path: str, expected: int, identity: Identity, compressed: bool) -> None:
+    file_size = identity.file_size
     available = file_size
     if compressed:
         available = file_size * _LARGEST_DEFLATE_RATIO
     if expected <= available:
+        _check_end(path, expected, identity, compressed)
         return
     if compressed:
         raise FormatError(
@@ -227,6 +230,14 @@ def _check_complete(path: str, expected: int, file_size: int, compressed: bool) 
         f"{path}: truncated: {show_count(expected - file_size, 'byte')} missing; fetch or copy"
         " it again"
     )
+
+
+def _check_end(path: str, expected: int, identity: Identity, compressed: bool) -> None:
+    if not compressed or isinstance(path, Remote):
+        return
+    fault = ending.fault_of(path, expected, identity.mtime_ns)
+    if fault:
+        raise FormatError(f"{path}: {fault}; fetch or copy the file again")
 
 
 def _contiguous(stored_shape: tuple[int, ...], offset: int, nbytes: int) -> ChunkTable:
