@@ -125,9 +125,10 @@ def test_a_run_over_many_names_those_that_cannot_be_read_before_it_begins(path: 
     (path.parent / "d.nii.gz").write_bytes(stored[:-1])
     files = sorted(path.parent.glob("*.nii.gz"))
     line = ("run", "increment", *files, "--engine", "serial", "--no-report", "-o")
-    done = call(*line, path.parent / "out")
+    done = call(*line, path.parent / "out", "--keep-going")
     told = "2 of 4 files cannot be read, and what needs them will fail; the first: "
     assert done.code == 1
     assert told + str(files[2]) in done.err.splitlines()[0]
+    assert f"failed: {path}: truncated: " in done.err, "its name once"
     dry = call(*line, path.parent / "dry", "--dry-run")
     assert f"note       {told}" in dry.out

@@ -30,7 +30,7 @@ from hyperslab.units import show_bytes, show_count
 
 def info(
     path: Annotated[
-        str,
+        list[str],
         typer.Argument(
             help="PATH, PATH::DATASET or URL::DATASET; a directory or a glob stands for its files."
         ),
@@ -44,7 +44,7 @@ def info(
     Of several in a file, that which a run would take is shown in full. Exit status 1 when a file
     among several cannot be read; the others are shown all the same.
     """
-    urls = expand(path)
+    urls = [url for each in path for url in expand(each)]
     options = parse_storage_options(storage_option)
     if json:
         return _say_all(urls, options)

@@ -113,7 +113,7 @@ def _hint(name: str, block: Array) -> str:
         index = "..., 0"
     return (
         f"{name} comes in the block's shape, repeated along axis {axes} (time, in a series):"
-        f" {name}[{index}] has no such axis"
+        f" {name}[{index}] is the {name} without it"
     )
 
 

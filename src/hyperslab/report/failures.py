@@ -190,7 +190,8 @@ def group_lines(group: Group, with_traceback: bool = False) -> list[str]:
     """A group as a terminal shows it, headline first."""
     first = group.first
     attempts = f"after {show_count(first.attempts, 'attempt')}"
-    lines = [f"failed: {first.task}: {first.message} ({attempts})"]
+    message = first.message.removeprefix(f"{first.task}: ")
+    lines = [f"failed: {first.task}: {message} ({attempts})"]
     if group.count > 1:
         lines = [
             f"failed: {show_count(group.count, 'task')}: {first.message}",

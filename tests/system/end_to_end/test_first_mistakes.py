@@ -217,8 +217,8 @@ def test_the_output_of_functions_is_named_where_there_is_any(mine: Path) -> None
     shutil.rmtree(mine.parent / "out")
     source = mine.read_text()
     mine.write_text(source.replace("raise KeyError", "print(' ')\n        raise KeyError", 1))
-    told = run(mine, "fragile", "--engine", "processes", "--workers", "1")
-    assert "the output of functions" not in told.err
+    told = run(mine, "fragile", "--engine", "processes", "--workers", "1").err
+    assert "the output of functions" not in told
     shutil.rmtree(mine.parent / "out")
     mine.write_text(mine.read_text().replace("    if slab", "    print('here')\n    if slab", 1))
     told = run(mine, "fragile", "--engine", "processes", "--workers", "1").err

@@ -321,3 +321,17 @@ def test_what_is_not_an_array_gets_a_sentence(name: str, code: int, said: str) -
 
 def _matrix(text: str) -> Array:
     return np.array([[float(number) for number in row.split()] for row in text.split(";")])
+
+
+def test_several_paths_are_shown_one_after_the_other(tmp_path: Path) -> None:
+    """As a shell hands over *.nii.gz; one that cannot be read leaves the others."""
+    (tmp_path / "bad.nii").write_bytes(b"no image")
+    done = call("info", ANATOMICAL, tmp_path / "bad.nii", FUNCTIONAL)
+    assert done.code == 1
+    assert [line for line in done.out.splitlines() if line.startswith("/")] == [
+        str(ANATOMICAL),
+        str(FUNCTIONAL),
+    ]
+    assert "bad.nii" in done.err
+    both = json.loads(succeed("info", ANATOMICAL, FUNCTIONAL, "--json"))
+    assert [one["shape"] for one in both] == [[33, 41, 25], [17, 21, 3, 20]]

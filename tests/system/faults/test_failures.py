@@ -229,7 +229,7 @@ def test_a_mask_without_time_is_told_of_where_shapes_do_not_fit(
     function: Any, tmp_path: Path
 ) -> None:
     series = np.ones((4, 4, 4, 5))
-    hint = r"; mask comes in the block's shape, .* axis 3 .*: mask\[..., 0\] has no such axis"
+    hint = r"; mask comes in the block's shape, .* axis 3 .*: mask\[..., 0\] is the mask without it"
     pipeline = hyperslab.Pipeline(series, mask=np.ones((4, 4, 4), "u1"))
     with pytest.raises(TasksFailed, match=hint):
         pipeline.map(function).compute(engine="serial")
