@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import time
 from pathlib import Path
 
@@ -33,9 +34,35 @@ def can_be_made() -> None:
 
 
 @pytest.mark.usefixtures("can_be_made")
-def test_a_file_system_is_as_fast_as_its_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", [15 * MB, 100 * MB])
+def test_a_file_system_is_as_fast_as_its_link(in_memory: Path, rate: int) -> None:
+    place = in_memory / "tier"
+    emulation = making.emulate("network", place, Settings(bandwidth=rate), tolerance=0.1)
+    try:
+        assert [one.what for one in emulation.measured] == ["write", "read"]
+        assert statistics.median(_write_small(place / "a") for _ in range(5)) < PUT_OFF_S / 2
+    finally:
+        removing.remove(emulation, by_force=True)
+
+
+PUT_OFF_S = 0.04
+"Time by which Linux puts off the acknowledgement of what nobody answers."
+
+
+def _write_small(path: Path) -> float:
+    """Seconds until few bytes are on the server."""
+    begun = time.perf_counter()
+    with path.open("wb") as file:
+        file.write(bytes(100_000))
+        file.flush()
+        os.fsync(file.fileno())
+    return time.perf_counter() - begun
+
+
+@pytest.mark.usefixtures("can_be_made")
+def test_a_tier_whose_client_was_killed_is_removed(tmp_path: Path) -> None:
     place = tmp_path / "tier"
-    emulation = making.emulate("network", place, Settings(bandwidth=15 * MB), tolerance=0.3)
+    emulation = making.emulate("network", place, Settings(bandwidth=15 * MB), tolerance=9.0)
     (place / "a").write_text("a")
     assert all(Path("/run/netns", name).exists() for name in emulation.parts)
     assert emulation.pid is not None

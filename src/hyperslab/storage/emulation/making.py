@@ -167,5 +167,6 @@ def _require_asked(emulation: Emulation, measured: Sequence[Measured], tolerance
     raise EmulationFailed(
         f"{emulation.directory} is not the tier that was asked for, and was removed:"
         f" {show_list([one.sentence() for one in wrong])}; try again when the machine is less busy,"
-        f" ask for less, or take it as it is with --tolerance {math.ceil(off * 100)}"
+        " ask for less, have the files lie on a faster medium with --backing, or take it as it is"
+        f" with --tolerance {math.ceil(off * 100)}"
     )
