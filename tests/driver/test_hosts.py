@@ -15,11 +15,13 @@ import pytest
 
 from hyperslab import engines
 from hyperslab.driver import hosts
-from hyperslab.driver.hosts import Answers, ask_hosts
+from hyperslab.driver.company import Company
+from hyperslab.driver.hosts import Answers, ask_hosts, meet_hosts
 from hyperslab.driver.options import Options
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.serial import Serial
 from hyperslab.errors import RunStopped, UsageError
+from hyperslab.plan.task import Merge, StepFunction, Task
 from hyperslab.trace import Slot
 
 HERE = socket.gethostname()
@@ -62,6 +64,30 @@ def test_a_host_without_an_answer_is_named(cluster: Path) -> None:
     found = ask_hosts(answer, Options(engine="serial"), cluster)
     assert found == Answers({HERE: {"pid": os.getpid()}}, ("stranger",))
     assert list(cluster.iterdir()) == []
+
+
+class Late(Serial):
+    """An engine whose second host has a task when the others have long begun."""
+
+    def run(self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None) -> Any:
+        yield from super().run(tasks, steps, merge)
+        (meeting,) = steps
+        assert isinstance(meeting, hosts.Meeting)
+        Path(meeting.folder, hosts.MEETING, "part@late").touch()
+
+
+def take_part(company: Company) -> list[str]:
+    return list(company.hosts)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_host_that_comes_too_late_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The hosts of a batch system are not known before."""
+    monkeypatch.setattr(engines, "create", lambda _, options: Late(options))
+    found = meet_hosts(take_part, Options(engine="slurm"), tmp_path / "shared")
+    assert found == Answers({HERE: [HERE]}, ("late",))
 
 
 def test_a_question_that_fails_says_where(cluster: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import hyperslab as package
+from hyperslab.apps.probing import probe_hosts
 from hyperslab.arrays.partition import Rule
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
@@ -30,6 +31,7 @@ from hyperslab.plan.journal import load_partials
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.settings import Granularity
 from hyperslab.trace import NO_TASK
+from tests.engines.briefly import BRIEF_PROBE
 from tests.system.clusters import dask, slurm, spark
 from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
 from tests.system.clusters.required import required
@@ -249,6 +251,10 @@ def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyP
     with spark_cluster(tmp_path / "cluster") as cluster:
         options: dict[str, Any] = {"connect": cluster.master, "rule": Rule("slabs")}
         reduced = driver.run(pipeline, engine="spark", out=tmp_path / "out", **options)
+        monkeypatch.chdir(tmp_path)
+        place = Options(engine="spark", connect=cluster.master)
+        probed = probe_hosts([tmp_path / "out"], BRIEF_PROBE, place)
+    assert [tier.host for tier in probed.tiers] == [socket.gethostname()]
     assert reduced.value == 3 * int((values * np.uint16(3)).sum(dtype=np.int64))
     assert reduced.trace.slots == [f"{socket.gethostname()}/w{w}/t0" for w in (0, 1)]
     assert {span.slot for span in reduced.trace.spans} == set(reduced.trace.slots)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.apps.probing import probe_hosts
 from hyperslab.cli.doctor import doctor
 from hyperslab.driver.options import Options
 from hyperslab.driver.result import Result
@@ -30,6 +31,7 @@ from hyperslab.engines.mpi.engine import slots_of
 from hyperslab.engines.mpi.ranks import Ranks
 from hyperslab.errors import RunStopped, TasksFailed, UsageError
 from hyperslab.testing import EngineTests
+from tests.engines.briefly import BRIEF_PROBE
 from tests.system.clusters import mpi
 from tests.system.clusters.required import required
 from tests.system.faults.command import make_volume
@@ -177,6 +179,21 @@ def test_a_source_that_a_rank_does_not_see_is_told_with_its_host(
     failures = raised.value.failures
     assert {one.message.startswith(said) for one in failures} == {True}
     assert 0 < len(failures) < 32, "the rank that sees it has done its part"
+
+
+def test_storage_is_looked_at_and_probed_on_every_host(
+    tmp_path: Path, unseen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hosts = [socket.gethostname(), "elsewhere"]
+    options = Options(engine="mpi", workers=2)
+    found = hyperslab.tiers(unseen, options)
+    assert [tier.host for tier in found] == hosts
+    assert found[0].device != found[1].device
+    probed = probe_hosts([unseen], BRIEF_PROBE, options)
+    assert sorted(tier.host for tier in probed.tiers) == sorted(hosts)
+    assert sorted(probed.sharing[0].hosts) == sorted(hosts)
+    assert list(unseen.iterdir()) == []
 
 
 def test_threads_need_an_mpi_that_takes_calls_of_several(

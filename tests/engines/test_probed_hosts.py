@@ -11,7 +11,8 @@ from hyperslab.apps.probing import probe_hosts
 from hyperslab.driver.options import Options
 from hyperslab.errors import UsageError
 from hyperslab.report.probed.page import write_probe_page
-from hyperslab.storage.probing import description, preparing
+from hyperslab.storage.probing import description
+from tests.engines.briefly import BRIEF_PROBE
 from tests.system.clusters import dask
 from tests.system.clusters.dask import ANOTHER_HOST, dask_cluster
 from tests.system.clusters.required import required
@@ -22,12 +23,11 @@ def test_a_probe_from_two_hosts_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     required(dask.missing(worker_prefix=ANOTHER_HOST))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    how = preparing.Options(2**20, preparing.Effort(0.005, 1, 1, 60.0), most_clients=1)
     with dask_cluster(tmp_path / "cluster", workers=1, worker_prefix=ANOTHER_HOST) as cluster:
         settings = Options(engine="dask-futures", connect=cluster.address)
-        found = probe_hosts([tmp_path / "data", tmp_path / "data"], how, settings)
+        found = probe_hosts([tmp_path / "data", tmp_path / "data"], BRIEF_PROBE, settings)
         with pytest.raises(UsageError, match=r"cannot answer: .*/none: there is no such directory"):
-            probe_hosts([tmp_path / "none"], how, settings)
+            probe_hosts([tmp_path / "none"], BRIEF_PROBE, settings)
     hosts = sorted([socket.gethostname(), "other"])
     assert sorted(tier.host for tier in found.tiers) == hosts
     assert all(tier.curves["write"].single.rate.median > 0 for tier in found.tiers)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import hyperslab
+from hyperslab.apps.probing import probe_hosts
 from hyperslab.driver import manage
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
@@ -32,6 +33,7 @@ from hyperslab.machine.host import WORKER_BASE_BYTES
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import EngineTests, functions
 from tests.engines.at import At
+from tests.engines.briefly import BRIEF_PROBE
 from tests.engines.chosen import DIFFERING, only
 from tests.engines.fence import removes_the_fence
 from tests.system.clusters import slurm
@@ -61,6 +63,22 @@ class TestSlurm(EngineTests):
 
     def _place(self) -> dict[str, Any]:
         return {**super()._place(), "slurm_option": (MEMORY,)}
+
+
+def test_storage_is_looked_at_and_probed_by_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one host, and no job waits for another one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    options = Options(engine="slurm", workers=2, slurm_option=(MEMORY,))
+    (looked,) = hyperslab.tiers(tmp_path / "data", options)
+    probed = probe_hosts([tmp_path / "data"], BRIEF_PROBE, options)
+    assert looked.host == socket.gethostname()
+    assert [tier.host for tier in probed.tiers] == [looked.host]
+    assert probed.silent == ()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def slow(block: Any) -> Any:

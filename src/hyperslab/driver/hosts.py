@@ -58,7 +58,7 @@ class Answers:
 
     by_host: dict[str, Any]
     silent: tuple[str, ...]
-    "Hosts of the cluster that no task has come to."
+    "Hosts of the cluster that no task has come to, or none in time."
 
 
 def ask_hosts(
@@ -120,7 +120,7 @@ def _asked(make: Making, rounds: int, options: Options, folder: Path) -> Answers
             if answers and answers.keys() >= set(hosts):
                 break
     _require_answers(answers, died, folder)
-    silent = sorted(set(hosts) - answers.keys())
+    silent = sorted({*hosts, *_came(folder)} - answers.keys())
     return Answers({host: answers[host]["said"] for host in sorted(answers)}, tuple(silent))
 
 
@@ -188,6 +188,11 @@ def _answers(folder: Path) -> dict[str, Any]:
         answer = json.loads(path.read_text(encoding="utf-8"))
         found[answer["host"]] = answer
     return found
+
+
+def _came(folder: Path) -> set[str]:
+    """Hosts that have come to a meeting, also too late to take part."""
+    return {path.name.partition("@")[2] for path in (folder / MEETING).glob("part@*")}
 
 
 @dataclass(frozen=True, slots=True)
