@@ -24,6 +24,7 @@ from hyperslab.storage.emulation.settings import Settings
 from tests.storage.emulation.tiers import require_program, status
 
 MB = 1_000_000
+ROOT = Path(__file__).parents[3]
 NOBODY = 65534
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="mounts, or plays another user: run as root"
@@ -240,12 +241,26 @@ def _await_end(emulation: Emulation) -> None:
         time.sleep(0.01)
 
 
-def test_no_program_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_program_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after the installation of a wheel."""
     monkeypatch.delenv(program.VARIABLE, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(UsageError, match=r"hyperslab-tierfs, which is not here.*make tierfs"):
-        make(tmp_path / "tier")
+    argv = ["tiers", "emulate", "metadata", str(tmp_path / "tier"), "--metadata", "1ms"]
+    assert status(argv) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == (
+        "hyperslab: an emulated tier needs the program hyperslab-tierfs, which is not here, as"
+        " wheels do not have it: run 'make tierfs' in a clone of hyperslab's repository (Rust 1.88"
+        " or newer), and name what it makes, .venv/bin/hyperslab-tierfs, in HYPERSLAB_TIERFS"
+    )
+    assert not (tmp_path / "tier").exists()
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\nVENV := .venv\n" in makefile
+    assert f"\ntierfs: $(VENV)/bin/{program.NAME} " in makefile
+    assert 'rust-version = "1.88"' in (ROOT / "rust" / "Cargo.toml").read_text()
 
 
 def test_no_fuse_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from hyperslab.storage.emulation.settings import options
 NAME = "hyperslab-tierfs"
 VARIABLE = "HYPERSLAB_TIERFS"
 "Variable that may name the program."
+MADE = f".venv/bin/{NAME}"
+"Where 'make tierfs' leaves the program, in the folder of the sources."
 DEVICE = Path("/dev/fuse")
 _READY = b"ready\n"
 _REPORT_S = 5.0
@@ -42,8 +44,9 @@ def find() -> str:
     found = shutil.which(NAME)
     if found is None:
         raise UsageError(
-            f"an emulated tier needs the program {NAME}, which is not here: build it with"
-            " 'make tierfs' in the sources of hyperslab (Rust 1.88 or newer)"
+            f"an emulated tier needs the program {NAME}, which is not here, as wheels do not have"
+            " it: run 'make tierfs' in a clone of hyperslab's repository (Rust 1.88 or newer), and"
+            f" name what it makes, {MADE}, in {VARIABLE}"
         )
     return found
 
