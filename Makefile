@@ -52,7 +52,7 @@ test: ## run every check and every test
 	@$(MAKE) --no-print-directory $(VENV)/spark-classes.jsa
 	@status=0; said=$(VENV)/checks.txt; \
 	nice -n 10 $(MAKE) --no-print-directory lint rust-tests > $$said 2>&1 & checks=$$!; \
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 8 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(PYTEST) || status=1; \
 	wait $$checks || { status=1; cat $$said; echo "A check failed, see above."; }; \
 	exit $$status
 

@@ -1,8 +1,9 @@
 """Agreement: what is advised about one cause never undoes what is advised about another.
 
-Each rule pulls in some directions, and its cause rules some out. What was short (memory,
-processors) speaks first, then what explains the largest share; later findings keep what they say,
-and of their advice what is not ruled out. Held by `tests/report/test_verdict_contradictions.py`.
+Each rule pulls in some directions, and its cause rules some out. Memory that was short speaks
+first, then what explains the largest share, and last what a machine did beside the run; later
+findings keep what they say, and of their advice what is not ruled out. Held by
+`tests/report/test_verdict_contradictions.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ RULES_OUT: Mapping[str, frozenset[Pull]] = {
     "cpu-starved": frozenset({MORE}),
 }
 "Directions against which the cause that a rule has found speaks."
-FIRST = ("memory-pressure", "cpu-starved")
+FIRST = ("memory-pressure",)
 "Shortages, of which more would be asked by advice against them, however little they explain."
 
 Again: TypeAlias = Callable[[frozenset[Pull]], Sequence[Finding]]

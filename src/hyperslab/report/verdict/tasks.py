@@ -95,8 +95,8 @@ def _less_handing_out(evidence: Evidence, wanted: float) -> str:
 
 def _one_process(evidence: Evidence) -> str:
     """Engines that hand out tasks in the driver's own process."""
-    able = {"threads": THREADS, "serial": FEWER}
-    names = [name for name, pull in able.items() if pull not in evidence.ruled_out]
+    able = (("threads", THREADS), ("serial", FEWER))
+    names = [name for name, pull in able if pull not in evidence.ruled_out]
     if not names:
         return ""
     return f"Use --engine {' or '.join(names)}: there is too little work for processes to share."

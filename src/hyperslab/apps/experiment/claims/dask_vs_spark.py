@@ -22,6 +22,9 @@ from hyperslab.apps.experiment.trends import show_slope
 INCREMENTATION = "dask-vs-spark/incrementation"
 HISTOGRAM = "dask-vs-spark/histogram"
 READS = "dask-vs-spark/staggered-reads"
+LEAST = "spark"
+MOST = "dask-futures"
+"Engines of least and of most overhead for each worker, in the paper."
 BY_CHANCE = 0.05
 "Probability from which on so many engines may have come out one way by chance."
 
@@ -44,7 +47,7 @@ def _idle(evidence: Evidence) -> Judged:
 
 def _engines(evidence: Evidence) -> Judged:
     """All engines beside the first of the paper's, at the baseline of all else."""
-    names = [engine for engine in evidence.levels("engine") if engine != "processes"]
+    names = evidence.levels("engine")[1:]
     found = [one for engine in names[1:] for one in evidence.beside("engine", engine, names[0])]
     return expecting({"equivalent"}, found)
 
@@ -100,7 +103,8 @@ def _compensation(evidence: Evidence) -> Judged:
 
 
 def _growth(evidence: Evidence) -> Judged:
-    growths = [one for one in evidence.answer.trends.growths if one.engine != "processes"]
+    control = str(evidence.baseline["engine"])
+    growths = [one for one in evidence.answer.trends.growths if one.engine != control]
     if len(growths) < 2:
         return Judged("not tested", ["Fewer than two of the paper's engines have been run."])
     ordered = sorted(growths, key=lambda one: one.overhead.value)
@@ -110,7 +114,7 @@ def _growth(evidence: Evidence) -> Judged:
     most = ordered[-1].overhead
     if least.high is None or most.low is None or least.high >= most.low:
         return Judged("open", evidence_)
-    is_ordered = (ordered[0].engine, ordered[-1].engine) == ("spark", "dask-futures")
+    is_ordered = (ordered[0].engine, ordered[-1].engine) == (LEAST, MOST)
     return Judged("reproduced" if is_ordered else "refuted", evidence_)
 
 
