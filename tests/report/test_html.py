@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hyperslab.report.failures import Failed, grouped
+from hyperslab.report.failures import Failed, failures_html, grouped
 from hyperslab.report.gantt import MAX_BARS, gantt
 from hyperslab.report.html import write_page
 from hyperslab.report.measures import headline
@@ -420,3 +420,9 @@ def test_a_histogram_that_cannot_be_drawn_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         histogram_svg(edges, counts, "t")
+
+
+def test_a_failed_file_is_named_once_in_its_row() -> None:
+    one = Failed("a.nii.gz", "FormatError", "a.nii.gz: truncated: the data end too early", 1)
+    page = failures_html(grouped([one]))
+    assert page.count("a.nii.gz") == 1

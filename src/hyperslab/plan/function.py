@@ -273,10 +273,15 @@ def _load(target: str, files: tuple[tuple[str, str], ...], payload: bytes | None
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(
-                f"FUNCTION '{target}': {place} has no '{part}'{suggest(part, dir(found))}"
+                f"FUNCTION '{target}': {place} has no '{part}'{suggest(part, _usable(found))}"
             )
         found = getattr(found, part)
     return found
+
+
+def _usable(place: Any) -> list[str]:
+    """Names in a module, or a class, of what may be run: no modules that it has imported."""
+    return [name for name in dir(place) if not isinstance(getattr(place, name, None), ModuleType)]
 
 
 _copies: dict[tuple[str, str], str] = {}

@@ -186,12 +186,16 @@ def kept_words(failures: Sequence[Failed], done: int) -> str:
     return f"the {done:,} tasks that have succeeded keep what the function made before it is edited"
 
 
+def _beside_task(one: Failed) -> str:
+    """The message without the name of the file that the task has, too."""
+    return one.message.removeprefix(f"{one.task}: ")
+
+
 def group_lines(group: Group, with_traceback: bool = False) -> list[str]:
     """A group as a terminal shows it, headline first."""
     first = group.first
     attempts = f"after {show_count(first.attempts, 'attempt')}"
-    message = first.message.removeprefix(f"{first.task}: ")
-    lines = [f"failed: {first.task}: {message} ({attempts})"]
+    lines = [f"failed: {first.task}: {_beside_task(first)} ({attempts})"]
     if group.count > 1:
         lines = [
             f"failed: {show_count(group.count, 'task')}: {first.message}",
@@ -223,7 +227,8 @@ def _row(group: Group) -> str:
         listed = "\n".join(map(escape, group.tasks))
         summary = f"{show_count(group.count, 'task')}, the first: {tasks}"
         tasks = f"<details><summary>{summary}</summary><pre>{listed}</pre></details>"
-    why = f"{whole_flags(escape(first.message))} ({show_count(first.attempts, 'attempt')})"
+    attempts = show_count(first.attempts, "attempt")
+    why = f"{whole_flags(escape(_beside_task(first)))} ({attempts})"
     if where := where_words(first):
         why += f"<br><code>{escape(where)}</code>"
     if first.traceback:

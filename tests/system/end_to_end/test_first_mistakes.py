@@ -88,6 +88,11 @@ def run(mine: Path, function: str, *more: object) -> Finished:
     return call("run", f"{mine}:{function}", folder / "in.nii", *fixed, "--no-report", *more)
 
 
+def test_a_function_that_is_not_there_is_answered_by_functions(mine: Path) -> None:
+    assert run(mine, "npp").err.rstrip().endswith("has no 'npp'"), "np is a module"
+    assert "(did you mean 'told'?)" in run(mine, "tolb").err
+
+
 def line_of(mine: Path, text: str) -> int:
     return mine.read_text().splitlines().index(text) + 1
 
