@@ -154,7 +154,9 @@ def remove(
     directories: Annotated[
         list[Path] | None, typer.Argument(metavar="[DIR]...", help="Directories of tiers.")
     ] = None,
-    everything: Annotated[bool, Opt("--all", help="Remove all tiers of this user.")] = False,
+    everything: Annotated[
+        bool, Opt("--all", help="Remove all tiers that are in the records of this user.")
+    ] = False,
     force: Annotated[
         bool, Opt("--force", help="Cut off whoever is in a tier or has files of it open.")
     ] = False,
@@ -176,7 +178,7 @@ def _chosen(directories: list[Path], everything: bool) -> list[Emulation]:
     """Tiers that are to be removed. Raises UsageError where a directory is none."""
     known = registry.known()
     if everything:
-        return known
+        return _without_others(known)
     if not directories:
         raise UsageError("give the directories of the tiers, or --all")
     by_place = {emulation.directory: emulation for emulation in known}
@@ -189,6 +191,21 @@ def _chosen(directories: list[Path], everything: bool) -> list[Emulation]:
                 f"{directory} is no emulated tier of yours: 'hyperslab tiers list' names them"
             )
         chosen.append(by_place[place])
+    return chosen
+
+
+def _without_others(known: list[Emulation]) -> list[Emulation]:
+    """Tiers without those of another session of this user, which has records of its own."""
+    chosen = []
+    for emulation in known:
+        if emulation.kind == registry.UNKNOWN and registry.state_of(emulation) != "stale":
+            typer.echo(
+                f"left {emulation.directory}: it answers, and is not in the records here"
+                f" ({registry.place_of_folder()}); name it to have it removed",
+                err=True,
+            )
+            continue
+        chosen.append(emulation)
     return chosen
 
 
@@ -236,6 +253,8 @@ def _told(emulation: Emulation, state: registry.State) -> str:
     remedy = f"'hyperslab tiers remove {emulation.directory}' takes it away"
     if state == "stale":
         return f"stale: its program has died; {remedy}"
+    if state == "silent":
+        return f"silent: its program does not answer; {remedy.replace('remove', 'remove --force')}"
     if state == "elsewhere":
         return "mounted where this process does not see it"
     if state == "gone":

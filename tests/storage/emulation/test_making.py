@@ -194,15 +194,41 @@ making.emulate("metadata", making.Path({str(place)!r}), Settings(metadata_s=1e-3
     assert not place.exists()
 
 
-def test_a_tier_without_its_record_is_known_by_its_mount(tmp_path: Path) -> None:
+def test_a_tier_without_its_record_is_known_by_its_mount_and_removed_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be that of another session of the user, which has records elsewhere."""
     place = tmp_path / "tier"
     made = make(place)
     registry.forget(made)
     [emulation] = registry.known()
     assert (emulation.kind, emulation.directory) == ("unknown", str(place))
-    removing.remove(emulation)
+    assert status(["tiers", "remove", "--all"]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"left {place}: it answers, and is not in the records here")
+    assert status(["tiers", "remove", str(place)]) == 0
     _await_end(made)
     assert os.listdir(place) == []
+
+
+def test_a_program_that_does_not_answer_is_said_and_removed_by_force_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "tier"
+    emulation = make(place)
+    assert emulation.pid is not None
+    os.kill(emulation.pid, signal.SIGSTOP)
+    monkeypatch.setattr(registry, "ANSWER_LIMIT_S", 0.1)
+    assert status(["tiers", "list"]) == 0
+    assert f"silent: its program does not answer; 'hyperslab tiers remove --force {place}'" in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(removing.TierInUse, match=r"does not answer: wait, or give --force"):
+        removing.remove(emulation)
+    removing.remove(emulation, by_force=True)
+    assert not place.exists()
+    assert not registry.is_alive(emulation)
 
 
 def test_a_tier_in_use_is_removed_by_force_alone(tmp_path: Path) -> None:
@@ -382,6 +408,8 @@ def test_the_command_makes_lists_and_removes(
     [
         ("throttled DIR", "a throttled tier needs --bandwidth"),
         ("slow DIR", "slow is no kind of tier"),
+        ("throttled DIR --bandwidth 1kB", "--bandwidth 1.00 kB/s: give 100 kB/s or more"),
+        ("metadata DIR --metadata 1h", "--metadata 1 h: give 10 s or less"),
         ("metadata DIR --metadata soon", "--metadata soon: give a time such as"),
         ("striped DIR --bandwidth 1MB --targets 2 --stripe-count 3", "more than the 2 targets"),
         ("metadata DIR --metadata 1ms --write-back 1MB", "--write-back needs --bandwidth"),

@@ -166,7 +166,7 @@ def end(emulation: Emulation) -> None:
     """End all processes in the namespaces of a tier, and remove these; what is not there is not
     missed.
     """
-    for name in emulation.parts:
+    for name in parts_of(emulation.name):  # also of one that is not written down any more
         if not Path(f"/run/netns/{name}").exists():
             continue
         command = ["ip", "netns", "pids", name]

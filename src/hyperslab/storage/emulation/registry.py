@@ -11,10 +11,12 @@ import json
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any, Literal, Self
 
 from hyperslab.errors import UsageError
@@ -23,10 +25,14 @@ from hyperslab.storage.emulation.settings import Settings
 from hyperslab.storage.mounts import Mount, mounts
 from hyperslab.storage.whole import replace_text
 
-State = Literal["mounted", "stale", "elsewhere", "gone"]
-"""States of a tier: there; there, with nobody who answers ('Transport endpoint is not connected');
-mounted where this process does not see it; no more there.
+State = Literal["mounted", "silent", "stale", "elsewhere", "gone"]
+"""States of a tier: there; there, with a program that does not answer in time; there, with nobody
+who answers ('Transport endpoint is not connected'); mounted where this process does not see it; no
+more there.
 """
+UNKNOWN = "unknown"
+"Kind of a tier that is mounted, and not written down."
+ANSWER_LIMIT_S = 5.0
 SOURCE = "hyperslab-"
 "Name of the source of every mount, before that of the tier."
 
@@ -160,7 +166,7 @@ def _unrecorded(mount: Mount) -> Emulation:
     """What can be told of a tier by its mount alone."""
     name = mount.source.removeprefix(SOURCE)
     place = mount.mount_point
-    return Emulation(name, "unknown", place, backing=place, settings=Settings())
+    return Emulation(name, UNKNOWN, place, backing=place, settings=Settings())
 
 
 def with_process(emulation: Emulation, pid: int) -> Emulation:
@@ -200,8 +206,20 @@ def state_of(emulation: Emulation) -> State:
     mount = mount_here(emulation)
     if mount is None:
         return "elsewhere" if is_alive(emulation) else "gone"
+    found: Queue[State] = Queue()
+    asking = threading.Thread(target=_ask, args=(mount.mount_point, found), daemon=True)
+    asking.start()
     try:
-        os.statvfs(mount.mount_point)
+        return found.get(timeout=ANSWER_LIMIT_S)
+    except Empty:
+        return "silent"
+
+
+def _ask(place: str, found: Queue[State]) -> None:
+    """Ask a file system whether it answers: a thread that waits for it cannot be interrupted."""
+    try:
+        os.statvfs(place)
     except OSError:
-        return "stale"
-    return "mounted"
+        found.put("stale")
+    else:
+        found.put("mounted")

@@ -37,13 +37,21 @@ def remove(emulation: Emulation, by_force: bool = False) -> int:
 
 def _unmount(emulation: Emulation, by_force: bool) -> None:
     while (mount := registry.mount_here(emulation)) is not None:
-        is_lazy = by_force or registry.state_of(emulation) == "stale"
+        is_lazy = by_force or _is_dead(emulation)
         why = program.unmount(mount.mount_point, lazily=is_lazy)
         if why:
             raise TierInUse(
                 f"{emulation.directory} is in use: leave it and close its files, or give --force"
                 f" ({why})"
             )
+
+
+def _is_dead(emulation: Emulation) -> bool:
+    """Whether nobody answers any more. Raises TierInUse where somebody may, and does not."""
+    state = registry.state_of(emulation)
+    if state == "silent":
+        raise TierInUse(f"{emulation.directory} does not answer: wait, or give --force")
+    return state == "stale"
 
 
 def _end_program(emulation: Emulation, patience_s: float) -> None:

@@ -44,6 +44,10 @@ FLAGS = {
 }
 "Flags of the command line by the fields that they set."
 STRIPE_NBYTES = 1 << 20
+LEAST_BANDWIDTH = 100_000.0
+"Bytes per second with which a tier can still be measured, and removed, in some seconds."
+LONGEST_S = 10.0
+"""Time that an answer may take: nobody who waits for one from a file system can be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ def _require_sizes(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise UsageError(f"{FLAGS[name]} has to be a positive number")
+    _require_answers(settings)
     if settings.targets < 1 or settings.targets_of_a_file < 1:
         raise UsageError("--targets and --stripe-count have to be 1 or more")
     if settings.targets_of_a_file > settings.targets:
@@ -155,6 +160,23 @@ def _require_sizes(settings: Settings) -> None:
     for name in ("write_back_nbytes", "write_bandwidth"):
         if getattr(settings, name) and settings.bandwidth is None:
             raise UsageError(f"{FLAGS[name]} needs --bandwidth")
+
+
+def _require_answers(settings: Settings) -> None:
+    """Raise UsageError for a tier that would keep those who ask it waiting for ever."""
+    for name in ("bandwidth", "write_bandwidth"):
+        rate = getattr(settings, name)
+        if rate is not None and rate < LEAST_BANDWIDTH:
+            raise UsageError(
+                f"{FLAGS[name]} {show_rate(rate)}: give {show_rate(LEAST_BANDWIDTH)} or more, as an"
+                " answer of a slower tier takes too long"
+            )
+    for name in ("latency_s", "metadata_s"):
+        value = getattr(settings, name)
+        if value > LONGEST_S:
+            raise UsageError(
+                f"{FLAGS[name]} {show_seconds(value)}: give {show_seconds(LONGEST_S)} or less"
+            )
 
 
 def options(settings: Settings) -> list[str]:
