@@ -21,6 +21,7 @@ from hyperslab.storage.emulation.measured import Measured
 from hyperslab.storage.emulation.program import EmulationFailed
 from hyperslab.storage.emulation.registry import Emulation
 from hyperslab.storage.emulation.settings import Settings
+from hyperslab.storage.probing.space import require_directory
 from tests.storage.emulation.tiers import require_program, status
 
 MB = 1_000_000
@@ -168,6 +169,8 @@ def test_a_program_that_was_killed_leaves_a_tier_that_can_be_removed(tmp_path: P
     with pytest.raises(OSError, match=r"not connected|connection abort"):
         os.listdir(place)
     assert registry.state_of(emulation) == "stale"
+    with pytest.raises(UsageError, match=r"not connected; 'hyperslab tiers list' says whether"):
+        require_directory(place)
     with pytest.raises(UsageError, match=r"whose program has died.*remove"):
         make(place)
     assert removing.remove(emulation) == 1
@@ -409,7 +412,7 @@ def test_the_command_makes_lists_and_removes(
         ("throttled DIR", "a throttled tier needs --bandwidth"),
         ("slow DIR", "slow is no kind of tier"),
         ("throttled DIR --bandwidth 1kB", "--bandwidth 1.00 kB/s: give 100 kB/s or more"),
-        ("metadata DIR --metadata 1h", "--metadata 1 h: give 10 s or less"),
+        ("metadata DIR --metadata 1h", "--metadata 1 h 00 min: give 10 s or less"),
         ("metadata DIR --metadata soon", "--metadata soon: give a time such as"),
         ("striped DIR --bandwidth 1MB --targets 2 --stripe-count 3", "more than the 2 targets"),
         ("metadata DIR --metadata 1ms --write-back 1MB", "--write-back needs --bandwidth"),

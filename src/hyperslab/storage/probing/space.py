@@ -36,8 +36,17 @@ def require_directory(path: Path) -> Path:
     """The directory that a path is, or is in. Raises UsageError where there is none, or none that
     can be written to.
     """
-    if not os.path.lexists(path):
-        raise UsageError(f"{path}: there is no such directory; make it first, or name another one")
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: there is no such directory; make it first, or name another one"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be looked at: {error.strerror}; 'hyperslab tiers list' says whether it"
+            " is an emulated tier whose program has died"
+        ) from error
     place = path
     if not path.is_dir():
         place = path.parent
