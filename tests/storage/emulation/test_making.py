@@ -412,7 +412,7 @@ def test_the_command_makes_lists_and_removes(
         ("throttled DIR", "a throttled tier needs --bandwidth"),
         ("slow DIR", "slow is no kind of tier"),
         ("throttled DIR --bandwidth 1kB", "--bandwidth 1.00 kB/s: give 100 kB/s or more"),
-        ("metadata DIR --metadata 1h", "--metadata 1 h 00 min: give 10 s or less"),
+        ("metadata DIR --metadata 3600s", "--metadata 1 h 00 min: give 10.0 s or less"),
         ("metadata DIR --metadata soon", "--metadata soon: give a time such as"),
         ("striped DIR --bandwidth 1MB --targets 2 --stripe-count 3", "more than the 2 targets"),
         ("metadata DIR --metadata 1ms --write-back 1MB", "--write-back needs --bandwidth"),
