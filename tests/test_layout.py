@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import json
 import re
@@ -176,6 +177,31 @@ def test_the_layout_page_describes_the_tree() -> None:
     packages = {str(p.parent.relative_to(ROOT)) for p in SOURCES if p.name == "__init__.py"}
     assert {path for path in described if not (ROOT / path).exists()} == set()
     assert (modules | packages) - described == set()
+
+
+def test_what_the_layout_page_names_is_there() -> None:
+    """Words in backquotes: modules, files, functions, classes, methods."""
+    page = (ROOT / "docs" / "layout.md").read_text()
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
+    named = set(re.findall(r"`([\w./]+)`", prose))
+    assert len(named) > 60
+    assert {word for word in named if not _is_there(word)} == set()
+
+
+def _is_there(word: str) -> bool:
+    """Whether a word is a file, a module, or something that a module defines."""
+    if "/" in word or word.endswith((".py", ".rs", ".toml")):
+        below = word.rstrip("/")
+        places = (PACKAGE, ROOT / "rust" / "core", ROOT / "rust" / "tierfs")
+        return (ROOT / below).exists() or any(any(p.rglob(below)) for p in places)
+    name = re.compile(rf"\b{word.rpartition('.')[2]}\b")
+    return any(name.search(text) for text in _all_sources())
+
+
+@functools.cache
+def _all_sources() -> list[str]:
+    """Names of all modules, and the text of each."""
+    return [f"{_module_name(path)}\n{path.read_text()}" for path in SOURCES]
 
 
 def test_the_layout_page_describes_the_core() -> None:

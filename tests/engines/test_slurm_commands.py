@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from hyperslab.cli.doctor import doctor
+from hyperslab.engines import jobs_left
 from hyperslab.engines.facts import SLURM
+from hyperslab.engines.jobs import JOBS, engine_of
 from hyperslab.engines.slurm import commands, submitted
 from hyperslab.engines.slurm.commands import Job, Silent
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.engines.slurm.submitted import Request, SubmittedJobs
-from hyperslab.errors import RunStopped, speaking_flags
+from hyperslab.errors import DamagedRecord, RunStopped, speaking_flags
+from hyperslab.storage.recordfile import save_record
 
 SUBMITTED = SubmittedJobs("name", "round", 2, 2, arrays=(("7", 0, 2),))
 SBATCH = """#!/bin/sh
@@ -101,6 +104,18 @@ def test_jobs_of_a_hidden_partition_are_found_by_their_names(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (found,) = commands.named(["hyperslab-1"], 1000)
     assert found.state == "RUNNING"
+
+
+def test_a_record_without_the_name_of_its_engine_is_slurm_s(tmp_path: Path) -> None:
+    """As those of earlier versions are; of a damaged one Slurm's engine says so."""
+    save_record(tmp_path / JOBS, asdict(SUBMITTED))
+    assert engine_of(tmp_path) == "slurm"
+    assert submitted.load(tmp_path) == SUBMITTED
+    submitted.save(tmp_path, SUBMITTED)
+    assert submitted.load(tmp_path) == SUBMITTED
+    (tmp_path / JOBS).write_bytes(b"")
+    with pytest.raises(DamagedRecord, match="which jobs of Slurm belong to the run is not known"):
+        jobs_left(tmp_path)
 
 
 def test_jobs_that_are_not_shown_here_may_be_there(

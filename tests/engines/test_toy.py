@@ -20,7 +20,7 @@ from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines import EngineOptions, capacity, create, require
+from hyperslab.engines import EngineOptions, capacity, create, end_jobs, jobs_left, require
 from hyperslab.engines.batches.launcher import unpacked
 from hyperslab.engines.environment import how_it_ended
 from hyperslab.engines.facts import (
@@ -32,8 +32,10 @@ from hyperslab.engines.facts import (
     facts_of,
     recorded,
 )
+from hyperslab.engines.jobs import JOBS
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.plan.journal import Tail
+from hyperslab.storage.recordfile import save_record
 from hyperslab.testing import EngineTests, functions
 from tests.engines import toy
 from tests.engines.chosen import DIFFERING, only
@@ -71,6 +73,17 @@ class TestToy(EngineTests):
     """What shows that batches go out, come back, die and are gone on with; the suite has more."""
 
     engine = "toy"
+
+
+def test_jobs_are_asked_for_of_the_engine_that_has_submitted_them(tmp_path: Path) -> None:
+    """Also of one of another package, and no engine reads the record of another one."""
+    assert jobs_left(tmp_path) is None
+    save_record(tmp_path / JOBS, {"engine": "toy", "told": "they play"})
+    left = jobs_left(tmp_path)
+    assert left is not None
+    assert left.told == "they play"
+    end_jobs(tmp_path)
+    assert not (tmp_path / JOBS).exists()
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from pathlib import Path
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.batches.launcher import CommandEngine
 from hyperslab.engines.facts import Facts
+from hyperslab.engines.jobs import JOBS, JobsLeft
+from hyperslab.storage.recordfile import load_record
 from hyperslab.trace import Slot
 
 FACTS = Facts(
@@ -74,6 +76,17 @@ class Toy(CommandEngine):
     """Runs every batch in a subprocess of its own."""
 
     batches_per_slot = 1
+
+    @staticmethod
+    def jobs_left(folder: Path) -> JobsLeft | None:
+        """What a record of jobs says, if a toy has submitted any."""
+        told = load_record(folder / JOBS, "a toy's jobs are lost")["told"]
+        return JobsLeft(is_detached=False, are_there=True, told=told)
+
+    @staticmethod
+    def end_jobs(folder: Path) -> None:
+        """Forget them."""
+        (folder / JOBS).unlink()
 
     def start(self) -> None:
         """Nothing runs before there are batches."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
-from hyperslab.engines.jobs import JOBS, JOBS_AT_A_TIME, JobsLeft, Queued
+from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
@@ -222,21 +222,18 @@ def memory_of_jobs(name: str, options: EngineOptions) -> int | None:
 
 def jobs_left(folder: Path) -> JobsLeft | None:
     """Jobs of a submission that a batch system may still have; None for none."""
-    found = (one.jobs_left(folder) for one in _of_batch_systems(folder))
-    return next((left for left in found if left is not None), None)
+    name = engine_of(folder)
+    if name is None:
+        return None
+    found: JobsLeft | None = _class_of(name).jobs_left(folder)
+    return found
 
 
 def end_jobs(folder: Path) -> None:
     """Give back jobs that a submission has left, where their batch system can be asked."""
-    for one in _of_batch_systems(folder):
-        one.end_jobs(folder)
-
-
-def _of_batch_systems(folder: Path) -> list[Any]:
-    """Engines that may have submitted jobs of a submission."""
-    if not (folder / JOBS).is_file():
-        return []
-    return [_class_of(name) for name, facts in ENGINES.items() if facts.batch_system]
+    name = engine_of(folder)
+    if name is not None:
+        _class_of(name).end_jobs(folder)
 
 
 def _class_of(name: str) -> Any:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 JOBS = "jobs.json"
-"File of a submission that names its jobs in a batch system, as long as they may be there."
+"""File of a submission that names its jobs in a batch system, as long as they may be there: a
+record of the engine that has submitted them, whose name is its field `engine`.
+"""
+FIRST = "slurm"
+"Engine of records that name none: those of earlier versions, and damaged ones."
 LAST_LOG = "driver.log"
 "File of a submission with what the job prints that goes on with a detached run."
 JOBS_AT_A_TIME = 16
@@ -40,3 +46,17 @@ class JobsLeft:
     "Whether some of them wait or run; None where the batch system cannot be asked."
     told: str
     "What they do, in words."
+
+
+def engine_of(folder: Path) -> str | None:
+    """Name of the engine that has submitted jobs of a submission; None where there are none. It
+    tells, when it reads the record, whether that is damaged.
+    """
+    try:
+        text = (folder / JOBS).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return str(json.loads(text)["engine"])
+    except (ValueError, KeyError, TypeError):
+        return FIRST

@@ -3,8 +3,8 @@
 All batches of a round are one file beside the orders, and a script beside them runs the one whose
 number it is given; nobody changes either once it is there. The result of a batch is in the journal
 and in saved partials. An engine says how the script is started once for every number, as many at a
-time as it has slots (`launch`): by GNU Parallel, mpiexec or an array of Slurm's, on a run directory
-that all hosts share.
+time as it has slots (`launch`): by GNU Parallel or an array of Slurm's, on a run directory that all
+hosts share.
 
 The script begins a batch again whose process died, after the task that its mark names, and with the
 reason: so a task that kills its process costs one attempt, and no other command.

@@ -23,6 +23,8 @@ from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.storage.recordfile import load_record, save_record
 
 T = TypeVar("T")
+ENGINE = "slurm"
+"Engine that the record of its jobs names."
 SILENCE_LIMIT_S = 300.0
 "How long a controller that does not answer is asked to take a job."
 SILENCE_PAUSE_S = 10.0
@@ -74,7 +76,7 @@ class SubmittedJobs:
 
 
 def save(folder: Path, submitted: SubmittedJobs) -> None:
-    save_record(folder / JOBS, asdict(submitted))
+    save_record(folder / JOBS, {"engine": ENGINE, **asdict(submitted)})
 
 
 def load(folder: Path) -> SubmittedJobs | None:
@@ -85,6 +87,7 @@ def load(folder: Path) -> SubmittedJobs | None:
         record = load_record(folder / JOBS, _LOST)
     except FileNotFoundError:
         return None
+    record.pop("engine", "")  # which those of earlier versions do not have
     arrays = tuple((number, first, count) for number, first, count in record.pop("arrays"))
     waited = Waited(**record.pop("waited"))
     return SubmittedJobs(**record, arrays=arrays, waited=waited)
