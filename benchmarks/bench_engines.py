@@ -1,16 +1,15 @@
-"""Every engine against the hand-written loop, null tasks by the hundred thousand, and processes
-against threads.
+"""Every engine against the hand-written loop, null tasks by the thousand, and processes against
+threads.
 
-    python -m benchmarks.bench_engines [--size 2GiB] [--repeats 5] [--minutes 24] [--folder DIR]
-    [--engines A,B]
-                                       [--null-tasks 100000] [--results FILE] [--write
-                                       docs/engines.md]
+    python -m benchmarks.bench_engines [--size 1GiB] [--repeats 5] [--minutes 45] [--folder DIR]
+                                       [--engines A,B] [--null-tasks 20000] [--results FILE]
+                                       [--write docs/engines.md]
     python -m benchmarks.bench_engines --from FILE --write docs/engines.md
 
-Every trial has a process of its own. First come the null tasks, then rounds; a round holds each of
-its trials once, in random order, so that the machine's drift hits all alike. As many whole rounds
-are made as fit into the time. --results keeps every measurement as soon as it is there; --write
-fills the tables and pictures of a page.
+Every trial has a process of its own. A round holds each of the trials once, in random order, so
+that the machine's drift hits all alike. As many whole rounds are made as fit into the time.
+--results keeps every measurement as soon as it is there; --write fills the tables and pictures of a
+page.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import IO
 
 import hyperslab
 from benchmarks import engine_page
-from benchmarks.schedule import ENGINES, growth, layout, one_round, warm_up
+from benchmarks.schedule import ENGINES, layout, one_round, warm_up
 from benchmarks.trial import THICKNESS, Measured, Trial, measure
 from hyperslab import engines
 from hyperslab.cli.parse import parse_size
@@ -77,12 +76,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", default="2GiB")
+    parser.add_argument("--size", default="1GiB")
     parser.add_argument(
         "--repeats", type=int, default=5, help="rounds at most; at least one is made"
     )
     parser.add_argument(
-        "--minutes", type=float, default=24, help="no round begins that would end later"
+        "--minutes", type=float, default=45, help="no round begins that would end later"
     )
     parser.add_argument(
         "--folder",
@@ -90,7 +89,7 @@ def _arguments() -> argparse.Namespace:
         help="where the volume and the outputs go; by default the system's",
     )
     parser.add_argument("--engines", default=",".join(ENGINES))
-    parser.add_argument("--null-tasks", type=int, default=100_000)
+    parser.add_argument("--null-tasks", type=int, default=20_000)
     parser.add_argument(
         "--results", type=Path, default=None, help="keep the measurements here, a line of JSON each"
     )
@@ -116,8 +115,7 @@ def _measure_all(arguments: argparse.Namespace) -> tuple[dict[str, str], list[Me
                 print(one.dump(), file=file, flush=True)
     finally:
         shutil.rmtree(folder)
-    rounds = max(m.trial.round for m in measured)
-    return {**about, "rounds": _rounds_words(rounds)}, measured
+    return {**about, "rounds": _rounds_words(measured)}, measured
 
 
 def _make_volumes(folder: Path, nbytes: int) -> Volumes:
@@ -150,14 +148,17 @@ def _load(path: Path) -> tuple[dict[str, str], list[Measured]]:
     measured = [Measured.parse(line) for line in lines]
     trials = Counter(m.trial.round for m in measured)
     measured = [m for m in measured if m.trial.round <= 1 or trials[m.trial.round] == trials[1]]
-    return {
-        **head["about"],
-        "rounds": _rounds_words(max(m.trial.round for m in measured)),
-    }, measured
+    return {**head["about"], "rounds": _rounds_words(measured)}, measured
 
 
-def _rounds_words(rounds: int) -> str:
-    return f"medians of {show_count(rounds, 'round')} in random order"
+def _rounds_words(measured: Sequence[Measured]) -> str:
+    """How many rounds there are of what; null tasks of older results were outside of them."""
+    null = {m.trial.round for m in measured if m.trial.part == "growth"}
+    rounds = {m.trial.round for m in measured if m.trial.part != "growth"}
+    said = f"medians of {show_count(len(rounds), 'round')} in random order"
+    if len(null) < len(rounds):
+        said += f", null tasks of {len(null)}"
+    return said
 
 
 def _measure(
@@ -165,14 +166,14 @@ def _measure(
 ) -> Iterator[Measured]:
     chosen, seed = _at_hand(arguments.engines.split(","), folder), 0
     list(_measured("warm-up", warm_up(chosen), volumes, folder))
-    yield from _measured("null tasks", growth(arguments.null_tasks, chosen, seed), volumes, folder)
     longest = 0.0
     for number in range(1, arguments.repeats + 1):
         began = time.monotonic()
         if number > 1 and began + longest > until:
             print(f"no time for round {number}", flush=True)
             return
-        yield from _measured(f"round {number}", one_round(number, chosen, seed), volumes, folder)
+        trials = one_round(number, chosen, arguments.null_tasks, seed)
+        yield from _measured(f"round {number}", trials, volumes, folder)
         longest = max(longest, time.monotonic() - began)
 
 

@@ -69,10 +69,8 @@ def ratio(measured: Sequence[Measured], job: str, engine: str, value: Value) -> 
 
 def separate(measured: Sequence[Measured], engine: str) -> Costs:
     """Solve for the costs of an engine."""
-    null = sorted(of(measured, part="growth", engine=engine), key=lambda m: m.tasks)
-    more = null[-1].tasks - null[0].tasks
-    per_task = (null[-1].makespan_s - null[0].makespan_s) / more
-    per_record = (null[-1].records_s - null[0].records_s) / more
+    per_task = _slope(measured, engine, lambda m: m.makespan_s)
+    per_record = _slope(measured, engine, lambda m: m.records_s)
     fixed, per_gb = {}, {}
     for job in JOBS:
         large, small = (
@@ -90,6 +88,20 @@ def separate(measured: Sequence[Measured], engine: str) -> Costs:
         [m for m in of(measured, engine=engine) if m.trial.part in ("volume", "small")], _startup
     )
     return Costs(engine, startup, per_task, per_record, fixed, per_gb)
+
+
+def _slope(measured: Sequence[Measured], engine: str, value: Value) -> float:
+    """What a null task adds to a value."""
+    fewest, *_, most = null_tasks(measured, engine)
+    added = middle(most, value) - middle(fewest, value)
+    return added / (most[0].tasks - fewest[0].tasks)
+
+
+def null_tasks(measured: Sequence[Measured], engine: str) -> list[list[Measured]]:
+    """An engine's trials with null tasks, those of as many together, the fewest first."""
+    runs = of(measured, part="growth", engine=engine)
+    sizes = sorted({m.tasks for m in runs})
+    return [[m for m in runs if m.tasks == size] for size in sizes]
 
 
 def _startup(m: Measured) -> float:

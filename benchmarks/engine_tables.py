@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from benchmarks.costs import GB, Ratio, middle, of, ratio, separate
+from benchmarks.costs import GB, Ratio, middle, null_tasks, of, ratio, separate
 from benchmarks.schedule import ENGINES, JOBS, LAYOUTS, LOCK_JOBS
 from benchmarks.trial import HAND, Measured
 from hyperslab.units import show_bytes, show_seconds, show_share
@@ -96,28 +96,41 @@ def growth_table(measured: Sequence[Measured]) -> str:
     runs = of(measured, part="growth")
     sizes = sorted({m.trial.tasks for m in runs})
     columns = [*(f"{n:,}" for n in sizes), "growth", *(f"driver, {n:,}" for n in sizes), "growth"]
-    heads = ["engine", *columns, "scheduler", "start-up", "records"]
-    rows = []
-    for engine in engines_of(runs):
-        own = sorted(of(runs, engine=engine), key=lambda m: m.trial.tasks)
-        row = [
-            f"`{engine}`",
-            *(f"{m.makespan_s:.1f} s" for m in own),
-            _factors([m.makespan_s for m in own]),
-        ]
-        row += [
-            *(show_bytes(m.driver_peak_nbytes) for m in own),
-            _factors([m.driver_peak_nbytes for m in own]),
-        ]
-        beside = [
-            " / ".join(f"{value(m):.1f}" for m in own) + " s" for value in (_startup, _records)
-        ]
-        rows.append([*row, _scheduler(own), *beside])
+    heads = ["engine", *columns, "scheduler", "start-up", "records", "overhead"]
+    rows = [_growth_row(engine, null_tasks(measured, engine)) for engine in engines_of(runs)]
     return _table(" | ".join(heads), rows)
+
+
+def _growth_row(engine: str, by_size: Sequence[Sequence[Measured]]) -> Row:
+    """An engine's row; its trials come by the number of their tasks."""
+    makespans, startups, records = (
+        [middle(runs, value) for runs in by_size] for value in (_makespan, _startup, _records)
+    )
+    peaks = [round(middle(runs, lambda m: m.driver_peak_nbytes)) for runs in by_size]
+    return [
+        f"`{engine}`",
+        *(f"{seconds:.1f} s" for seconds in makespans),
+        _factors(makespans),
+        *map(show_bytes, peaks),
+        _factors(peaks),
+        _scheduler([m for runs in by_size for m in runs]),
+        *(" / ".join(f"{s:.1f}" for s in each) + " s" for each in (startups, records)),
+        _overhead(by_size[-1]),
+    ]
+
+
+def _overhead(runs: Sequence[Measured]) -> str:
+    """Overhead per task and slot, as `benchmarks.bench_mpi` has it."""
+    per_task_s = middle(runs, lambda m: m.overhead_s / m.tasks)
+    return show_seconds(per_task_s) if per_task_s else "not taken"
 
 
 def _factors(values: Sequence[float]) -> str:
     return ", ".join(f"x{after / before:.2f}" for before, after in pairwise(values))
+
+
+def _makespan(m: Measured) -> float:
+    return m.makespan_s
 
 
 def _startup(m: Measured) -> float:

@@ -32,15 +32,20 @@ def warm_up(engines: Sequence[str]) -> list[Trial]:
     ]
 
 
-def one_round(number: int, engines: Sequence[str], seed: int) -> list[Trial]:
-    """Every engine and the hand-written loop at both volumes; what the lock is about on the engines
-    it is about.
+def one_round(number: int, engines: Sequence[str], most: int, seed: int) -> list[Trial]:
+    """Every engine and the hand-written loop at both volumes, and at a quarter, half and all of
+    `most` null tasks; what the lock is about on the engines it is about.
     """
     each = [(HAND, 2, 1), *((engine, *layout(engine)) for engine in engines)]
     trials = [
         Trial(part, job, *one, round=number)
         for part in ("volume", "small")
         for job in JOBS
+        for one in each
+    ]
+    trials += [
+        Trial("growth", "null", *one, tasks, number)
+        for tasks in (most // 4, most // 2, most)
         for one in each
     ]
     trials += [
@@ -52,16 +57,4 @@ def one_round(number: int, engines: Sequence[str], seed: int) -> list[Trial]:
         and (job not in JOBS or slots != layout(engine))  # which is a trial of the volume already
     ]
     random.Random(f"{seed} {number}").shuffle(trials)
-    return trials
-
-
-def growth(most: int, engines: Sequence[str], seed: int) -> list[Trial]:
-    """A quarter, half and all of so many null tasks on every engine, and by hand."""
-    each = [(HAND, 2, 1), *((engine, *layout(engine)) for engine in engines)]
-    trials = [
-        Trial("growth", "null", *one, tasks)
-        for tasks in (most // 4, most // 2, most)
-        for one in each
-    ]
-    random.Random(seed).shuffle(trials)
     return trials

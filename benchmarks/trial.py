@@ -79,6 +79,8 @@ class Measured:
     nbytes: int
     "Of the array."
     driver_peak_nbytes: int
+    overhead_s: float = 0.0
+    "Time of slots beside the phases of their tasks; 0 where nobody tells it."
     scheduler_peak_nbytes: int = 0
     "Of the process that schedules for the driver: Dask's scheduler, Spark's Java."
     cpu_share: float = 0.0
@@ -178,6 +180,7 @@ def _run(trial: Trial, volume: Path, out: Path) -> Measured:
         tasks=result.tasks,
         nbytes=result.summary.read_nbytes,
         driver_peak_nbytes=peak_rss_bytes(),
+        overhead_s=result.summary.overhead_s,
         scheduler_peak_nbytes=(
             max(peaks.values(), default=0) if trial.engine.startswith(("dask", "spark")) else 0
         ),

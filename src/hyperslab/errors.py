@@ -42,7 +42,7 @@ _CHOICES = frozenset(
     {"real", "stored", "blocks", "volume", "mosaic"}
     | {"processes", "serial", "threads", "spark", "slurm"}
 )
-"Values that are plain words; others have a digit."
+"Values that are plain words; others have a digit, or are NAME=VALUE."
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _python_words(found: re.Match[str]) -> str:
 
 def _is_value(word: str | None) -> bool:
     """Whether what follows a flag is its value, and no further word of the sentence."""
-    return bool(word) and (word in _CHOICES or any(map(str.isdigit, word or "")))
+    return bool(word) and (word in _CHOICES or re.search(r"\d|=\w", word or "") is not None)
 
 
 def _joined(sentence: str, resuming: str) -> str:

@@ -31,16 +31,12 @@ from tests.engines.at import At
 from tests.engines.fence import removes_the_fence
 from tests.engines.images import IMAGES
 from tests.system.clusters import dask, sshd
+from tests.system.clusters.another_host import AHEAD_S, APART, another_host
 from tests.system.clusters.required import required
 from tests.system.faults.command import load, make_volume
 
 ENGINE = "gnu-parallel"
 OTHER = "other"
-ANOTHER_HOST = (
-    *("unshare", "--time", "--monotonic", "5000", "--uts", "--mount", "--fork", "sh", "-c"),
-    'hostname other && mount -t tmpfs none "$0" && exec "$@"',
-)
-"Another name, a clock that is ahead, and a folder of its own where others see another one."
 
 
 @pytest.fixture(autouse=True)
@@ -332,12 +328,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a host that ssh reaches under several names; `unseen` in it is another one
     there.
     """
-    required(
-        sshd.missing() or dask.missing(worker_prefix=("unshare", "--time", "--uts", "--mount"))
-    )
+    required(sshd.missing() or dask.missing(worker_prefix=APART))
     folder = tmp_path_factory.mktemp("host")
     (folder / "unseen").mkdir()
-    prefix = (*ANOTHER_HOST, str(folder / "unseen"))
+    prefix = another_host(OTHER, folder / "unseen")
     with (
         sshd.hosts(folder, ["one", "two"], prefix) as there,
         pytest.MonkeyPatch.context() as patch,
@@ -401,7 +395,7 @@ def test_a_host_without_hyperslab_runs_code_that_it_does_not_see(
     meta = result.trace.meta
     clock = meta["clocks"][OTHER]
     assert clock["how"] == "measured"
-    assert abs(clock["offset_ns"] + 5000 * 10**9) < 10**9
+    assert abs(clock["offset_ns"] + AHEAD_S * 10**9) < 10**9
     assert all(
         meta["ready_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in result.trace.spans
     )

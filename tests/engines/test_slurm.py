@@ -123,20 +123,29 @@ def test_a_node_that_fails_is_named_and_its_tasks_are_done_again(
     assert cluster.command("squeue", "--noheader").strip() == ""
 
 
+@pytest.mark.parametrize(("which", "done"), [(("--state=PENDING",), 2), ((), 1)])
 def test_jobs_that_somebody_takes_out_of_the_queue_are_not_submitted_again(
-    tmp_path: Path, cluster: slurm.Slurm, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    cluster: slurm.Slurm,
+    monkeypatch: pytest.MonkeyPatch,
+    which: Sequence[str],
+    done: int,
 ) -> None:
-    """Those that run come to their ends, and the run says why it stops."""
+    """Those that run come to their ends, unless they are taken, too, and the run says why it stops:
+    a killed array is gone on with.
+    """
     values = make_volume(tmp_path / "in.nii")
     monkeypatch.setattr(Slurm, "batches_per_slot", 2)
 
     def take() -> None:
-        cluster.command("scancel", "--state=PENDING", "--user=root")
+        given = submitted.load(tmp_path / "out" / ".hyperslab" / "run-0001")
+        assert given is not None
+        cluster.command("scancel", f"--name={given.name}", *which)
 
     said = "^somebody has cancelled 1 job of the run that waited; .*resume=True continues the run"
     with pytest.raises(RunStopped, match=said):
         run(tmp_path, slow, blocks=4, partition=None, workers=1, progress=At(1, take))
-    assert manage.status(tmp_path / "out").done == 2
+    assert manage.status(tmp_path / "out").done == done
     assert run(tmp_path, slow, blocks=4, partition=None, workers=1, resume=True).ok
     assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
 

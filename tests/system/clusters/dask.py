@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.system.clusters.another_host import another_host
 from tests.system.clusters.processes import (
     ClusterFailed,
     Household,
@@ -29,18 +30,7 @@ from tests.system.clusters.processes import (
 )
 
 LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
-ANOTHER_HOST = (
-    "unshare",
-    "--time",
-    "--monotonic",
-    "5000",
-    "--uts",
-    "--fork",
-    "sh",
-    "-c",
-    'hostname other && exec "$@"',
-    "sh",
-)
+ANOTHER_HOST = another_host("other")
 "Worker prefix, for root: another host name, and a monotonic clock that is 5000 s ahead."
 
 

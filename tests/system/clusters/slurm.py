@@ -1,4 +1,6 @@
-"""Slurm on this one host: its three daemons with settings, keys, sockets and ports of their own."""
+"""Slurm on this one host: its daemons with settings, keys, sockets and ports of their own. Further
+nodes are places with names and clocks of their own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.system.clusters.another_host import another_host
 from tests.system.clusters.processes import MARK, ClusterFailed, Household, household
 
 PACKAGES = {
@@ -31,6 +34,8 @@ DAEMONS = "/usr/sbin"
 "Debian keeps them where only root's login looks."
 MOST_ELEMENTS = 1234
 "Of an array."
+UNSEEN = "unseen"
+"Folder in a cluster's own, in whose place further nodes see an empty one of theirs."
 URGENT = "urgent"
 "Partition whose jobs take the place of others."
 BY_KERNEL, BY_SLURM = "kernel", "slurm"
@@ -55,16 +60,15 @@ ConstrainSwapSpace=yes
 SETTINGS = """\
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
+SlurmctldPort={port}
 AuthType=auth/munge
 AuthInfo=socket={munge},cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 {memory}
@@ -79,9 +83,11 @@ DefMemPerCPU=100
 SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
-PartitionName={urgent} Nodes={host} PriorityTier=9 MaxTime=INFINITE State=UP
+{nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName={urgent} Nodes=ALL PriorityTier=9 MaxTime=INFINITE State=UP
+"""
+NODE = """\
+NodeName={name} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory_mb} State=UNKNOWN
 """
 
 INIT = """
@@ -134,9 +140,10 @@ def missing_groups() -> str:
 
 
 @contextmanager
-def slurm(folder: Path, memory: str = "") -> Iterator[Slurm]:
-    """Start Slurm with this host as its only node, and wait until that is idle; all ends with the
-    block. `memory` says who holds jobs to the memory that they have asked for, of MEMORY.
+def slurm(folder: Path, memory: str = "", elsewhere: Sequence[str] = ()) -> Iterator[Slurm]:
+    """Start Slurm with this host as its node, and wait until that is idle; all ends with the block.
+    `memory` says who holds jobs to the memory that they have asked for, of MEMORY; `elsewhere`
+    names further nodes, which see another folder where this host sees UNSEEN.
     """
     if reason := missing():
         raise ClusterFailed(reason)
@@ -145,22 +152,26 @@ def slurm(folder: Path, memory: str = "") -> Iterator[Slurm]:
         munge = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="munge-")), "socket")
         settings = folder / "slurm.conf"
         home = stack.enter_context(household(folder, PATH=_path(), SLURM_CONF=str(settings)))
-        settings.write_text(_settings(folder, munge, memory))
+        names = [socket.gethostname().split(".")[0], *elsewhere]
+        settings.write_text(_settings(folder, munge, memory, names))
         (folder / "cgroup.conf").write_text(GROUP_SETTINGS)
-        for name in ("state", "spool"):
+        for name in ("state", UNSEEN, *(f"spool.{name}" for name in names)):
             (folder / name).mkdir()
         cluster = Slurm({"SLURM_CONF": str(settings), MARK: home.environment[MARK]}, home)
         _start_munge(home, munge)
         home.start("slurmctld", ["slurmctld", "-D"])
         home.start("slurmd", [*ADOPTING, "slurmd", "-D"])
-        home.wait_until("an idle node of Slurm", lambda: _state(home) == "idle")
+        for name in elsewhere:
+            prefix = another_host(name, folder / UNSEEN)
+            home.start(f"slurmd.{name}", [*ADOPTING, *prefix, "slurmd", "-D", "-N", name])
+        home.wait_until("idle nodes of Slurm", lambda: _state(home) == "idle")
         yield cluster
 
 
 @contextmanager
-def in_reach(folder: Path, memory: str = "") -> Iterator[Slurm]:
+def in_reach(folder: Path, memory: str = "", elsewhere: Sequence[str] = ()) -> Iterator[Slurm]:
     """The same, and this process finds it, as what it starts does, until the end of the block."""
-    with slurm(folder, memory) as cluster, pytest.MonkeyPatch.context() as patch:
+    with slurm(folder, memory, elsewhere) as cluster, pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.environment.items():
             patch.setenv(name, value)
         yield cluster
@@ -170,19 +181,24 @@ def _path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), DAEMONS])
 
 
-def _settings(folder: Path, munge: Path, memory: str) -> str:
+def _settings(folder: Path, munge: Path, memory: str, names: Sequence[str]) -> str:
+    """The settings of a cluster whose nodes have these names, this host first."""
+    port, *ports = _free_ports(1 + len(names))
     memory_mb = (
         int(psutil.virtual_memory().total * 0.9) >> 20
     )  # a node with less than it says is put aside
-    host = socket.gethostname().split(".")[0]
+    cpus = max(4, os.cpu_count() or 1)
+    nodes = [
+        NODE.format(name=name, port=own, cpus=cpus, memory_mb=memory_mb)
+        for name, own in zip(names, ports, strict=True)
+    ]
     return SETTINGS.format(
-        host=host,
-        ports=_free_ports(2),
+        host=names[0],
+        port=port,
         munge=munge,
         folder=folder,
-        cpus=max(4, os.cpu_count() or 1),
-        memory_mb=memory_mb,
         memory=MEMORY[memory],
+        nodes="".join(nodes),
         urgent=URGENT,
         most=MOST_ELEMENTS,
     )

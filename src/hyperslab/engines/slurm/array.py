@@ -161,6 +161,23 @@ class Array:
             waiting = show_count(len(taken), "job")
             raise RunStopped(f"somebody has cancelled {waiting} of the run that waited", CONTINUES)
 
+    def require_hosts(self, log: Path) -> None:
+        """Raise RunStopped where some hosts have run jobs and all failed on another: the next would
+        fail there as fast, and take what others could do.
+        """
+        able = {job.host for job in self.jobs.values() if job.state == "COMPLETED"}
+        failed = {job.host for job in self.jobs.values() if job.state == "FAILED" and job.host}
+        unable = failed - able
+        if not able or not unable:
+            return
+        named = ",".join(sorted(unable))
+        raise RunStopped(
+            f"all of Slurm's jobs on {named} failed, and those on {', '.join(sorted(able))} did not:"
+            f" {log} says why, unless {named} does not see that folder: choose an output directory"
+            f" (-o) that all nodes share, or leave {named} out (--slurm-option exclude={named})",
+            CONTINUES,
+        )
+
     def require_begun(self, log: Path) -> None:
         """Raise RunStopped when all elements have failed; called where none has begun a task."""
         states = sorted({job.state for job in self.jobs.values()})

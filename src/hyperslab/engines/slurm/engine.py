@@ -179,6 +179,7 @@ class Slurm(CommandEngine):
         log = self.options.folder / LOG
         array.require_able(log)
         array.require_wanted()
+        array.require_hosts(log)
         if len(self._journals()) == array.submitted.journals:
             array.require_begun(log)
 

@@ -1,0 +1,161 @@
+"""The engines slurm and mpi on a Slurm of two nodes, which have names, clocks and folders of their
+own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hyperslab
+from hyperslab.driver import manage
+from hyperslab.driver.result import Result
+from hyperslab.driver.submission import load_records
+from hyperslab.engines.mpi import mpiexec
+from hyperslab.engines.slurm.engine import Slurm
+from hyperslab.errors import RunStopped, TasksFailed
+from hyperslab.plan.pipeline import Pipeline
+from hyperslab.testing import functions
+from hyperslab.trace import Trace
+from tests.system.clusters import mpi, slurm
+from tests.system.clusters.another_host import AHEAD_S, APART
+from tests.system.clusters.required import required
+from tests.system.faults.command import command, load, make_volume
+
+HERE = socket.gethostname()
+ELSEWHERE = "elsewhere"
+ONE_A_NODE = ("mem=512M", "exclusive")
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that the second of the two nodes does not see, while they run."""
+    required(slurm.missing())
+    if subprocess.run([*APART, "true"], capture_output=True, check=False).returncode:
+        required("no host names and clocks can be made apart here (unshare, as root)")
+    folder = tmp_path_factory.mktemp("slurm")
+    with slurm.in_reach(folder, elsewhere=[ELSEWHERE]):
+        yield folder / slurm.UNSEEN
+
+
+@pytest.fixture(autouse=True)
+def _a_job_for_each_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slurm, "batches_per_slot", 1)
+
+
+def run(source: Path, out: Path, **options: Any) -> Result:
+    """Add one to a volume in two jobs, of which a node runs one at a time."""
+    pipeline = Pipeline(str(source)).map(functions.add, {"seconds": 0.05})
+    settings = {"engine": "slurm", "workers": 2, "slurm_option": ONE_A_NODE, "blocks": 8}
+    return hyperslab.run(
+        pipeline.write(out, keep="volume"), **{**settings, "report": False, **options}
+    )
+
+
+def require_one_axis(trace: Trace) -> None:
+    """The phases of all hosts lie within the run."""
+    meta = trace.meta
+    assert all(
+        meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in trace.spans
+    ), trace.meta["clocks"]
+
+
+@pytest.mark.usefixtures("unseen")
+def test_jobs_on_two_nodes_are_lanes_of_one_time_axis(tmp_path: Path) -> None:
+    values = make_volume(tmp_path / "in.nii")
+    result = run(tmp_path / "in.nii", tmp_path / "out")
+    assert np.array_equal(load(result.outputs[0]), values + np.uint16(1))
+    assert sorted(result.trace.slots) == sorted([f"{HERE}/w0/t0", f"{ELSEWHERE}/w0/t0"])
+    assert {span.slot for span in result.trace.spans} == set(result.trace.slots)
+    clocks = result.trace.meta["clocks"]
+    assert clocks[HERE]["how"] == "same clock"
+    assert clocks[ELSEWHERE]["how"] == "measured"
+    assert abs(clocks[ELSEWHERE]["offset_ns"] + AHEAD_S * 10**9) < 10**9
+    require_one_axis(result.trace)
+
+
+@pytest.mark.usefixtures("unseen")
+def test_a_detached_run_ends_on_another_host(tmp_path: Path) -> None:
+    """All its jobs, the last one too, are on a host whose clock is ahead."""
+    values = make_volume(tmp_path / "in.nii")
+    pipeline = Pipeline(str(tmp_path / "in.nii")).map(functions.add)
+    there = ("mem=512M", f"nodelist={ELSEWHERE}")
+    hyperslab.submit(
+        pipeline.write(tmp_path / "out", keep="volume"),
+        engine="slurm",
+        throttle=2,
+        slurm_option=there,
+        blocks=4,
+        report=False,
+    )
+    assert manage.wait(tmp_path / "out").state == "done"
+    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
+    trace = load_records(tmp_path / "out").trace
+    assert {span.slot for span in trace.spans} <= set(trace.slots)
+    assert all(slot.startswith(f"{ELSEWHERE}/") for slot in trace.slots)
+    assert trace.meta["clocks"][ELSEWHERE]["how"] == "wall clocks"
+    require_one_axis(trace)
+
+
+def test_a_source_that_a_node_does_not_see_is_told_with_the_node(
+    tmp_path: Path, unseen: Path
+) -> None:
+    make_volume(unseen / "in.nii")
+    with pytest.raises(TasksFailed) as raised:
+        run(unseen / "in.nii", tmp_path / "out", retries=0)
+    said = f"{unseen}/in.nii: {ELSEWHERE} does not see this file, which is there on {HERE}: "
+    failures = raised.value.failures
+    assert {one.message.startswith(said) for one in failures} == {True}
+    assert 0 < len(failures) < 8, "the node that sees it has done its part"
+
+
+def test_a_node_that_does_not_see_the_outputs_takes_no_further_jobs(unseen: Path) -> None:
+    """It would fail all of them faster than the other one does any."""
+    values = make_volume(unseen / "in.nii")
+    said = (
+        f"^all of Slurm's jobs on {ELSEWHERE} failed, and those on {HERE} did not: .*worker.log"
+        rf" says why, .* or leave {ELSEWHERE} out \(slurm_option='exclude={ELSEWHERE}'\); "
+    )
+    with pytest.raises(RunStopped, match=said):
+        run(unseen / "in.nii", unseen / "out")
+    assert 0 < manage.status(unseen / "out").done < 8
+    without = ("mem=512M", f"exclude={ELSEWHERE}")
+    assert run(unseen / "in.nii", unseen / "out", resume=True, slurm_option=without).ok
+    assert np.array_equal(load(unseen / "out" / "in.nii"), values + np.uint16(1))
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+@pytest.mark.usefixtures("unseen")
+def test_srun_starts_ranks_of_mpi_on_the_nodes_of_an_allocation(
+    tmp_path: Path, is_joined: bool
+) -> None:
+    """Those of a world of the run's own, and of one that runs join."""
+    required(mpi.missing())
+    values = make_volume(tmp_path / "in.nii")
+    place = (tmp_path / "in.nii", "-o", tmp_path / "out", "--keep", "volume", "--blocks", "8")
+    line = ["run", "increment", *place, "--engine", "mpi"]
+    if is_joined:
+        words = ["srun", "--mpi=pmi2", "-n", "3", *command(*line, "--connect", "world")]
+    else:
+        words = command(*line, "--workers", "2")
+    done = subprocess.run(
+        ["salloc", "--nodes=2", "--ntasks=4", "--mem=1G", "--overcommit", *words],
+        env={**os.environ, mpiexec.VARIABLE: shlex.join(["srun", "--mpi=pmi2"])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
+    trace = load_records(tmp_path / "out").trace
+    assert {slot.partition("/")[0] for slot in trace.slots} == {HERE, ELSEWHERE}
+    require_one_axis(trace)
