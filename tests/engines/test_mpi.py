@@ -442,6 +442,15 @@ def test_a_launcher_that_starts_nothing_is_a_sentence(
         ranks.survey()
 
 
+def test_srun_is_told_to_end_all_ranks_with_one(bare: Path) -> None:
+    """By itself it lets them wait for the one that has died."""
+    program(bare / "mpiexec", "'; echo kill: $SLURM_KILL_BAD_EXIT; : '", status=3)
+    ranks = Ranks(EngineOptions(bare, 2))
+    with pytest.raises(RunStopped, match="ended with status 3"):
+        ranks.survey()
+    assert "kill: 1\n" in ranks.log.read_text()
+
+
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [("mpiexec", f"name the mpiexec .* {mpiexec.VARIABLE}"), ("srun", "the --mpi=... of that")],

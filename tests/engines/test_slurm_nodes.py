@@ -1,11 +1,9 @@
-"""The engines slurm and mpi on a Slurm of two nodes, which have names, clocks and folders of their
-own.
+"""The slurm engine on two nodes, which have names and clocks of their own, and a folder that one of
+them does not see.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -19,16 +17,15 @@ import hyperslab
 from hyperslab.driver import manage
 from hyperslab.driver.result import Result
 from hyperslab.driver.submission import load_records
-from hyperslab.engines.mpi import mpiexec
 from hyperslab.engines.slurm.engine import Slurm
 from hyperslab.errors import RunStopped, TasksFailed
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.testing import functions
 from hyperslab.trace import Trace
-from tests.system.clusters import mpi, slurm
+from tests.system.clusters import slurm
 from tests.system.clusters.another_host import AHEAD_S, APART
 from tests.system.clusters.required import required
-from tests.system.faults.command import command, load, make_volume
+from tests.system.faults.command import load, make_volume
 
 HERE = socket.gethostname()
 ELSEWHERE = "elsewhere"
@@ -130,32 +127,3 @@ def test_a_node_that_does_not_see_the_outputs_takes_no_further_jobs(unseen: Path
     without = ("mem=512M", f"exclude={ELSEWHERE}")
     assert run(unseen / "in.nii", unseen / "out", resume=True, slurm_option=without).ok
     assert np.array_equal(load(unseen / "out" / "in.nii"), values + np.uint16(1))
-
-
-@pytest.mark.parametrize("is_joined", [False, True])
-@pytest.mark.usefixtures("unseen")
-def test_srun_starts_ranks_of_mpi_on_the_nodes_of_an_allocation(
-    tmp_path: Path, is_joined: bool
-) -> None:
-    """Those of a world of the run's own, and of one that runs join."""
-    required(mpi.missing())
-    values = make_volume(tmp_path / "in.nii")
-    place = (tmp_path / "in.nii", "-o", tmp_path / "out", "--keep", "volume", "--blocks", "8")
-    line = ["run", "increment", *place, "--engine", "mpi"]
-    if is_joined:
-        words = ["srun", "--mpi=pmi2", "-n", "3", *command(*line, "--connect", "world")]
-    else:
-        words = command(*line, "--workers", "2")
-    done = subprocess.run(
-        ["salloc", "--nodes=2", "--ntasks=4", "--mem=1G", "--overcommit", *words],
-        env={**os.environ, mpiexec.VARIABLE: shlex.join(["srun", "--mpi=pmi2"])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert np.array_equal(load(tmp_path / "out" / "in.nii"), values + np.uint16(1))
-    trace = load_records(tmp_path / "out").trace
-    assert {slot.partition("/")[0] for slot in trace.slots} == {HERE, ELSEWHERE}
-    require_one_axis(trace)

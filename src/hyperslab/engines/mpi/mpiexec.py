@@ -49,6 +49,10 @@ RANKS = (
 """... and which of them it is, the first that is set: a job's SLURM_PROCID is there in all ranks of
 an mpiexec, and the last numbers those of a host.
 """
+ENDING = {"SLURM_KILL_BAD_EXIT": "1"}
+"""Variable by which srun ends all ranks with the first that dies. By itself it lets the others wait
+for that for ever, as they do in the counter that has died with rank 0.
+"""
 STEP_SIZE = "SLURM_STEP_NUM_TASKS"
 "Environment variable by which srun tells how many tasks it has started, as ranks of MPI or not."
 
