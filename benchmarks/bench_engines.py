@@ -63,7 +63,7 @@ class Volumes:
 def main() -> None:
     arguments = _arguments()
     if arguments.source:
-        about, measured = _load(arguments.source)
+        about, measured = load(arguments.source)
     else:
         about, measured = _measure_all(arguments)
     if arguments.write:
@@ -135,7 +135,7 @@ def _results(path: Path | None, about: dict[str, str]) -> IO[str]:
     return file
 
 
-def _load(path: Path) -> tuple[dict[str, str], list[Measured]]:
+def load(path: Path) -> tuple[dict[str, str], list[Measured]]:
     """Results that were kept, without a round that broke off. Raises ValueError for a newer
     version.
     """

@@ -98,6 +98,9 @@ def growth_table(measured: Sequence[Measured]) -> str:
     columns = [*(f"{n:,}" for n in sizes), "growth", *(f"driver, {n:,}" for n in sizes), "growth"]
     heads = ["engine", *columns, "scheduler", "start-up", "records", "overhead"]
     rows = [_growth_row(engine, null_tasks(measured, engine)) for engine in engines_of(runs)]
+    if not any(m.overhead_s for m in runs):  # results of before it was taken
+        heads = heads[:-1]
+        rows = [row[:-1] for row in rows]
     return _table(" | ".join(heads), rows)
 
 
@@ -121,8 +124,7 @@ def _growth_row(engine: str, by_size: Sequence[Sequence[Measured]]) -> Row:
 
 def _overhead(runs: Sequence[Measured]) -> str:
     """Overhead per task and slot, as `benchmarks.bench_mpi` has it."""
-    per_task_s = middle(runs, lambda m: m.overhead_s / m.tasks)
-    return show_seconds(per_task_s) if per_task_s else "not taken"
+    return show_seconds(middle(runs, lambda m: m.overhead_s / m.tasks))
 
 
 def _factors(values: Sequence[float]) -> str:

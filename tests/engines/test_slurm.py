@@ -328,6 +328,17 @@ def test_the_end_of_a_job_is_told_in_words(tmp_path: Path) -> None:
     assert watched.how_it_ended(1) == "", "the script knows more"
 
 
+def test_jobs_that_fail_after_their_tasks_accuse_no_host(tmp_path: Path) -> None:
+    """As where a library crashes at the end of its process."""
+    watched = Array(tmp_path, SUBMITTED)
+    watched.jobs = {0: Job("7_0", "COMPLETED", host="a"), 1: Job("7_1", "FAILED", host="b")}
+    watched.require_hosts(tmp_path / "log", begun=2)
+    with pytest.raises(RunStopped, match="^all of Slurm's jobs on b failed, and those on a did no"):
+        watched.require_hosts(tmp_path / "log", begun=1)
+    watched.jobs[0] = replace(watched.jobs[0], host="b")
+    watched.require_hosts(tmp_path / "log", begun=1)
+
+
 def test_jobs_that_slurm_has_forgotten_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

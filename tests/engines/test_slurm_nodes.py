@@ -60,9 +60,9 @@ def run(source: Path, out: Path, **options: Any) -> Result:
 def require_one_axis(trace: Trace) -> None:
     """The phases of all hosts lie within the run."""
     meta = trace.meta
-    assert all(
-        meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in trace.spans
-    ), trace.meta["clocks"]
+    assert all(meta["start_ns"] <= s.start_ns <= s.end_ns <= meta["end_ns"] for s in trace.spans), (
+        trace.meta["clocks"]
+    )
 
 
 @pytest.mark.usefixtures("unseen")

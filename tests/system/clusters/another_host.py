@@ -1,5 +1,5 @@
-"""Another host, as far as programs can tell: a place on this one with a name and a clock of its own,
-and if need be a folder.
+"""Another host, as far as programs can tell: a place on this one with a name, a clock and, if need
+be, a folder of its own.
 """
 
 from __future__ import annotations

@@ -161,20 +161,22 @@ class Array:
             waiting = show_count(len(taken), "job")
             raise RunStopped(f"somebody has cancelled {waiting} of the run that waited", CONTINUES)
 
-    def require_hosts(self, log: Path) -> None:
-        """Raise RunStopped where some hosts have run jobs and all failed on another: the next would
-        fail there as fast, and take what others could do.
+    def require_hosts(self, log: Path, begun: int) -> None:
+        """Raise RunStopped where jobs on some hosts have done their tasks and on another all failed
+        before their first: the next would fail there as fast, and take what others could do.
+        `begun` is the number of jobs that have begun a task.
         """
-        able = {job.host for job in self.jobs.values() if job.state == "COMPLETED"}
-        failed = {job.host for job in self.jobs.values() if job.state == "FAILED" and job.host}
-        unable = failed - able
-        if not able or not unable:
+        able = [job.host for job in self.jobs.values() if job.state == "COMPLETED"]
+        failed = [job.host for job in self.jobs.values() if job.state == "FAILED"]
+        unable = set(failed).difference(able, [""])
+        if begun >= len(able) + len(failed) or not able or not unable:
             return
         named = ",".join(sorted(unable))
+        others = ", ".join(sorted(set(able)))
         raise RunStopped(
-            f"all of Slurm's jobs on {named} failed, and those on {', '.join(sorted(able))} did not:"
-            f" {log} says why, unless {named} does not see that folder: choose an output directory"
-            f" (-o) that all nodes share, or leave {named} out (--slurm-option exclude={named})",
+            f"all of Slurm's jobs on {named} failed, and those on {others} did not: {log} says why,"
+            f" unless {named} does not see that folder: choose an output directory (-o) that all"
+            f" nodes share, or leave {named} out (--slurm-option exclude={named})",
             CONTINUES,
         )
 

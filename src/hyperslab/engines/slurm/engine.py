@@ -179,8 +179,9 @@ class Slurm(CommandEngine):
         log = self.options.folder / LOG
         array.require_able(log)
         array.require_wanted()
-        array.require_hosts(log)
-        if len(self._journals()) == array.submitted.journals:
+        begun = len(self._journals()) - array.submitted.journals
+        array.require_hosts(log, begun)
+        if not begun:
             array.require_begun(log)
 
     def _note(self) -> None:
