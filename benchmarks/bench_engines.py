@@ -44,7 +44,7 @@ from hyperslab.workloads.synth import synth
 RESULTS_VERSION = 1
 SMALL_PART = 8
 "The small volume has half the extent along each axis."
-LIBRARIES = ("numpy", "nibabel", "dask", "distributed", "pyspark")
+LIBRARIES = ("numpy", "nibabel", "dask", "distributed", "pyspark", "mpi4py", "mpich")
 
 
 @dataclass(frozen=True, slots=True)

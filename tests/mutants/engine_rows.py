@@ -187,4 +187,18 @@ ENGINES = [
         "if driver_s is None and ended:",
         "tests/engines/test_slurm.py::test_time_in_the_queue_is_that_of_slots_which_jobs_waited_for",
     ),
+    Mutant(
+        "a node that cannot run the jobs is given more of them",
+        "src/hyperslab/engines/slurm/array.py",
+        "if begun >= len(able) + len(failed) or not able or not unable:",
+        "if begun or not able or not unable:",
+        "tests/engines/test_slurm.py::test_jobs_that_fail_after_their_tasks_accuse_no_host",
+    ),
+    Mutant(
+        "srun lets ranks wait for one that has died",
+        "src/hyperslab/engines/mpi/ranks.py",
+        "env={**environment(options), **mpiexec.ENDING},",
+        "env=environment(options),",
+        "tests/engines/test_mpi.py::test_srun_is_told_to_end_all_ranks_with_one",
+    ),
 ]
