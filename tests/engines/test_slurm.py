@@ -333,7 +333,7 @@ def test_jobs_that_fail_after_their_tasks_accuse_no_host(tmp_path: Path) -> None
     watched = Array(tmp_path, SUBMITTED)
     watched.jobs = {0: Job("7_0", "COMPLETED", host="a"), 1: Job("7_1", "FAILED", host="b")}
     watched.require_hosts(tmp_path / "log", begun=2)
-    with pytest.raises(RunStopped, match=r"^all of Slurm's jobs on b failed, and those on a did no"):
+    with pytest.raises(RunStopped, match=r"^all of Slurm's jobs on b failed, and those on a did"):
         watched.require_hosts(tmp_path / "log", begun=1)
     watched.jobs[0] = replace(watched.jobs[0], host="b")
     watched.require_hosts(tmp_path / "log", begun=1)

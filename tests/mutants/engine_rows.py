@@ -199,6 +199,6 @@ ENGINES = [
         "src/hyperslab/engines/mpi/ranks.py",
         "env={**environment(options), **mpiexec.ENDING},",
         "env=environment(options),",
-        "tests/engines/test_mpi.py::test_srun_is_told_to_end_all_ranks_with_one",
+        "tests/engines/test_mpiexec.py::test_srun_is_told_to_end_all_ranks_with_one",
     ),
 ]
