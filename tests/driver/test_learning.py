@@ -248,6 +248,7 @@ def test_a_trial_that_takes_long_is_told_and_bounded(
     (line,) = told
     assert line.endswith("slow on made-up numbers, for 10.1 s at most (or --no-trial)")
     told.clear()
+    monkeypatch.setattr(learning, "_TOLD_S", 8)  # a busy machine needs more than 0.1 s
     learning.learn(Pipeline(series).map(lambda block: block), tell=told.append)
     assert told == []
 
@@ -265,3 +266,55 @@ def test_a_function_of_which_all_is_said_is_not_tried(series: Path, tmp_path: Pa
     assert not calls.exists()
     learning.learn(Pipeline(series).map(mean, dtype="f8"), uncut=())
     assert calls.exists()
+
+
+def misspelt(block: Array) -> Array:
+    return blok * 2  # type: ignore[name-defined,no-any-return]  # noqa: F821
+
+
+def leaves(block: Array) -> Array:
+    sys.exit("singular")
+
+
+def ends(block: Array) -> Array:
+    os._exit(3)
+
+
+def test_why_a_trial_failed_is_known_however_it_ended(
+    series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "LIMIT_S", 0.5)
+
+    def why(function: Any) -> str:
+        (step,) = learned(Pipeline(series).map(function)).steps
+        return step.trial
+
+    assert "NameError: name 'blok' is not defined at " in why(misspelt)
+    assert "the function called sys.exit('singular')" in why(leaves)
+    assert why(ends) == "it ended the process in which it was tried"
+    assert why(lambda block: time.sleep(60)) == "it did not end within 0.5 s"
+
+    def odd(block: Array) -> Array:
+        if block.shape == SERIES:
+            time.sleep(60)
+        raise IndexError("volume 9")
+
+    assert why(odd).startswith("IndexError: volume 9 at "), "of the samples before"
+
+
+def test_what_fails_for_any_sample_is_tried_on_one(series: Path, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+
+    def count(error: type[Exception]) -> int:
+        def fails(block: Array) -> Array:
+            with calls.open("a") as file:
+                file.write("x")
+            raise error("no")
+
+        calls.write_text("")
+        learned(Pipeline(series).map(fails))
+        return len(calls.read_text())
+
+    assert count(NameError) == 1
+    kinds = 2  # made-up numbers, and values of the array
+    assert count(ValueError) == kinds * (1 + 4 + 1), "no axis, each, all"

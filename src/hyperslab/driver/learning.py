@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
@@ -55,6 +56,8 @@ _FIRST = (5, 7, 6, 4, 9, 3, 8, 10)
 _MORE = 3
 "What the second sample has more."
 _NUMBERS = "biufc"
+_HOPELESS = (NameError, ImportError, SyntaxError)
+"What a function raises whatever its block is: no other sample is tried."
 
 Pair = tuple[int, int]
 "Extents of an axis in the two samples."
@@ -66,10 +69,16 @@ class Attempt:
 
     promises: list[tuple[Promise, ...]] = field(default_factory=list)
     "Promises of each step that anything was learned of."
+    whole: frozenset[int] = frozenset()
+    "Axes of the samples that were whole for that."
     error: str = ""
     "What the next step raised; '' where it raised nothing."
     is_refused: bool = False
     "Whether that was that it returned no array."
+    is_hopeless: bool = False
+    "Whether it raises that for any sample."
+    is_last: bool = False
+    "Whether no other sample is tried, so that nothing better follows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +120,15 @@ def learn(
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
     seen = _seen(pipeline)
-    answers = _in_a_fork(
+    answers, is_late = _in_a_fork(
         lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
     )
-    attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s, or ended its process")
-    if answers:
-        attempt = answers[0]
+    attempt = Attempt(error="it ended the process in which it was tried")
+    if is_late:
+        attempt = Attempt(error=f"it did not end within {LIMIT_S:g} s")
+    attempts = [answer for answer in answers if isinstance(answer, Attempt)]
+    if attempts:
+        attempt = attempts[-1]
     steps = list(pipeline.steps)
     for number, promises in enumerate(attempt.promises):
         if _is_open(steps[number]):
@@ -127,12 +139,12 @@ def learn(
         if attempt.is_refused:
             raise UsageError(attempt.error)
         steps[first] = replace(steps[first], trial=attempt.error)
-    dependent = {axis for answer in answers[1:] for axis in answer}
+    dependent = {axis for answer in answers[len(attempts) :] for axis in answer}
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
 
 
 def _seen(pipeline: Pipeline) -> dict[str, Array]:
-    """Some values of each input in a row, where they are quick to read."""
+    """Some values of each input in their order, where they are quick to read."""
     seen = {}
     for name, inputs in pipeline.inputs.items():
         source = inputs.sources[0]
@@ -140,7 +152,7 @@ def _seen(pipeline: Pipeline) -> dict[str, Array]:
         values = np.concatenate([np.empty(0, source.dtype(pipeline.values)), *parts])
         values = values[np.isfinite(values)]
         if values.dtype.kind in "iuf" and values.size:
-            seen[name] = values
+            seen[name] = np.sort(values)
     return seen
 
 
@@ -151,16 +163,17 @@ def _answers(
     uncut: Iterable[int] | None,
     seen: Mapping[str, Array],
 ) -> Iterator[Any]:
-    """The best attempt; then the axes along which the result depends on where blocks are cut, as
-    made-up numbers show, then also as values show that were seen.
+    """The best attempt so far, until it is the last; then the axes along which the result depends
+    on where blocks are cut, as made-up numbers show, then also as values show that were seen.
     """
-    attempt, axes = _best(pipeline, dtypes, whole, seen)
-    yield attempt
+    attempt = Attempt()
+    for attempt in _attempts(pipeline, dtypes, whole, seen):
+        yield attempt
     if uncut is None or len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
-    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, axes)])
+    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, attempt.whole)])
     if sample is None:
         return
     found: set[int] = set()
@@ -205,10 +218,12 @@ def _told(step: Step, promises: Sequence[Promise]) -> Step:
     return replace(step, returns=tuple(returns))
 
 
-def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> list[Any]:
+def _in_a_fork(
+    ask: Callable[[], Iterator[Any]], tell: Callable[[], None]
+) -> tuple[list[Any], bool]:
     """What `ask` yields in a process of its own, until that ends or takes too long: longer than
-    LIMIT_S for the first answer, or for all others than for that or _MOST_S. Tells once that it
-    takes long.
+    LIMIT_S for its attempts, or for all that follows than for these or _MOST_S. Tells once that it
+    takes long. Returns also whether it was ended for that.
 
     The process is none of multiprocessing's, which daemons such as Dask's workers may not start.
     """
@@ -220,26 +235,37 @@ def _in_a_fork(ask: Callable[[], Iterator[Any]], tell: Callable[[], None]) -> li
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
     except OSError:
-        return []
+        return [], False
     if pid == 0:
         _answer(theirs, ask)
     theirs.close()
-    answers: list[Any] = []
-    end = began + LIMIT_S
     try:
-        if not ours.poll(min(_TOLD_S, LIMIT_S)):
-            tell()
-        while ours.poll(max(0, end - time.monotonic())):
-            answers.append(ours.recv())
-            now = time.monotonic()
-            if len(answers) == 1:
-                end = now + min(max(now - began, _LEAST_S), _MOST_S)
-    except (EOFError, OSError):
-        pass  # it has said all that it will
+        return _heard(ours, began, tell)
     finally:
         ours.close()
         _end(pid)
-    return answers
+
+
+def _heard(pipe: Connection, began: float, tell: Callable[[], None]) -> tuple[list[Any], bool]:
+    """What comes through a pipe until it is closed, or for too long, and whether it was that."""
+    answers: list[Any] = []
+    end = began + LIMIT_S
+    silent_until = began + _TOLD_S
+    while (now := time.monotonic()) < end:
+        if now >= silent_until:
+            tell()
+            silent_until = math.inf
+        if not pipe.poll(min(silent_until, end) - now):
+            continue
+        try:
+            answer = pipe.recv()
+        except (EOFError, OSError):
+            return answers, False
+        answers.append(answer)
+        if isinstance(answer, Attempt) and answer.is_last:
+            took = time.monotonic() - began
+            end = began + took + min(max(took, _LEAST_S), _MOST_S)
+    return answers, True
 
 
 def _end(pid: int) -> None:
@@ -267,26 +293,25 @@ def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
         os._exit(0)
 
 
-def _best(
+def _attempts(
     pipeline: Pipeline, dtypes: Sequence[DType], whole: set[int], seen: Mapping[str, Array]
-) -> tuple[Attempt, set[int]]:
-    """What the steps return, of as many as anything was learned of, with the axes that were whole
-    for that. Where something is missing, the error is that of the samples that are most like the
-    array.
+) -> Iterator[Attempt]:
+    """What the steps return, of as many as anything was learned of so far. Where something is
+    missing, the error is that of the samples that are most like the array.
     """
-    best: list[tuple[Promise, ...]] = []
-    whole_of_best = whole
+    best = Attempt(whole=frozenset(whole))
     failed = Attempt()
-    for values, axes in itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)):
+    samples = list(itertools.product(_kinds(seen), _choices(pipeline.source.ndim, whole)))
+    for left, (values, axes) in zip(reversed(range(len(samples))), samples, strict=True):
         attempt = _tried(pipeline, dtypes, axes, values)
         if attempt.error:
             failed = attempt
-        if len(attempt.promises) > len(best):
-            best = attempt.promises
-            whole_of_best = axes
-        if len(best) == len(pipeline.steps):
-            break
-    return replace(failed, promises=best), whole_of_best
+        if len(attempt.promises) > len(best.promises):
+            best = replace(attempt, whole=frozenset(axes))
+        is_last = not left or len(best.promises) == len(pipeline.steps) or attempt.is_hopeless
+        yield replace(failed, promises=best.promises, whole=best.whole, is_last=is_last)
+        if is_last:
+            return
 
 
 def _kinds(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
@@ -296,16 +321,18 @@ def _kinds(seen: Mapping[str, Array]) -> list[Mapping[str, Array]]:
     return [{}, seen]
 
 
-def _choices(ndim: int, whole: set[int]) -> Iterator[set[int]]:
-    """Axes of the samples that are whole: none, those after space, each one, all."""
-    yield whole
-    yield whole | set(range(3, ndim))
-    for axis in range(ndim):
-        yield whole | {axis}
-    yield set(range(ndim))
+def _choices(ndim: int, whole: set[int]) -> list[set[int]]:
+    """Axes of the samples that are whole: none, those after space, each one, all; each once."""
+    each = [{axis} for axis in range(ndim)]
+    more: list[set[int]] = [set(), set(range(3, ndim)), *each, set(range(ndim))]
+    choices: list[set[int]] = []
+    for axes in more:
+        if whole | axes not in choices:
+            choices.append(whole | axes)
+    return choices
 
 
-def _extents(pipeline: Pipeline, whole: set[int]) -> list[Pair]:
+def _extents(pipeline: Pipeline, whole: Collection[int]) -> list[Pair]:
     """Extents of the axes of both samples."""
     extents = []
     for axis, extent in enumerate(pipeline.source.wholes[0].shape):
@@ -337,8 +364,11 @@ def _tried(
             axes = axes_after(before[:number], pipeline.source.ndim)[0]
             halo = axes.pick(pipeline.halo, (0,) * axes.ndim)
             promises = _promises(halo, blocks, returned)
-        except Exception as error:  # noqa: BLE001  # whatever a function raises
-            return Attempt(found, _sentence(error, step), isinstance(error, NoArray))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a function raises
+            is_refused = isinstance(error, NoArray)
+            is_hopeless = isinstance(error, _HOPELESS)
+            sentence = _sentence(error, step)
+            return Attempt(found, error=sentence, is_refused=is_refused, is_hopeless=is_hopeless)
         if promises is None:
             break
         found.append(promises)
@@ -347,7 +377,7 @@ def _tried(
     return Attempt(found)
 
 
-def _sentence(error: Exception, step: Step) -> str:
+def _sentence(error: BaseException, step: Step) -> str:
     """What a function raised, and where in the user's own code."""
     failure = describe_failure(error, "", [step.ref], [call.__code__])
     if failure.frame is None:

@@ -49,8 +49,8 @@ class Sample:
         return cls(first, named, Hyperslab.full(tuple(extents)), pipeline.halo)
 
     def like(self, seen: Mapping[str, Array]) -> Sample:
-        """A sample that holds values which were seen of an input, by the input's name, all over;
-        an input of which nothing was seen keeps its numbers.
+        """A sample that holds values which were seen of an input, by the input's name and in their
+        order, all over; an input of which nothing was seen keeps its numbers.
         """
         blocks = {PRIMARY: self.block, **self.others}
         for name, values in seen.items():
@@ -98,12 +98,12 @@ def _numbers(shape: Sequence[int], dtype: DType) -> Array:
     return np.asarray(values.reshape(shape), dtype)
 
 
-def _strewn(values: Array, block: Array) -> Array:
-    """The values' quantiles in random places, the same for all inputs, as a block like another.
+def _strewn(ordered: Array, block: Array) -> Array:
+    """Quantiles of ordered values in random places, the same for all inputs, as a block like
+    another.
 
     Where some are beyond a threshold, they make clusters of all sizes, up to the faces.
     """
-    ordered = np.sort(values, axis=None)
     taken = np.linspace(0, ordered.size - 1, block.size).round().astype(int)
     places = np.random.default_rng(1).permutation(block.size)
     return np.asarray(ordered[taken][places].reshape(block.shape), block.dtype)
