@@ -39,8 +39,9 @@ _SWITCHES = {
 }
 _NOUNS = {"param": "parameter", "with": "input", "storage-option": "storage_options"}
 _CHOICES = frozenset(
-    {"real", "stored", "blocks", "volume", "mosaic"}
-    | {"processes", "serial", "threads", "spark", "slurm"}
+    {"real", "stored", "blocks", "volume", "mosaic", "concatenated", "nearest", "linear"}
+    | {"auto", "chunks", "slabs"}
+    | {"processes", "serial", "threads", "spark", "slurm", "mpi", "world"}
 )
 "Values that are plain words; others have a digit, or are NAME=VALUE."
 

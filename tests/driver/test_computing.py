@@ -82,3 +82,13 @@ def test_an_error_in_the_words_of_python() -> None:
     error = RunStopped("--engine slurm: no answer", CONTINUES)
     error.retell(in_python(error.sentence), in_python(error.resuming))
     assert re.fullmatch("engine='slurm': no answer; resume=True continues the run", str(error))
+
+
+def test_words_that_are_values_are_quoted_in_python() -> None:
+    assert in_python("use --resample nearest (masks) or --resample linear") == (
+        "use resample='nearest' (masks) or resample='linear'"
+    )
+    assert in_python("leave the choice to --partition auto") == (
+        "leave the choice to partition='auto'"
+    )
+    assert in_python("--workers says how many") == "workers says how many"

@@ -150,7 +150,7 @@ def _show_file(url: str, options: Mapping[str, Any]) -> None:
             return
     where = redact(url)
     if contents.meant is not None:
-        where = "beside it"
+        where = "also in this file"
     remedy = "; add ::NAME to see one" if contents.others else ""
     typer.echo(f"{where}: {show_count(len(contents.others), 'array')}{remedy}")
     for entry in contents.others:

@@ -262,7 +262,7 @@ def test_of_an_image_with_more_beside_it_the_image_is_shown(name: str, image: st
     told = succeed("info", path)
     named = succeed("info", f"{path}::{image}")
     assert told.startswith(named.partition("::")[0])
-    shown, _, others = told.partition("beside it: ")
+    shown, _, others = told.partition("also in this file: ")
     assert fields(shown) == fields(named)
     assert "add ::NAME to see one" in others.splitlines()[0]
     listed = [row.split()[0] for row in others.splitlines()[1:]]
