@@ -111,8 +111,9 @@ def show_submitted(left: Submitted, out: Path, quiet: bool) -> int:
 
 
 def _told(result: Result, verbose: bool) -> list[str]:
-    """What was done, how long that took, what limited it and what to change, or how many tasks
-    failed, whose reasons standard error has; with the numbers and the evidence, if asked for.
+    """What was done, how long that took, what limited it, what to change and how sure that is, or
+    how many tasks failed, whose reasons standard error has; with the numbers and the evidence, if
+    asked for.
     """
     title = result.trace.meta["run"]["title"]
     verdict = judge(result.trace, result.summary)
@@ -128,6 +129,8 @@ def _told(result: Result, verbose: bool) -> list[str]:
         lines.append(f"cause      {verdict.cause}")
     if verdict.remedy:
         lines.append(f"remedy     {verdict.remedy}")
+    if verdict.caution:
+        lines.append(f"note       {verdict.caution}")
     return lines
 
 

@@ -21,6 +21,7 @@ import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.driver import notices
 from hyperslab.report.progress import Lines, Quiet
+from hyperslab.report.verdict.finding import STARVED, Finding, Verdict
 from tests.system.end_to_end.command import (
     ANATOMICAL,
     AS_INSTALLED,
@@ -124,7 +125,7 @@ def test_paths_of_records_are_as_out_was_given(
 def test_a_longer_run_says_cause_and_remedy_in_a_line_each(tmp_path: Path) -> None:
     command = (ADD, ANATOMICAL, "--blocks", "1", "-p", "seconds=1.2", "--workers", "2")
     shown = succeed("run", *command, "-o", tmp_path / "out").splitlines()
-    assert [line.split("  ")[0] for line in shown[1:]] == [
+    assert [line.split("  ")[0] for line in shown[1:] if "short of processors" not in line] == [
         "cause",
         "remedy",
         "outputs",
@@ -132,6 +133,20 @@ def test_a_longer_run_says_cause_and_remedy_in_a_line_each(tmp_path: Path) -> No
         "report",
     ]
     assert "1 task for 2 slots" in shown[1] or "waited" in shown[1]
+
+
+def test_a_busy_machine_is_told_beside_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Finding("compute-bound", "The processors limited this run.", "", "Faster ones.", 0.9)
+    starved = Finding(STARVED, "The machine was short of processors.", "", "Run again.", 0.6)
+    monkeypatch.setattr("hyperslab.cli.outcome.judge", lambda *_: Verdict("", (first, starved)))
+    shown = succeed("run", "increment", ANATOMICAL, "-o", tmp_path / "out", "--engine", "serial")
+    assert shown.splitlines()[1:4] == [
+        "cause      The processors limited this run.",
+        "remedy     Faster ones.",
+        "note       The machine was short of processors. Run again.",
+    ]
 
 
 class Heard(Quiet):

@@ -15,13 +15,13 @@ from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import memory, processors, queueing, staging, storage, tasks
 from hyperslab.report.verdict.agreement import Pull, agreed
 from hyperslab.report.verdict.evidence import Evidence, collect
-from hyperslab.report.verdict.finding import SHORT_S, Finding, Verdict
+from hyperslab.report.verdict.finding import SHORT_S, STARVED, Finding, Verdict
 from hyperslab.trace import Trace
 from hyperslab.units import show_seconds, show_share
 
 __all__ = ["Finding", "Verdict", "judge"]
 
-CIRCUMSTANCES = ("cpu-starved", "staging-degraded")
+CIRCUMSTANCES = (STARVED, "staging-degraded")
 "Findings that do not compete with the others: they say how much to trust them."
 MAKESPAN_RULES = ("start-up", "queueing")
 "Findings whose share is of the makespan."

@@ -16,6 +16,9 @@ SHORT_S = 1.0
 anything, weigh too much, and nobody waits for them.
 """
 
+STARVED = "cpu-starved"
+"Rule of a machine that had not enough processors, which makes all else less certain."
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -64,6 +67,16 @@ class Verdict:
         if not self.findings:
             return ""
         return self.findings[0].advice
+
+    @property
+    def caution(self) -> str:
+        """Why the cause is less certain than it sounds, and what to do about that; '' where nothing
+        makes it so.
+        """
+        for finding in self.findings:
+            if finding.rule == STARVED:
+                return f"{finding.sentence} {finding.advice}"
+        return ""
 
     def told(self) -> dict[str, str]:
         """Cause, evidence and remedy by their names, those that there are."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hyperslab.report.verdict import remedies
 from hyperslab.report.verdict.agreement import MORE, NOTHING, PLAIN
 from hyperslab.report.verdict.evidence import Counters, Evidence, merged
-from hyperslab.report.verdict.finding import NOTABLE, Finding, listed
+from hyperslab.report.verdict.finding import NOTABLE, STARVED, Finding, listed
 from hyperslab.report.verdict.tasks import stragglers, straggling
 from hyperslab.units import show_count, show_share
 
@@ -306,7 +306,7 @@ def starved(evidence: Evidence) -> list[Finding]:
         )
     sentence, advice = _who_starves(evidence, crowded or bool(others and others > OTHERS))
     share = evidence.share(everything.runq) if everything.is_known else 0.0
-    return [Finding("cpu-starved", sentence, listed(said), advice, share)]
+    return [Finding(STARVED, sentence, listed(said), advice, share)]
 
 
 def _who_starves(evidence: Evidence, by_others: bool) -> tuple[str, str]:
