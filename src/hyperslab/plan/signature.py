@@ -42,7 +42,8 @@ def require_accepts(
             raise unknown_parameter(name, ref.name, known)
     for name in inputs:
         if name in automatic or not (name in named or takes_any):
-            raise refused_input(name, _unknown(name, ref.name, known))
+            add = "; add it to the function, which gets the input's block by that name"
+            raise refused_input(name, _unknown(name, ref.name, known) + add)
         if name in ref.params:
             raise refused_input(name, f" is also given as --param {name}; leave one out")
     missing = named.keys() - {*ref.params, *inputs}

@@ -201,7 +201,7 @@ def test_every_flag_of_run_has_a_wrong_value_above() -> None:
         (
             f"{EXAMPLE}:brighten",
             ["--mask", f"{ANATOMICAL}"],
-            "--mask: 'brighten' has no parameter 'mask'; it has ",
+            "--mask: 'brighten' has no parameter 'mask'; it has gain; add it to the function",
         ),
         (
             f"{EXAMPLE}:brighten",
