@@ -24,6 +24,7 @@ import numpy as np
 
 from hyperslab.errors import HyperslabError, UsageError, suggest
 from hyperslab.plan.builtin import digest_of_parts, earlier_digest, version_of
+from hyperslab.plan.byvalue import pickled_with_places
 from hyperslab.plan.definitions import unnamed
 
 _loading = threading.RLock()
@@ -247,8 +248,9 @@ def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:
     if module and module != "__main__" and getattr(sys.modules.get(module), name, None) is what:
         return _with_neighbours(f"{module}:{name}", _module_file(module, name), params)
     label = name or type(what).__name__
-    payload = _pickled(what, f"the function {label}")
-    return FunctionRef(label, hashlib.sha256(payload).hexdigest(), params, payload=payload)
+    # the same function of another cell, or of a script that was moved, is the same one
+    digest = hashlib.sha256(_pickled(what, f"the function {label}")).hexdigest()
+    return FunctionRef(label, digest, params, payload=pickled_with_places(what))
 
 
 @functools.lru_cache(maxsize=64)

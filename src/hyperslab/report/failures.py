@@ -8,17 +8,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import is_installed
+from hyperslab.redaction import redact
 from hyperslab.report.prose import whole_flags
 from hyperslab.units import show_count
 
 GROUPS_SHOWN = 5
 "Reasons that a terminal shows; the page has all of them."
+_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in ')
+"First line of a frame in Python's tracebacks."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,27 @@ def failed(task: str, why: Failure, attempts: int) -> Failed:
     if why.frame is not None:
         frame = asdict(why.frame)
         # a worker has not the cells of a notebook
-        frame["text"] = frame["text"] or linecache.getline(why.frame.file, why.frame.line).strip()
+        frame["text"] = frame["text"] or _line_here(why.frame.file, why.frame.line)
     message = in_callers_words(why.message)
-    return Failed(task, why.error, message, attempts, **frame, traceback=why.traceback)
+    return Failed(task, why.error, message, attempts, **frame, traceback=_whole(why.traceback))
+
+
+def _line_here(file: str, line: int) -> str:
+    """A line of code as this process knows it; '' where it does not."""
+    return redact(linecache.getline(file, line).strip())
+
+
+def _whole(traceback: str) -> str:
+    """A traceback with the lines of code that the worker did not know."""
+    lines = traceback.splitlines(keepends=True)
+    whole = []
+    for line, after in zip_longest(lines, lines[1:], fillvalue=""):
+        whole.append(line)
+        found = _FRAME.match(line)
+        if found and not after.startswith("    "):
+            code = _line_here(found["file"], int(found["line"]))
+            whole += [f"    {code}\n"] * bool(code)
+    return "".join(whole)
 
 
 def likeness(failure: Failure) -> tuple[str, ...]:
