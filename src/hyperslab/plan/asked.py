@@ -83,17 +83,19 @@ def mapped(
     found = ref.load()
     if hasattr(found, "lift") and hasattr(found, "merge"):
         raise UsageError(f"'{ref.name}' is a fold: use reduce() for it")
-    require_accepts(ref, found, inputs, {"slab"})
     _require_no_slips(found, keywords)
+    require_accepts(ref, found, inputs, {"slab"})
     return ref
 
 
 def _require_no_slips(function: Any, keywords: Collection[str]) -> None:
-    """Raise UsageError for keywords that a function takes as it takes any, and that are perhaps
+    """Raise UsageError for keywords that are no parameters of a function, nor like one, and perhaps
     options of map(), misspelt.
     """
-    for name in set(keywords).difference(named_parameters(function)):
-        if meant := suggest(name, MAP_OPTIONS):
+    own = named_parameters(function)
+    for name in set(keywords).difference(own):
+        meant = suggest(name, MAP_OPTIONS)
+        if meant and not suggest(name, own):
             raise UsageError(
                 f"{name}=: map() has no such option{meant}; if it is a parameter of the function,"
                 f" give it as params={{'{name}': ...}}"

@@ -310,6 +310,7 @@ REFUSED: list[tuple[Callable[[hyperslab.Pipeline], object], str]] = [
         lambda p: p.map(_any, hallo=2),
         r"^hallo=: map\(\) has no such option .did you mean 'halo'.*params={'hallo': ...}",
     ),
+    (lambda p: p.map(_gained, hallo=2), r"^hallo=: map\(\) .*did you mean 'halo'"),
     (lambda p: p.map(_needing), "^function '_needing' needs 'level': give parameter level=VALUE"),
     (lambda p: p.map(3), "function 'int' is of type int, neither a function nor a Fold"),
     (lambda p: p.map(functions.TOTAL), "is a fold: use reduce"),
