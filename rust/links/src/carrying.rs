@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use hyperslab_programs::processor::{Times, scheduling};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signalfd::SignalFd;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use crate::clock::Nanos;
 use crate::control::{Request, Requests};
 use crate::frame::LARGEST;
-use crate::processor;
 use crate::switch::Switch;
 use crate::tap::Tap;
 
@@ -145,8 +145,10 @@ impl Carrier {
     fn report(&self) -> Value {
         let mut report = self.switch.report(|port| self.taps[port].overflows());
         report["time_ns"] = json!(self.now());
-        report["processor"] = json!(processor::usage());
-        report["scheduling"] = json!(processor::scheduling());
+        let times = Times::own();
+        report["cpu_ns"] = json!(times.map(|times| times.cpu_ns));
+        report["waited_ns"] = json!(times.map(|times| times.waited_ns));
+        report["scheduling"] = json!(scheduling());
         report
     }
 }

@@ -9,16 +9,15 @@ mod control;
 mod counters;
 mod frame;
 mod link;
-mod processor;
 mod switch;
 mod table;
 mod tap;
 
 use std::fs;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use nix::sys::signal::{SigSet, Signal};
+use hyperslab_programs::processor::{go_first, precise_sleep};
+use hyperslab_programs::starting::{ending_signals, say_ready};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{Mode, umask};
 
@@ -29,6 +28,8 @@ use crate::tap::Tap;
 
 /// Code of a program that was called in a wrong way.
 const USAGE: u8 = 2;
+/// How much sooner than others the program gets a processor: before those who measure.
+const PRIORITY: libc::c_int = 10;
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let wrong = |why: String| format!("{}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let config = config::parse(&text).map_err(wrong)?;
-    let signals = ending_signals().map_err(|errno| errno.desc().to_string())?;
+    let signals = readable_signals().map_err(|errno| errno.desc().to_string())?;
     let taps: Result<Vec<Tap>, String> =
         config.ports.iter().map(|port| Tap::open(port, config.mode)).collect();
     let taps = taps?;
@@ -64,7 +65,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let requests = control::serve(socket)
         .map_err(|error| format!("{} cannot be made: {error}", socket.display()))?;
-    processor::go_first();
+    go_first(PRIORITY);
+    precise_sleep();
     let mut carrier = Carrier::new(Switch::new(&config), taps, requests, signals);
     say_ready().map_err(|error| error.to_string())?;
     let ended = carrier.run();
@@ -74,16 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// The signals that end the program, as something to be read.
-fn ending_signals() -> nix::Result<SignalFd> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.thread_block()?;
-    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-}
-
-fn say_ready() -> io::Result<()> {
-    let mut out = io::stdout();
-    out.write_all(b"ready\n")?;
-    out.flush()
+fn readable_signals() -> nix::Result<SignalFd> {
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    SignalFd::with_flags(&ending_signals()?, flags)
 }

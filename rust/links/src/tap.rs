@@ -24,6 +24,7 @@ pub struct Tap {
     device: File,
     statistics: File,
     name: String,
+    port: String,
     is_gone: bool,
 }
 
@@ -59,17 +60,20 @@ impl Tap {
         set_address(&socket, &port.device, port.address).map_err(failed("it takes no address"))?;
         set_room(&socket, &port.device).map_err(failed("the room of its queue cannot be set"))?;
         let statistics = File::open(STATISTICS).map_err(failed("/proc cannot be read"))?;
-        Ok(Self { device, statistics, name: port.device.clone(), is_gone: false })
+        let name = port.device.clone();
+        Ok(Self { device, statistics, name, port: port.name.clone(), is_gone: false })
     }
 
     /// The next frame that the node sends: its length; none if there is none now.
     pub fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match self.device.read(buffer) {
             Ok(nbytes) => Some(nbytes),
-            Err(error) => {
-                self.is_gone |= error.raw_os_error() == Some(libc::EBADFD);
+            Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
+                eprintln!("the device {:?} of port {:?} was removed", self.name, self.port);
+                self.is_gone = true;
                 None
             }
+            Err(_) => None,
         }
     }
 

@@ -90,8 +90,8 @@ def switched(folder: Path, mode: str, count: int = 2, **links: Link) -> Iterator
             for number, node in enumerate(nodes):
                 bring_up(node, number)
             one = Switched(process, folder / "control", nodes)
-            yield one
-            one.stream.close()
+            with one.stream:
+                yield one
         finally:
             end(process)
 
@@ -125,7 +125,9 @@ def start(folder: Path, told: object) -> subprocess.Popen[bytes]:
     """The program, which has made its devices."""
     process = subprocess.Popen(command(folder, told), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
+    if process.stdout.readline() != b"ready\n":
+        process.communicate()
+        pytest.fail(f"the program has ended with {process.returncode}")
     return process
 
 

@@ -182,7 +182,15 @@ def test_requests_that_are_none_are_told(gso: Switched) -> None:
     assert gso.ask({"set": {"n7": {}}}) == {"error": 'there is no port "n7"'}
     assert gso.ask("delay, please")["error"].startswith("no request: ")
     assert gso.ask({"set": {"n0": {"up": {"rate_bits": 0}}}})["error"].startswith('port "n0", up: ')
-    assert set(gso.get()) == {"mode", "ports", "late", "time_ns", "processor", "scheduling"}
+    assert set(gso.get()) == {
+        "mode",
+        "ports",
+        "late",
+        "time_ns",
+        "cpu_ns",
+        "waited_ns",
+        "scheduling",
+    }
 
 
 def test_what_the_program_was_late_is_told(either: Switched) -> None:
@@ -196,8 +204,8 @@ def test_what_the_program_was_late_is_told(either: Switched) -> None:
     ]
     assert counted == carried[1] - carried[0] >= 40
     assert after["late"]["total_ns"] > before["late"]["total_ns"]
-    assert after["processor"]["cpu_ns"] > before["processor"]["cpu_ns"] > 0
-    assert after["scheduling"] in ("fifo", "other")
+    assert after["cpu_ns"] > before["cpu_ns"] > 0
+    assert after["scheduling"] in ("rr", "other")
 
 
 def handed_over(report: Any) -> int:
@@ -213,6 +221,18 @@ def test_hostile_frames_do_no_harm(either: Switched) -> None:
     assert after["frames"] - before["frames"] > 500
     assert either.process.poll() is None
     assert len(round_trips_s(either, 3)) == 3
+
+
+def test_a_device_that_somebody_removes_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with switched(tmp_path, "exact") as one:
+        ip("-n", one.nodes[1].name, "link", "delete", "eth0")
+        before = one.get()
+        time.sleep(0.3)
+        after = one.get()
+    assert after["cpu_ns"] - before["cpu_ns"] < 0.1e9, "it waits, and does not try again and again"
+    assert capfd.readouterr().err == 'the device "eth0" of port "n1" was removed\n'
 
 
 def test_it_ends_by_a_signal_and_takes_its_devices_along(tmp_path: Path) -> None:
