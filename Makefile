@@ -27,7 +27,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,9 +38,12 @@ demo: $(VENV)/.installed-base ## run the main job on a real brain volume
 # A directory through FUSE that is as slow as another storage; wheels do not have it.
 tierfs: $(VENV)/bin/hyperslab-tierfs ## build the program behind 'hyperslab tiers emulate'
 
-$(VENV)/bin/hyperslab-tierfs: $(RUST) | $(VENV)/.cargo
-	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package hyperslab-tierfs
-	@install rust/target/debug/hyperslab-tierfs $@
+# A switch between network namespaces whose links are slow, distant or lossy; wheels do not have it.
+links: $(VENV)/bin/hyperslab-links ## build the program behind the emulated links of a network lab
+
+$(VENV)/bin/hyperslab-tierfs $(VENV)/bin/hyperslab-links: $(RUST) | $(VENV)/.cargo
+	@$(CARGO) build --quiet --locked --manifest-path rust/Cargo.toml --target-dir rust/target --package $(@F)
+	@install rust/target/debug/$(@F) $@
 
 storage-picture: $(VENV)/.installed-test tierfs ## measure this machine's storage and emulated tiers, and draw docs/storage.svg
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.storage_picture
@@ -58,7 +61,7 @@ test: ## run every check and every test
 
 # What the tests start, and Python's packages do not bring.
 programs: system-packages | $(VENV)/.cargo
-	@$(MAKE) --no-print-directory tierfs
+	@$(MAKE) --no-print-directory tierfs links
 
 rust-tests: ## run the tests of the Rust code alone
 	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml

@@ -214,10 +214,13 @@ def test_the_layout_page_describes_the_core() -> None:
     assert described == modules | rooms
 
 
-def test_the_layout_page_describes_the_program_of_emulated_tiers() -> None:
-    described = _described((ROOT / "docs" / "layout.md").read_text(), "rust/tierfs/src/")
-    folder = ROOT / "rust" / "tierfs" / "src"
-    assert set(described) == {str(p.relative_to(ROOT)) for p in [folder, *folder.rglob("*.rs")]}
+@pytest.mark.parametrize("crates", [["tierfs"], ["links", "programs"]])
+def test_the_layout_page_describes_programs(crates: Sequence[str]) -> None:
+    folders = [ROOT / "rust" / crate / "src" for crate in crates]
+    page = (ROOT / "docs" / "layout.md").read_text()
+    described = _described(page, f"rust/{crates[0]}/src/")
+    files = [path for folder in folders for path in [folder, *folder.rglob("*.rs")]]
+    assert set(described) == {str(path.relative_to(ROOT)) for path in files}
 
 
 def test_every_module_can_be_imported_first() -> None:

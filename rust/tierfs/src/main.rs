@@ -15,14 +15,16 @@ mod stripes;
 mod tier;
 mod timer;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use hyperslab_programs::processor::go_first;
+use hyperslab_programs::starting::{ending_signals, say_ready};
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
 use crate::arguments::Arguments;
@@ -32,6 +34,8 @@ use crate::timer::Timer;
 
 /// Threads that take requests. None waits for a tier, but any may wait for the directory beneath.
 const THREADS: usize = 8;
+/// How much sooner than others the program gets a processor: as soon as those who measure tiers.
+const PRIORITY: libc::c_int = 1;
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -56,8 +60,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     allow_many_files().map_err(|errno| format!("no limit of open files: {}", errno.desc()))?;
     // The kernel has applied the caller's mask already.
     umask(Mode::empty());
-    let signals = blocked_signals().map_err(|errno| errno.desc().to_string())?;
-    go_first();
+    let signals = ending_signals().map_err(|errno| errno.desc().to_string())?;
+    go_first(PRIORITY);
     let timer = Timer::start().map_err(|error| error.to_string())?;
     let tier = Arc::new(Tier::new(arguments.settings.clone()));
     let filesystem = TierFs::new(root, tier.clone(), timer.clone())
@@ -93,27 +97,6 @@ fn allow_many_files() -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, most, most)
 }
 
-/// Run before all others that want a processor, where that is allowed: what is emulated has
-/// processors of its own.
-fn go_first() {
-    // SAFETY: the call changes nothing but how soon this process gets a processor, with all threads
-    // that it starts, and reads a structure of which all fields may be zero.
-    unsafe {
-        let mut first: libc::sched_param = std::mem::zeroed();
-        first.sched_priority = 1;
-        libc::sched_setscheduler(0, libc::SCHED_RR, &raw const first);
-    }
-}
-
-/// The signals that end the program, which no thread but one takes.
-fn blocked_signals() -> nix::Result<SigSet> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTERM);
-    signals.add(Signal::SIGINT);
-    signals.thread_block()?;
-    Ok(signals)
-}
-
 /// Unmount on a signal; while somebody is in the directory, say so and go on.
 fn unmount_on(signals: SigSet, mut unmounter: SessionUnmounter) -> io::Result<()> {
     let run = move || {
@@ -125,10 +108,4 @@ fn unmount_on(signals: SigSet, mut unmounter: SessionUnmounter) -> io::Result<()
     };
     std::thread::Builder::new().name("signals".into()).spawn(run)?;
     Ok(())
-}
-
-fn say_ready() -> io::Result<()> {
-    let mut out = io::stdout();
-    out.write_all(b"ready\n")?;
-    out.flush()
 }

@@ -5,11 +5,10 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use hyperslab_programs::processor::{TOLD, Times};
+
 use crate::queue::Nanos;
 
-/// What the kernel says of the thread that reads it: nanoseconds on a processor, nanoseconds of
-/// waiting for one, and how often it was given one (Documentation/scheduler/sched-stats of Linux).
-const TOLD: &str = "/proc/thread-self/schedstat";
 /// Bytes of three numbers of 64 bits, with what is between them.
 const LONGEST: usize = 64;
 
@@ -43,12 +42,9 @@ impl Watch {
     fn told(&self) -> Option<Nanos> {
         let mut text = [0; LONGEST];
         let count = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
-        waited_of(std::str::from_utf8(&text[..count]).ok()?)
+        let times = Times::of(std::str::from_utf8(&text[..count]).ok()?)?;
+        Some(times.waited_ns)
     }
-}
-
-fn waited_of(text: &str) -> Option<Nanos> {
-    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -56,12 +52,6 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-
-    #[test]
-    fn the_second_number_counts() {
-        assert_eq!(waited_of("9000 1234 5\n"), Some(1234));
-        assert_eq!(waited_of(""), None);
-    }
 
     #[test]
     fn who_shares_processors_has_waited() {

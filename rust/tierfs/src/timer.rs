@@ -5,6 +5,8 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use hyperslab_programs::processor::precise_sleep;
+
 use crate::queue::Nanos;
 
 /// What is done at a time; it is told how late it is.
@@ -108,12 +110,6 @@ impl Timer {
             waiting = changed.wait_timeout(waiting, left).unwrap().0;
         }
     }
-}
-
-/// Let this thread wake up when it asked for it: the kernel's default is up to 50 µs later.
-fn precise_sleep() {
-    // SAFETY: the call changes nothing but how exactly this thread wakes up.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
 #[cfg(test)]
