@@ -27,7 +27,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo tierfs links storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark sanitize fuzz docs wheel changelog clean system-packages
+.PHONY: help demo tierfs links storage-picture test programs rust-tests lint compare campaign mutants bench bench-spark bench-staging sanitize fuzz docs wheel changelog clean system-packages
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ compare: $(VENV)/.installed-test ## random datasets against the formats' librari
 
 bench: $(VENV)/.installed-bench ## measure against other readers, a hand-written loop, bare engines
 	@for file in $(filter-out benchmarks/bench_spark% benchmarks/bench_staging.py,$(wildcard benchmarks/bench_*.py)); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.$$(basename $$file .py) $(BENCH) || exit 1; done
+
+bench-staging: $(VENV)/.installed-bench tierfs ## measure runs by way of a fast tier, and reads in turns; makes a slow tier
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.bench_staging $(BENCH)
 
 bench-spark: $(VENV)/.installed-bench ## measure loading into Spark against h5py, MPI and Spark's own ways; keep traces
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.spark_smoke

@@ -1,14 +1,16 @@
 """Runs by way of a fast tier, on a slow shared one and on a healthy one; and reads in turns.
 
-    python -m benchmarks.bench_staging --slow DIR [--healthy DIR] [--fast /dev/shm] [--files 24]
+    python -m benchmarks.bench_staging [--slow DIR] [--healthy DIR] [--fast /dev/shm] [--files 12]
     [--size 8MiB] [--iterations 10] [--repeats 3]
 
-DIR is a folder on an emulated tier (`hyperslab tiers emulate`), or on a real one. A pipeline with
-intermediates is a chain of runs, each over the outputs of the one before, as in Hayot-Sasson,
-Dugré and Glatard (2022): increments, whose intermediates lie on the slow tier, or on the fast one
-with `--stage-in` for the first run and `--stage-out` for the last. A single run on a healthy tier
-tells what staging costs where nothing is gained. All ways take turns, inputs leave the page cache
-before each, and the outputs of all are compared. Ratios are of one turn; their median counts.
+The slow tier is an emulated one that is made for this, or DIR. A pipeline with intermediates is a
+chain of runs, each over the outputs of the one before, as in Hayot-Sasson, Dugré and Glatard
+(2022): increments, whose intermediates lie on the slow tier, or on the fast one with `--stage-in`
+for the first run and `--stage-out` for the last. A single run on either tier tells what staging
+costs where nothing is gained. Reads in turns, and first reads that are put off, are tried with
+tasks that do nothing else, and with tasks that compute as long as all of them read. All ways take
+turns, inputs leave the page cache before each, and the outputs of all are compared. Ratios are of
+one turn; their median counts.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +30,27 @@ import nibabel as nib
 import numpy as np
 
 import hyperslab
+from benchmarks.emulated import emulated
 from benchmarks.gates import Gates
 from hyperslab.cli.parse import parse_size
+from hyperslab.storage.emulation.settings import Settings
+from hyperslab.testing.functions import add
 from hyperslab.units import show_bytes, show_seconds
 
 LEAST_GAIN = 3.0
 MOST_COST = 1.05
-LONGER = 5
+DEGRADED = Settings(bandwidth=60e6, latency_s=0.0005, metadata_s=0.0005)
+"A shared tier that others use, too: for all clients, each request, each operation on names."
+LONGER = 10
 "Times as many files for the healthy tier, on which runs are short: what is tried first is a part."
+MORE = 3
+"Times as many turns there, where the difference that counts is small."
+SLOTS = 4
+"Slots of the runs whose reads take turns: most of the time they wait."
 READERS = 1
 STAGGER_S = 0.1
+COMPUTE_S = 0.5
+"Time that a task computes: about that in which the slots read a file each from the slow tier."
 Way = Callable[[Path], list[Path]]
 "Makes outputs below a folder, of inputs that are known to it."
 
@@ -45,29 +59,47 @@ def main() -> None:
     arguments = _arguments()
     gates = Gates()
     nbytes = parse_size("--size", arguments.size)
-    slow = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.slow))
-    healthy = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=arguments.healthy))
-    try:
-        _chain(_images(slow / "in", arguments.files, nbytes), slow, arguments, gates)
-        _single(
-            _images(healthy / "in", LONGER * arguments.files, nbytes), healthy, arguments, gates
-        )
-        for name, folder in (("slow", slow), ("healthy", healthy)):
-            _turns(name, sorted((folder / "in").iterdir()), folder, arguments)
-    finally:
-        shutil.rmtree(slow)
-        shutil.rmtree(healthy)
+    repeats = arguments.repeats
+    with _slow(arguments.slow) as place, _own_folder(place) as slow:
+        inputs = _images(slow / "in", arguments.files, nbytes)
+        _chain(inputs, slow, arguments, gates)
+        _single("slow", inputs, slow, arguments.fast, repeats)
+        _turns("slow", inputs, slow, repeats)
+    with _own_folder(arguments.healthy) as healthy:
+        inputs = _images(healthy / "in", LONGER * arguments.files, nbytes)
+        cost = _single("healthy", inputs, healthy, arguments.fast, MORE * repeats)
+        gates.at_most("one run on a healthy tier: staged / not staged", cost, MOST_COST)
+        _turns("healthy", inputs[: arguments.files], healthy, repeats)
     gates.close()
+
+
+@contextmanager
+def _slow(asked: Path | None) -> Iterator[Path]:
+    """The directory that was asked for, or one on an emulated tier."""
+    if asked is not None:
+        yield asked
+        return
+    with emulated("throttled", DEGRADED) as place:
+        yield place
+
+
+@contextmanager
+def _own_folder(place: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="hyperslab-bench-", dir=place))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--slow", required=True)
-    parser.add_argument("--healthy", default=None)
+    parser.add_argument("--slow", type=Path, default=None)
+    parser.add_argument("--healthy", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--fast", default="/dev/shm")
-    parser.add_argument("--files", type=int, default=24)
+    parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--size", default="8MiB")
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
@@ -121,11 +153,9 @@ def _chain(inputs: Sequence[Path], slow: Path, arguments: argparse.Namespace, ga
     gates.at_least(what, ratios, LEAST_GAIN)
 
 
-def _single(
-    inputs: Sequence[Path], folder: Path, arguments: argparse.Namespace, gates: Gates
-) -> None:
-    """One run where nothing is to be gained."""
-    ways = {"stage_in": arguments.fast, "stage_out": arguments.fast}
+def _single(name: str, inputs: Sequence[Path], folder: Path, fast: str, repeats: int) -> float:
+    """Time of one run with both flags over that without."""
+    ways = {"stage_in": fast, "stage_out": fast}
 
     def plain(out: Path) -> list[Path]:
         return _increment(inputs, out / "plain", {})
@@ -133,29 +163,38 @@ def _single(
     def staged(out: Path) -> list[Path]:
         return _increment(inputs, out / "staged", ways)
 
-    ratio = _compared("one run, healthy", inputs, folder, staged, plain, arguments.repeats)
-    gates.at_most("one run on a healthy tier: staged / not staged", ratio, MOST_COST)
+    return _compared(f"one run, {name}", inputs, folder, staged, plain, repeats)
 
 
-def _turns(name: str, inputs: Sequence[Path], folder: Path, arguments: argparse.Namespace) -> None:
+def _turns(name: str, inputs: Sequence[Path], folder: Path, repeats: int) -> None:
     """What reading in turns, and beginning one after the other, gains or costs."""
+    for seconds in (0.0, COMPUTE_S):
+        for word, more in (
+            (f"{READERS} reader at a time", {"readers_per_device": READERS}),
+            (f"first reads {STAGGER_S:g} s apart", {"stagger": STAGGER_S}),
+        ):
+            what = f"{word}, {name}, computing {seconds:g} s"
+            plain = _computing(inputs, seconds, {})
+            in_turns = _computing(inputs, seconds, more)
+            _compared(what, inputs, folder, in_turns, plain, repeats)
 
-    def plain(out: Path) -> list[Path]:
-        return _increment(inputs, out / "plain", {})
 
-    for word, more in (
-        (f"{READERS} reader at a time", {"readers_per_device": READERS}),
-        (f"first reads {STAGGER_S:g} s apart", {"stagger": STAGGER_S}),
-    ):
+def _computing(inputs: Sequence[Path], seconds: float, more: Mapping[str, Any]) -> Way:
+    """Runs whose tasks take so long beside their input and output."""
 
-        def in_turns(out: Path, more: Mapping[str, Any] = more) -> list[Path]:
-            return _increment(inputs, out / "turns", more)
+    def way(out: Path) -> list[Path]:
+        pipeline = hyperslab.Pipeline([str(path) for path in inputs]).map(add, seconds=seconds)
+        return _run(pipeline, out / "out", {"workers": SLOTS, **more})
 
-        _compared(f"{word}, {name}", inputs, folder, in_turns, plain, arguments.repeats)
+    return way
 
 
 def _increment(inputs: Sequence[Path], out: Path, more: Mapping[str, Any]) -> list[Path]:
     pipeline = hyperslab.Pipeline([str(path) for path in inputs]).map("increment")
+    return _run(pipeline, out, more)
+
+
+def _run(pipeline: hyperslab.Pipeline, out: Path, more: Mapping[str, Any]) -> list[Path]:
     result = hyperslab.run(pipeline.write(out), blocks=1, report=False, **more)
     return sorted(Path(path) for path in result.outputs)
 

@@ -14,11 +14,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.emulated import MEMORY, emulated
 from hyperslab.report.probed.lines import headline
 from hyperslab.report.probed.overview import overview_svg
-from hyperslab.storage.emulation import making
-from hyperslab.storage.emulation.removing import remove
-from hyperslab.storage.emulation.settings import KINDS, NETWORK, Settings
+from hyperslab.storage.emulation.settings import NETWORK, Settings
 from hyperslab.storage.probing.measuring import probe
 from hyperslab.storage.probing.preparing import Effort, Options
 from hyperslab.storage.probing.records import Probed
@@ -26,11 +25,8 @@ from hyperslab.storage.tiers.looking import look
 from hyperslab.storage.whole import replace_text
 
 TITLE = "Storage of this machine, and emulated tiers on it, as they were measured"
-MEMORY = Path("/dev/shm")
 MB = 1_000_000
 BANDWIDTH, TARGETS, STRIPE_NBYTES = 100 * MB, 4, 1 << 16
-TOLERANCE = dict.fromkeys(KINDS, making.TOLERANCE) | {NETWORK: 0.2}
-"The client of a network takes processors, which may be busy."
 OPTIONS = Options(effort=Effort(0.1, 5, 3, 30.0), most_clients=8)
 
 
@@ -63,12 +59,8 @@ def main() -> None:
     arguments = parser.parse_args()
     found = [_probed(arguments.disk), _probed(MEMORY)]
     for kind, settings in tiers():
-        with tempfile.TemporaryDirectory(prefix="hyperslab-tier-", dir=MEMORY) as folder:
-            made = making.emulate(kind, Path(folder) / kind, settings, tolerance=TOLERANCE[kind])
-            try:
-                found.append(_probed(Path(made.directory)))
-            finally:
-                remove(made, by_force=True)
+        with emulated(kind, settings) as place:
+            found.append(_probed(place))
     replace_text(arguments.output, overview_svg(TITLE, found))
     print(f"{arguments.output}: {len(found)} tiers")
 

@@ -31,6 +31,7 @@ def test_rates_are_those_of_as_many_processes_as_there_were_slots() -> None:
     assert probe["write_nbytes_per_s"] == 6e7
     assert probe["buffered_nbytes_per_s"] == 2e9
     assert probe["open_s"] == pytest.approx(1 / 3e4)
+    assert probe["opens_per_s"] == 5e4
     assert probe["latency_s"] == 1e-4
     assert probe["clients"] == 2
     assert probe["from"] == "probe of /data on here, 3 days ago, in m.json"

@@ -46,6 +46,21 @@ def test_reading_and_writing_add_up() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("rate", "words"), [(100.0, "20 opens at 10 ms each (200 ms), "), (1e5, "")]
+)
+def test_opening_files_is_a_term_of_its_own(rate: float, words: str) -> None:
+    trace = ran(200, 100, 8.4, probe={**PROBE, "opens_per_s": rate})
+    trace.spans.extend(span("w0/t0", n, "open", 0.0, 0.01) for n in range(20))
+    trace.spans.append(span("stage-in/0", 0, "open", 0.0, 0.01))
+    found = expected(trace, summarise(trace))
+    assert found is not None
+    assert found.opens == 20
+    assert found.open_s == pytest.approx(20 / rate)
+    assert found.ratio == pytest.approx(8.4 / (4.0 + 20 / rate))
+    assert f" s for {words}200 MB read at" in expected_words(trace, summarise(trace))
+
+
 @pytest.mark.parametrize(("free", "buffered_s"), [(0, 2.0), (50, 1.05), (500, 0.1)])
 def test_memory_takes_what_is_free_of_its_limit(free: int, buffered_s: float) -> None:
     used = {"write": {"free_dirty_nbytes": free * MB}}

@@ -97,20 +97,34 @@ def test_queueing_for_a_processor_is_not_waiting_for_storage() -> None:
     assert "storage-wait" not in rules(trace(side_by_side("read", nbytes=MB, cpu=0.05, runq=0.9)))
 
 
-def test_slow_opens_are_metadata() -> None:
+def slow_opens() -> list[Span]:
+    """Files that take long to be opened, and of which little is read."""
     spans = []
     for i in range(20):
         spans += [
             span(f"w{i % 2}/t0", i, "open", i // 2, 0.6, cpu=0.01),
             span(f"w{i % 2}/t0", i, "read", i // 2 + 0.6, 0.3, 2000, cpu=0.1),
         ]
-    verdict = of(trace(spans))
+    return spans
+
+
+def test_slow_opens_are_metadata() -> None:
+    verdict = of(trace(slow_opens()))
     assert verdict.findings[0].rule == "metadata-latency"
     assert (
         "20 opens waited 594 ms each and 20 transfers of 2.00 kB on average waited 270 ms"
         in verdict.paragraph
     )
     assert verdict.findings[0].share == pytest.approx((0.594 + 0.27) * 20 / 19.8, rel=0.01)
+
+
+def test_latencies_of_a_probe_stand_beside_those_of_the_run() -> None:
+    probe = {"open_s": 0.002, "latency_s": 0.001}
+    paragraph = of(trace(slow_opens(), probe=probe)).paragraph
+    assert "594 ms each (of a probe's own files: 2 ms)" in paragraph
+    assert "270 ms each (a probe's small reads: 1 ms)" in paragraph
+    rising = trace(reading(lambda readers: 10.0 * readers), probe=probe)
+    assert "a small read took 1 ms when the device was probed" in of(rising).paragraph
 
 
 def test_opening_by_hard_work_is_not_latency() -> None:

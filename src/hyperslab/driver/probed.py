@@ -68,8 +68,8 @@ def look_up(trace: Trace, path: Path | None = None) -> None:
 def probe_of(
     used: Mapping[str, Any], slots: Sequence[str], machine: Machine, place: Path
 ) -> dict[str, Any]:
-    """Rates of so many processes as there were slots, bytes per second; seconds of a small read and
-    of an open; and where these numbers are from.
+    """Rates of so many processes as there were slots, bytes and opens per second; seconds of a small
+    read and of an open of one process; and where these numbers are from.
     """
     hosts = {slot.partition("/")[0] for slot in slots}
     probe: dict[str, Any] = {}
@@ -103,7 +103,9 @@ def _rates(way: str, names: Iterable[str], found: Probed, clients: int) -> dict[
         return rates
     latency = next(iter(found.latency.values()))
     rates["latency_s"] = latency.median_s.median
-    rates["open_s"] = 1 / found.names["open"].single.rate.median
+    opens = found.names["open"]
+    rates["open_s"] = 1 / opens.single.rate.median
+    rates["opens_per_s"] = opens.rate_at(clients)
     return rates
 
 

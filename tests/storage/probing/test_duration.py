@@ -17,6 +17,7 @@ from hyperslab.storage.probing.clients import Done, Order
 from hyperslab.storage.probing.measuring import probe
 from hyperslab.storage.probing.planning import EXTRA, NEEDED, WANTED, Step, chosen
 from hyperslab.storage.probing.preparing import FULL, QUICK, Effort, Options
+from hyperslab.storage.probing.records import Probed
 from hyperslab.storage.tiers.tier import Tier
 
 
@@ -30,6 +31,8 @@ class Storage:
     "Time that every request takes besides."
     name_s: float
     "Time of an operation on a name; one is served at a time."
+    memory_nbytes: int = 0
+    "Bytes of each order that memory before the device takes at once."
     now_s: float = 1000.0
 
     def clients(self, *_: object) -> Storage:
@@ -74,7 +77,8 @@ class Storage:
         each_s = self.latency_s + min(request, nbytes) * clients / self.rate
         requests = -(-nbytes // request)
         if order.name != "read":
-            return requests * self.latency_s + nbytes * clients / self.rate, nbytes
+            slow_nbytes = max(0, nbytes * clients - self.memory_nbytes)
+            return requests * self.latency_s + slow_nbytes / self.rate, nbytes
         taken_s, done = self._until(given["seconds"], each_s, requests)
         return taken_s, min(nbytes, done * request)
 
@@ -82,6 +86,18 @@ class Storage:
         """Time and number of operations, the last of which ends when the time is over."""
         count = min(most, int(seconds / max(each_s, 1e-7)) + 1)
         return count * max(each_s, 1e-7), count
+
+
+def probe_of(
+    place: Path, monkeypatch: pytest.MonkeyPatch, storage: Storage, effort: Effort
+) -> Probed:
+    """What is found of such storage, by its clock."""
+    clock = SimpleNamespace(monotonic=lambda: storage.now_s, time=time.time)
+    for module in (bench, measuring):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(preparing, "Clients", storage.clients)
+    tier = Tier(str(place), socket.gethostname(), "ssd", device="8:0")
+    return probe(place, tier, Options(effort=effort, most_clients=4), lambda *_: None)
 
 
 @pytest.mark.parametrize("effort", [FULL, QUICK])
@@ -96,13 +112,7 @@ def test_a_probe_ends_in_time_on_storage_of_any_speed(
     latency_s: float,
     name_s: float,
 ) -> None:
-    storage = Storage(rate, latency_s, name_s)
-    clock = SimpleNamespace(monotonic=lambda: storage.now_s, time=time.time)
-    for module in (bench, measuring):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(preparing, "Clients", storage.clients)
-    tier = Tier(str(tmp_path), socket.gethostname(), "ssd", device="8:0")
-    found = probe(tmp_path, tier, Options(effort=effort, most_clients=4), lambda *_: None)
+    found = probe_of(tmp_path, monkeypatch, Storage(rate, latency_s, name_s), effort)
     assert found.took_s <= 1.15 * effort.budget_s
     assert set(found.curves) == {
         *("read-cold", "read-cached", "write", "write-cached", "write-direct")
@@ -119,6 +129,15 @@ def test_a_probe_ends_in_time_on_storage_of_any_speed(
         assert found.repetitions == effort.repetitions
     if found.repetitions < effort.repetitions:
         assert any("time was up" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("effort", [FULL, QUICK])
+def test_memory_before_a_slow_device_does_not_make_a_probe_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effort: Effort
+) -> None:
+    found = probe_of(tmp_path, monkeypatch, Storage(1e7, 1e-6, 1e-5, 32 * 10**6), effort)
+    assert found.took_s <= 1.15 * effort.budget_s
+    assert found.repetitions >= effort.least_repetitions
 
 
 def test_what_is_missed_least_is_left_out_first() -> None:

@@ -77,14 +77,38 @@ def test_both_find_what_a_tier_was_made_to_be(in_memory: Path, what: str, client
         told = []
         for _ in range(ATTEMPTS):
             told.append(in_turns(bench, Setting(what, clients, 2**18), 3))
-            if is_right(told[-1]):
+            if agree_on(told[-1], BANDWIDTH):
                 break
-        assert is_right(told[-1]), told
+        assert agree_on(told[-1], BANDWIDTH), told
 
 
-def is_right(found: Compared) -> bool:
-    """Whether both have found the bandwidth, and have found the same."""
-    return found.agrees and found.fio.median == pytest.approx(BANDWIDTH, rel=0.05)
+LATENCY_S = 0.005
+
+
+@needs_fio
+@pytest.mark.parametrize("kind", ["cold", "direct"])
+def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
+    is_direct = kind == "direct"
+    with ExitStack() as stack:
+        stack.enter_context(mounted(in_memory, Settings(latency_s=LATENCY_S)))
+        folder = stack.enter_context(own_folder(in_memory))
+        bench = Bench(folder, stack.enter_context(Clients(folder, 1)), 0.2, drops_caches=False)
+        bench.write_files(4 * 2**20, 2**16, 2)
+        told = []
+        for _ in range(ATTEMPTS):
+            ours, fios = [], []
+            for _ in range(3):
+                ours.append(bench.small_reads(4096, is_direct=is_direct)[0])
+                fios.append(fio.latency(bench, 4096, is_direct=is_direct))
+            told.append(Compared(kind, 1, 4096, Measured(tuple(ours)), Measured(tuple(fios))))
+            if agree_on(told[-1], LATENCY_S):
+                break
+        assert agree_on(told[-1], LATENCY_S), told
+
+
+def agree_on(found: Compared, asked: float) -> bool:
+    """Whether both have found what was asked for, and have found the same."""
+    return found.agrees and found.fio.median == pytest.approx(asked, rel=0.05)
 
 
 @needs_fio
@@ -115,7 +139,7 @@ def test_a_probe_tells_both(tmp_path: Path) -> None:
     tier = Tier(str(tmp_path), socket.gethostname(), "ssd", device="8:0")
     options = Options(4 * 2**20, Effort(0.01, 2, 2, 60.0), most_clients=1, with_fio=True)
     found = probe(tmp_path, tier, options, lambda done, total: None)
-    assert {one.what for one in found.compared} >= {"write"}
+    assert {one.what for one in found.compared} >= {"write", next(iter(found.latency))}
     assert all(len(one.fio.values) == len(one.ours.values) == 2 for one in found.compared)
     assert list(tmp_path.iterdir()) == []
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperslab.storage.probing.records import Curve, Latency, Measured, Opening, Point, Probed
+from hyperslab.storage.probing.records import (
+    Compared,
+    Curve,
+    Latency,
+    Measured,
+    Opening,
+    Point,
+    Probed,
+)
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 TITLES = {
@@ -17,6 +25,8 @@ TITLES = {
     "write-direct": "writing past the page cache (O_DIRECT)",
 }
 "What curves of bytes are called."
+HOW = {"cold": "by way of the page cache", "direct": "past it", "cached": "from memory"}
+"How small reads are made, by the kind of their latency."
 HARMLESS = 1.5
 "Slowdown by opening a file for every read below which nobody would notice it."
 
@@ -60,9 +70,16 @@ def _answers(probed: Probed) -> Iterator[tuple[str, str]]:
         agrees = "within its spread"
         if not one.agrees:
             agrees = "outside its spread"
-        clients = show_count(one.clients, "client")
-        rate = show_rate(one.fio.median)
-        yield "fio", f"{one.what}, {clients}: {rate}, ours is {one.ratio:.2f} of it, {agrees}"
+        yield "fio", f"{_fio_words(one)}, ours is {one.ratio:.2f} of it, {agrees}"
+
+
+def _fio_words(one: Compared) -> str:
+    """What fio has measured of a point."""
+    if one.what in HOW:
+        size = show_bytes(one.request_nbytes)
+        return f"reads of {size}, {HOW[one.what]}: {show_seconds(one.fio.median)}"
+    clients = show_count(one.clients, "client")
+    return f"{one.what}, {clients}: {show_rate(one.fio.median)}"
 
 
 def _by_curve(probed: Probed) -> dict[str, dict[str, Measured]]:
@@ -92,12 +109,18 @@ def measured_rate(rate: Measured) -> str:
     return f"{show_rate(rate.median)} ± {show_share(rate.relative_spread)}"
 
 
+def show_slowdown(times: float) -> str:
+    """How many times as long something takes, such as `2,050 x` and `1.02 x`."""
+    digits = max(0, len(f"{times:.0f}") - 3)
+    text = f"{round(times, -digits):,.0f}" if times >= 100 else f"{times:.3g}"
+    return f"{text} x"
+
+
 def _latency_words(kind: str, latency: Latency) -> str:
-    how = {"cold": "by way of the page cache", "direct": "past it", "cached": "from memory"}
     return (
         f"{show_seconds(latency.median_s.median)}, 95 % below"
         f" {show_seconds(latency.p95_s.median)}: reads of {show_bytes(latency.request_nbytes)},"
-        f" {how[kind]}"
+        f" {HOW[kind]}"
     )
 
 
@@ -123,13 +146,14 @@ def _names_words(probed: Probed) -> str:
 def opening_words(opening: tuple[Opening, ...]) -> str:
     """Size of reads from which on an open for every one of them costs little."""
     least = opening[0]
-    text = f"reads of {show_bytes(least.request_nbytes)} take {least.slowdown:.3g} x as long if"
+    text = f"reads of {show_bytes(least.request_nbytes)} take {show_slowdown(least.slowdown)} as long if"
     text += " each opens its file"
     for one in opening:
         later = [other for other in opening if other.request_nbytes >= one.request_nbytes]
         if all(other.slowdown < HARMLESS for other in later):
             return f"{text}; less than {HARMLESS} x from {show_bytes(one.request_nbytes)} on"
-    return f"{text}; still {opening[-1].slowdown:.3g} x at {show_bytes(opening[-1].request_nbytes)}"
+    last = opening[-1]
+    return f"{text}; still {show_slowdown(last.slowdown)} at {show_bytes(last.request_nbytes)}"
 
 
 def details(probed: Probed) -> list[str]:
@@ -151,7 +175,7 @@ def details(probed: Probed) -> list[str]:
     lines.append("  a file opened for every read, against once")
     for one in probed.opening:
         times = f"{show_seconds(one.each_s.median)} against {show_seconds(one.once_s.median)}"
-        lines.append(f"    {show_bytes(one.request_nbytes):<11} {times}, {one.slowdown:.3g} x")
+        lines.append(f"    {show_bytes(one.request_nbytes):<11} {times}, {show_slowdown(one.slowdown)}")
     return lines
 
 

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from hyperslab.report.probed.chart import HEIGHT, TEXT, WIDTH, Axis, Dot, chart_svg, colour_of
+from hyperslab.report.probed.lines import show_slowdown
 from hyperslab.storage.probing.records import Curve, Measured, Point, Probed
 from hyperslab.units import show_bytes, show_rate, show_seconds
 
@@ -20,7 +21,7 @@ TARGETS = Axis("targets that a file lies on", lambda value: f"{value:.0f}", 2)
 REQUEST = Axis("size of one read", show_bytes, 4)
 BYTES = Axis("bytes per second", show_rate)
 TIME = Axis("seconds", show_seconds)
-SLOWDOWN = Axis("slowdown", lambda value: f"{value:.3g} x", 2)
+SLOWDOWN = Axis("slowdown", show_slowdown, 2)
 Dots = dict[str, list[Dot]]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hyperslab.report.html import document
 from hyperslab.report.probed.chart import Axis, Dot, chart_svg, legend_html
-from hyperslab.report.probed.lines import TITLES, details, headline, show_operations
+from hyperslab.report.probed.lines import TITLES, details, headline, show_operations, show_slowdown
 from hyperslab.report.probed.together import sharing_section
 from hyperslab.storage.probing.description import Machine
 from hyperslab.storage.probing.records import Measured, Point, Probed
@@ -30,7 +30,7 @@ REQUEST = Axis("size of one request", show_bytes, 4)
 PART = Axis("size of one read", show_bytes, 4)
 BYTES = Axis("bytes per second", show_rate)
 OPERATIONS = Axis("operations per second", show_operations)
-SLOWDOWN = Axis("slowdown", lambda value: f"{value:.3g} x", 2)
+SLOWDOWN = Axis("slowdown", show_slowdown, 2)
 
 
 def write_probe_page(path: Path, machine: Machine) -> None:

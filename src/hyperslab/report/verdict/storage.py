@@ -57,7 +57,10 @@ def metadata(evidence: Evidence) -> list[Finding]:
     if tiny in waits:
         each = show_seconds(tiny.waited / tiny.spans / 1e9)
         size = show_bytes(tiny.nbytes / tiny.spans)
-        said.append(f"{show_count(tiny.spans, 'transfer')} of {size} on average waited {each} each")
+        said.append(
+            f"{show_count(tiny.spans, 'transfer')} of {size} on average waited {each}"
+            f" each{_probed_latency(evidence)}"
+        )
     return [
         Finding(
             "metadata-latency",
@@ -75,6 +78,14 @@ def _probed_open(evidence: Evidence) -> str:
     seconds = (evidence.meta.get("probe") or {}).get("open_s")
     if seconds:
         return f" (of a probe's own files: {show_seconds(seconds)})"
+    return ""
+
+
+def _probed_latency(evidence: Evidence) -> str:
+    """What a small read took when the storage was probed, where it was."""
+    seconds = (evidence.meta.get("probe") or {}).get("latency_s")
+    if seconds:
+        return f" (a probe's small reads: {show_seconds(seconds)})"
     return ""
 
 
@@ -214,6 +225,9 @@ def _waiting_for_storage(evidence: Evidence, kind: str, noun: str, share: float)
             f"some process on the machine waited for a disk for {show_share(stalled)} of the time"
         )
     rule, sentence, advice = _kind_of_wait(evidence, grown, near, kind)
+    latency_s = (evidence.meta.get("probe") or {}).get("latency_s")
+    if latency_s and (rule, kind) == ("storage-latency", "read"):
+        said.append(f"a small read took {show_seconds(latency_s)} when the device was probed")
     return Finding(rule, f"{sentence}: {waiting}.", listed(said), advice, share)
 
 

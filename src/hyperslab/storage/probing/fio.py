@@ -17,6 +17,8 @@ from hyperslab.storage.probing.bench import COLD, Bench, Setting
 PROGRAM = "fio"
 MEASURED = ("read-cold", "write", "write-direct")
 "Curves whose points it can measure in the same way."
+MEASURED_LATENCY = ("cold", "direct")
+"Kinds of latencies that it can."
 START_S = 0.4
 "Time that it takes to start and to end, about."
 _LIMIT_S = 300
@@ -33,7 +35,7 @@ def require() -> None:
 def rate(bench: Bench, setting: Setting) -> float:
     """Rate of all clients of a setting, bytes per second: the same requests, to as many files."""
     inherited = bench.folder.descriptors
-    common = _common(bench, setting)
+    common = [*_common(bench, setting.request_nbytes, setting.clients), "--fadvise_hint=0"]
     if setting.what == "read-cold":
         for path, _, _ in bench.files:
             _forget(path)
@@ -41,6 +43,24 @@ def rate(bench: Bench, setting: Setting) -> float:
         return sum(_rate_of_requests(job["read"]) for job in jobs)
     jobs = _run([*common, *_writing(bench, setting)], inherited)
     return _rate_until_the_end([job["write"] for job in jobs])
+
+
+def latency(bench: Bench, nbytes: int, *, is_direct: bool) -> float:
+    """Median of the times of small reads at random places, seconds: one at a time, none twice."""
+    for path, _, _ in bench.files:
+        _forget(path)
+    options = [
+        "--rw=randread",
+        "--randrepeat=0",
+        f"--direct={int(is_direct)}",
+        "--lat_percentiles=1",
+        "--percentile_list=50",
+        *_lasting(bench),
+        *_all_files(bench),
+    ]
+    hint = "--fadvise_hint=random"
+    [job] = _run([*_common(bench, nbytes, 1), hint, *options], bench.folder.descriptors)
+    return float(job["read"]["lat_ns"]["percentile"]["50.000000"] / 1e9)
 
 
 def _forget(path: str) -> None:
@@ -65,31 +85,35 @@ def _rate_until_the_end(told: Sequence[Mapping[str, Any]]) -> float:
     return float(nbytes / (longest_ms - 0.5) * 1e3)
 
 
-def _common(bench: Bench, setting: Setting) -> list[str]:
+def _common(bench: Bench, request_nbytes: int, clients: int) -> list[str]:
     return [
         PROGRAM,
         "--name=probe",
         f"--directory={bench.folder.path}",
-        f"--bs={setting.request_nbytes}",
-        f"--numjobs={setting.clients}",
+        f"--bs={request_nbytes}",
+        f"--numjobs={clients}",
         "--ioengine=psync",
         "--invalidate=0",
-        "--fadvise_hint=0",
         "--output-format=json",
     ]
 
 
 def _reading(bench: Bench, setting: Setting) -> list[str]:
     """Read the files of the bench once: all of them, or one for each client."""
-    options = [
-        "--rw=read",
-        f"--filesize={bench.files[0][2]}",
-        f"--runtime={round(bench.seconds * 1000)}ms",
-    ]
+    options = ["--rw=read", *_lasting(bench)]
     if setting.clients > 1:
         return [*options, f"--filename_format={COLD}$jobnum"]
+    return [*options, *_all_files(bench), "--file_service_type=sequential"]
+
+
+def _lasting(bench: Bench) -> list[str]:
+    """End with the files, or after the time of a measurement."""
+    return [f"--filesize={bench.files[0][2]}", f"--runtime={round(bench.seconds * 1000)}ms"]
+
+
+def _all_files(bench: Bench) -> list[str]:
     names = [Path(path).name for path, _, _ in bench.files]
-    return [*options, f"--filename={':'.join(names)}", "--file_service_type=sequential"]
+    return [f"--filename={':'.join(names)}"]
 
 
 def _writing(bench: Bench, setting: Setting) -> list[str]:

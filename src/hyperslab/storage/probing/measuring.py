@@ -218,7 +218,14 @@ class Probing:
             yield Step(partial(self._measure_node, node, cpus), WANTED, cost_s)
 
     def _steps_of_fio(self) -> Iterator[Step]:
-        """Points of one client, and of as many as there are files, that fio can measure."""
+        """Latencies, and points of one client and of as many as there are files, that fio can
+        measure.
+        """
+        for kind in self._kinds_of_latency():
+            if kind in fio.MEASURED_LATENCY:
+                setting = Setting(kind, 1, SMALL_NBYTES)
+                cost_s = self._effort.seconds + fio.START_S
+                yield Step(partial(self._measure_latency_by_fio, setting), NEEDED, cost_s)
         for setting in self._looked:
             is_usual = setting.request_nbytes == self._usual
             if setting.what in fio.MEASURED and is_usual and setting.clients in (1, self._most):
@@ -286,6 +293,11 @@ class Probing:
     def _measure_by_fio(self, setting: Setting) -> None:
         self._fio[setting].append(fio.rate(self._bench, setting))
 
+    def _measure_latency_by_fio(self, setting: Setting) -> None:
+        is_direct = setting.what == "direct"
+        found_s = fio.latency(self._bench, setting.request_nbytes, is_direct=is_direct)
+        self._fio[setting].append(found_s)
+
     # What came of them
 
     def curves(self) -> dict[str, Curve]:
@@ -330,10 +342,8 @@ class Probing:
         """Points that fio has measured, too."""
         found = []
         for setting, values in self._fio.items():
-            ours = Measured(
-                tuple(self._rates[setting.what, setting.clients, setting.request_nbytes])
-            )
-            found.append(Compared(*setting, ours, Measured(tuple(values))))
+            ours = self._rates.get(setting) or [median for median, _ in self._latency[setting.what]]
+            found.append(Compared(*setting, Measured(tuple(ours)), Measured(tuple(values))))
         return tuple(found)
 
     def how_cold(self) -> str:

@@ -26,8 +26,10 @@ SLOW_SHARE = 0.05
 "Share of the time of a probe that writing the files of the least size may take."
 NEEDED = 2.25
 "Bytes on the disk at a time for a byte of the files: those read from memory, and those written."
-_IMPRESSIONS = (2**19, 8 * 2**20)
-"Bytes that are written for a first impression; the larger ones only where that takes a moment."
+_IMPRESSIONS = (2**19, 2**23, 2**26)
+"""Bytes that are written for a first impression; larger ones where that takes less than a moment,
+as in front of a slow medium there may be memory that takes the first ones.
+"""
 _MOMENT_S = 0.1
 _GRANULE_NBYTES = 65536
 

@@ -11,7 +11,9 @@ from itertools import pairwise
 from typing import Any, Self
 
 FIO_CLOCK = 0.01
-"Share of a rate that fio leaves unsaid by counting milliseconds, of which a measurement takes 50."
+"""Share that fio leaves unsaid: of a rate, as it counts milliseconds, of which a measurement takes
+50; of a latency, as it counts how many lie in intervals of a 64th.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +160,16 @@ class Compared:
     """One point as this program and as fio measured it, in turns."""
 
     what: str
-    "Name of the curve."
+    "Name of the curve, or of the latency."
     clients: int
     request_nbytes: int
     ours: Measured
+    "Rates in bytes per second, or latencies in seconds."
     fio: Measured
 
     @property
     def ratio(self) -> float:
-        """Our rate over that of fio."""
+        """Our median over that of fio."""
         return self.ours.median / self.fio.median
 
     @property
