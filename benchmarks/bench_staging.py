@@ -39,7 +39,7 @@ from hyperslab.units import show_bytes, show_seconds
 
 LEAST_GAIN = 3.0
 MOST_COST = 1.05
-DEGRADED = Settings(bandwidth=60e6, latency_s=0.0005, metadata_s=0.0005)
+DEGRADED = Settings(bandwidth=60e6, latency_s=0.001, metadata_s=0.001)
 "A shared tier that others use, too: for all clients, each request, each operation on names."
 LONGER = 10
 "Times as many files for the healthy tier, on which runs are short: what is tried first is a part."
