@@ -41,8 +41,15 @@ class Flushed:
     nbytes: int = 0
     write_ns: int = 0
     "Time of writing to the files, over all threads, without what follows to be sure of it."
+    flush_ns: int = 0
+    "Time of all that blocks take on their way, over all threads."
     lost: int = 0
     "Tasks whose blocks were no longer on the tier."
+
+    @property
+    def ns_per_byte(self) -> float:
+        """Time of a thread for a byte."""
+        return self.flush_ns / max(1, self.nbytes)
 
 
 class Flusher:
@@ -150,7 +157,9 @@ class Flusher:
     def _count(self, phases: Sequence[Phase], blocks: int) -> None:
         with self._changed:
             self.flushed.blocks += blocks
-            self.flushed.nbytes += sum(p.nbytes for p in phases if p.kind == FLUSH)
+            flushes = [p for p in phases if p.kind == FLUSH]
+            self.flushed.nbytes += sum(p.nbytes for p in flushes)
+            self.flushed.flush_ns += sum(p.end_ns - p.start_ns for p in flushes)
             self.flushed.write_ns += _writing_ns(phases)
 
 

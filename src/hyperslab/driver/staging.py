@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.arrays.source import ArraySource
-from hyperslab.driver import prefetching
+from hyperslab.driver import flushing, prefetching
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.flushing import Flusher
 from hyperslab.driver.options import Options
@@ -63,6 +63,7 @@ _WHY = {
     ("out", "gone"): "is gone",
     ("in", "slow"): "is hardly faster than the place of the inputs",
     ("out", "slow"): "is hardly faster than the place of the outputs",
+    ("out", "behind"): "is flushed to the place of the outputs more slowly than tasks write there",
 }
 "What has become of a tier, by direction and reason."
 
@@ -94,10 +95,10 @@ class Way:
                 self.nbytes += phase.nbytes
                 self.ns += phase.end_ns - phase.start_ns
 
-    def add_whole(self, outcome: Outcome) -> None:
-        """Count a task, with all of its time for what it has read."""
+    def add_whole(self, outcome: Outcome, kind: str) -> None:
+        """Count a task, with all of its time for what it moved in phases of this kind."""
         self.tasks += 1
-        self.nbytes += sum(phase.nbytes for phase in outcome.phases if phase.kind == "read")
+        self.nbytes += sum(phase.nbytes for phase in outcome.phases if phase.kind == kind)
         starts = [phase.start_ns for phase in outcome.phases]
         self.ns += max(phase.end_ns for phase in outcome.phases) - min(starts)
 
@@ -125,9 +126,13 @@ class Staging:
         self._notes: dict[tuple[str, str], str] = {}
         self._staged = Way()
         self._direct = Way()
+        self._writing = Way()
+        "Whole tasks that have written their blocks."
         self._copied = Way()
         self._read = Way()
         self._warm: set[str] = set()
+        self._writers: set[str] = set()
+        "Slots that have run a task, as far as reading, and writing, is looked at."
         self._alone_until = 0.0
         self._judged_ns = 0
 
@@ -205,6 +210,7 @@ class Staging:
         """Flush what a task has staged."""
         assert self._flusher is not None
         self._staged.add(outcome, "stage")
+        self._writers.add(outcome.slot)
         self._flusher.take(job, task, outcome)
 
     def see_read(self, outcome: Outcome) -> None:
@@ -213,12 +219,12 @@ class Staging:
         """
         if self._prefetcher is None or is_of_staging(outcome.slot) or not outcome.phases:
             return
-        if outcome.slot not in self._warm:
-            self._warm.add(outcome.slot)
-        elif not any(phase.kind == "open" for phase in outcome.phases):
-            self._copied.add_whole(outcome)
+        if not _has_run(outcome.slot, self._warm):
+            return
+        if not any(phase.kind == "open" for phase in outcome.phases):
+            self._copied.add_whole(outcome, "read")
         elif self._read.tasks < _JUDGED or not self._prefetcher.prefetched.files:
-            self._read.add_whole(outcome)
+            self._read.add_whole(outcome, "read")
 
     def see_direct(self, outcome: Outcome) -> None:
         """Count a task that wrote to its files although blocks go by way of a fast tier."""
@@ -226,6 +232,8 @@ class Staging:
             return
         before = self._direct.nbytes
         self._direct.add(outcome, "write")
+        if outcome.phases and _has_run(outcome.slot, self._writers):
+            self._writing.add_whole(outcome, "write")
         self.look()
         nbytes = self._direct.nbytes - before
         is_full = not self._was_tried(outcome, nbytes) or not self._room.holds(nbytes)
@@ -248,9 +256,8 @@ class Staging:
             prefetched = self._prefetcher.prefetched
             if prefetched.full_files or prefetched.refused_files:
                 self._note_full("in", "files for which it has no room are read where they are")
-        if self._flusher is not None and not self._pays_to_stage():
-            self._areas["out"].shut()
-            self._note("out", "slow", _DIRECTLY["out"])
+        if self._flusher is not None and not self._judged_ns and self._is_known(self._flusher):
+            self._judge(self._flusher)
 
     def _was_tried(self, outcome: Outcome, nbytes: int) -> bool:
         """Whether a task wrote directly for a comparison, as far as can be seen."""
@@ -258,20 +265,38 @@ class Staging:
         is_early = not self._judged_ns or min(starts) < self._judged_ns
         return is_early and is_compared(outcome.task, nbytes)
 
-    def _pays_to_stage(self) -> bool:
-        """Whether blocks are left on the tier so much faster than they are written directly, as far
-        as is known; the first ones of some size go both ways.
+    def _is_known(self, flusher: Flusher) -> bool:
+        """Whether enough blocks went either way, and have arrived, to be compared; the first ones
+        of some size go both ways.
         """
-        if self._judged_ns:
-            return True
         is_little = self._direct.nbytes + self._staged.nbytes < _JUDGED_NBYTES
         if is_little and self._direct.tasks + self._staged.tasks < _MANY:
-            return True
-        if min(self._direct.tasks, self._staged.tasks) < _JUDGED:
-            return True
+            return False
+        return min(self._writing.tasks, self._staged.tasks, flusher.flushed.blocks) >= _JUDGED
+
+    def _judge(self, flusher: Flusher) -> None:
+        """Let blocks go to the tier as far as there is room, or no more of them."""
         self._judged_ns = time.monotonic_ns()
+        why = ""
+        if self._direct.ns_per_byte < PAYS * self._staged.ns_per_byte:
+            why = "slow"
+        elif not self._keeps_up(flusher):
+            why = "behind"
+        if why:
+            self._areas["out"].shut()
+            self._note("out", why, _DIRECTLY["out"])
         self._areas["out"].end_trial()
-        return self._direct.ns_per_byte >= PAYS * self._staged.ns_per_byte
+
+    def _keeps_up(self, flusher: Flusher) -> bool:
+        """Whether blocks are flushed as fast as the slots get through whole tasks that write them,
+        as far as is known.
+
+        Flushing reads back what it has written, for which a storage whose bandwidth is used up has
+        no time: the run would wait for it.
+        """
+        slots = self._prepared.workers * self._prepared.threads
+        flushed = flusher.flushed.ns_per_byte / flushing.THREADS
+        return self._writing.ns_per_byte / slots >= flushed
 
     def _copying(self, took: Took) -> Copying:
         """Whether to go on with copies, which took so long: first, some tasks read alone."""
@@ -342,6 +367,15 @@ class Staging:
             told["notes"] = list(self._notes.values())
             told["is_degraded"] = any(why in ("full", "gone") for _, why in self._notes)
         return told
+
+
+def _has_run(slot: str, slots: set[str]) -> bool:
+    """Whether a slot is one of those that have run a task, which it is from now on: its first one
+    had to load what the others find.
+    """
+    has_run = slot in slots
+    slots.add(slot)
+    return has_run
 
 
 def _device(folder: str) -> str:

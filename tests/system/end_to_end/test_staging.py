@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,14 @@ import pytest
 
 import hyperslab
 from hyperslab.arrays.slab import Hyperslab
-from hyperslab.blocks import reading
+from hyperslab.blocks import reading, writing
 from hyperslab.driver import staging
 from hyperslab.driver.directory import RunDirectory
 from hyperslab.driver.submission import load_records
 from hyperslab.errors import FormatError, SourceChanged, UsageError
 from hyperslab.formats import open_source
 from hyperslab.report.staging import staging_lines
-from hyperslab.storage.staging import room
+from hyperslab.storage.staging import area, room
 from hyperslab.storage.staging.room import Room
 from hyperslab.testing.functions import add
 from tests.system.end_to_end.command import ANATOMICAL, EPI, call
@@ -180,6 +181,31 @@ def test_a_tier_that_is_no_faster_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     assert told["out"]["direct_tasks"] > told["out"]["blocks"]
     assert "is hardly faster" in told["notes"][0]
     assert not told["is_degraded"]
+
+
+@pytest.mark.parametrize(("slow_s", "is_left"), [(0.4, True), (0.0, False)])
+def test_a_tier_that_is_emptied_more_slowly_than_tasks_write_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_s: float, is_left: bool
+) -> None:
+    """What is sure to have arrived takes the storage longer than what was only written."""
+    monkeypatch.setattr(writing, "settle", lambda path: time.sleep(slow_s))
+    monkeypatch.setattr(staging, "_JUDGED_NBYTES", 1)
+    monkeypatch.setattr(room, "TRIED_NBYTES", 1)
+    monkeypatch.setattr(staging, "PAYS", 0.0)
+    fast = tmp_path / "fast"
+    fast.mkdir()
+    pipeline = hyperslab.Pipeline(str(ANATOMICAL)).map(add, seconds=0.05)
+    result = hyperslab.run(
+        pipeline.write(tmp_path / "out"), engine="serial", blocks="4x4x2", stage_out=fast
+    )
+    told = result.summary.staging
+    assert told["out"]["blocks"] + told["out"]["direct_tasks"] == 32
+    assert (
+        any("is flushed to the place of the outputs more slowly" in note for note in told["notes"])
+        is is_left
+    )
+    if is_left:
+        assert told["out"]["blocks"] == area.TICKETS
 
 
 def test_copies_that_tasks_wait_for_are_no_longer_made(

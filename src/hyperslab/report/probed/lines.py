@@ -175,7 +175,9 @@ def details(probed: Probed) -> list[str]:
     lines.append("  a file opened for every read, against once")
     for one in probed.opening:
         times = f"{show_seconds(one.each_s.median)} against {show_seconds(one.once_s.median)}"
-        lines.append(f"    {show_bytes(one.request_nbytes):<11} {times}, {show_slowdown(one.slowdown)}")
+        lines.append(
+            f"    {show_bytes(one.request_nbytes):<11} {times}, {show_slowdown(one.slowdown)}"
+        )
     return lines
 
 
