@@ -68,8 +68,8 @@ def look_up(trace: Trace, path: Path | None = None) -> None:
 def probe_of(
     used: Mapping[str, Any], slots: Sequence[str], machine: Machine, place: Path
 ) -> dict[str, Any]:
-    """Rates of so many processes as there were slots, bytes and opens per second; seconds of a small
-    read and of an open of one process; and where these numbers are from.
+    """Rates of so many processes as there were slots, bytes and opens per second; seconds of a
+    small read and of an open of one process; and where these numbers are from.
     """
     hosts = {slot.partition("/")[0] for slot in slots}
     probe: dict[str, Any] = {}

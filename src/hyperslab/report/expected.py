@@ -6,10 +6,10 @@ at the rates of as many processes as the run had slots: the rate of one stream i
 several are served at a time. This is the model of Hayot-Sasson et al., Performance benefits of
 Intel Optane DC persistent memory for the parallel processing of large neuroimaging data (2020),
 equation 1, with aggregate rates, and with a term for reaching files, which takes longer than their
-bytes where metadata are slow or files are small. What storage takes later, write-back, has a term of its own: bytes
-up to what is free of the kernel's limit of dirty pages are written at the rate of memory. A run is
-at its end when all is on storage, so that this term says when tasks have written, not when the run
-is done.
+bytes where metadata are slow or files are small. What storage takes later, write-back, has a term
+of its own: bytes up to what is free of the kernel's limit of dirty pages are written at the rate of
+memory. A run is at its end when all is on storage, so that this term says when tasks have written,
+not when the run is done.
 """
 
 from __future__ import annotations

@@ -117,10 +117,10 @@ def test_inputs_are_copied_ahead_and_removed_behind(tmp_path: Path, suffix: str)
     fast.mkdir()
     paths = images(tmp_path / "in", 8, suffix)
     pipeline = hyperslab.Pipeline([str(path) for path in paths])
-    writing = pipeline.map(add, k=1, seconds=0.03)
-    hyperslab.run(writing.write(tmp_path / "plain"), engine="serial")
+    hyperslab.run(pipeline.map(add, k=1).write(tmp_path / "plain"), engine="serial", report=False)
+    slowly = pipeline.map(add, k=1, seconds=0.1)  # so that there is time to copy
     result = hyperslab.run(
-        writing.write(tmp_path / "staged"), engine="serial", stage_in=fast, report=False
+        slowly.write(tmp_path / "staged"), engine="serial", stage_in=fast, report=False
     )
     assert files(tmp_path / "plain") == files(tmp_path / "staged")
     told = result.summary.staging["in"]

@@ -111,9 +111,10 @@ def measured_rate(rate: Measured) -> str:
 
 def show_slowdown(times: float) -> str:
     """How many times as long something takes, such as `2,050 x` and `1.02 x`."""
-    digits = max(0, len(f"{times:.0f}") - 3)
-    text = f"{round(times, -digits):,.0f}" if times >= 100 else f"{times:.3g}"
-    return f"{text} x"
+    if times < 1000:
+        return f"{times:.3g} x"
+    digits = len(f"{times:.0f}") - 3
+    return f"{round(times, -digits):,.0f} x"
 
 
 def _latency_words(kind: str, latency: Latency) -> str:
