@@ -257,6 +257,14 @@ MUTANTS = [
         "n // s for n, s in zip(count",
         "tests/plan/test_becoming.py::test_merged_voxels_are_counted_and_placed",
     ),
+    Mutant(
+        "a probe takes what memory before a device does for the device",
+        "src/hyperslab/storage/probing/preparing.py",
+        "_IMPRESSIONS = (2**19, 2**23, 2**26)",
+        "_IMPRESSIONS = (2**19, 2**23)",
+        "tests/storage/probing/test_duration.py"
+        "::test_memory_before_a_slow_device_does_not_make_a_probe_long",
+    ),
     # driver
     Mutant(
         "a task that failed is not tried again",
@@ -302,6 +310,14 @@ MUTANTS = [
         "tests/driver/test_shared_pages.py::test_blocks_that_meet_between_pages_are_allowed",
     ),
     *ENGINES,
+    Mutant(
+        "blocks go by way of a tier that is emptied more slowly than tasks write",
+        "src/hyperslab/driver/staging.py",
+        "return self._writing.ns_per_byte / slots >= flushed",
+        "return True",
+        "tests/system/end_to_end/test_staging.py"
+        "::test_a_tier_that_is_emptied_more_slowly_than_tasks_write_is_left",
+    ),
     # report
     Mutant(
         "idle time is counted from the beginning",

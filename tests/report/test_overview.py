@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from hyperslab.report.probed.overview import overview_svg
-from hyperslab.storage.probing.records import Probed
+from hyperslab.storage.probing.records import Measured, Opening, Probed
 from hyperslab.storage.tiers.tier import Emulated, Tier
 from tests.storage.probing.made import curve, probed
 
@@ -39,6 +39,13 @@ def test_all_tiers_are_in_one_picture() -> None:
     assert "throttled, emulated: " in svg
     for title in ("Reading from storage", "Writing, until", "Opening a file", "An open for every"):
         assert f"{title}" in svg
+
+
+def test_large_slowdowns_are_whole_numbers() -> None:
+    opening = (Opening(1, Measured((3e-3,)), Measured((1e-6,))),)
+    drawn = chart(overview_svg("Storage", [probed(opening=opening)]), "<title>An open for")
+    assert ">2,050 x<" in drawn
+    assert "e+" not in drawn
 
 
 def test_a_metadata_server_that_is_what_it_claims_lies_on_its_dashed_line() -> None:

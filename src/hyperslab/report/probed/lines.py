@@ -147,8 +147,8 @@ def _names_words(probed: Probed) -> str:
 def opening_words(opening: tuple[Opening, ...]) -> str:
     """Size of reads from which on an open for every one of them costs little."""
     least = opening[0]
-    text = f"reads of {show_bytes(least.request_nbytes)} take {show_slowdown(least.slowdown)} as long if"
-    text += " each opens its file"
+    size = show_bytes(least.request_nbytes)
+    text = f"reads of {size} take {show_slowdown(least.slowdown)} as long if each opens its file"
     for one in opening:
         later = [other for other in opening if other.request_nbytes >= one.request_nbytes]
         if all(other.slowdown < HARMLESS for other in later):
