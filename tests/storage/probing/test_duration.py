@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import pytest
 
-from hyperslab.storage.probing import bench, measuring, preparing
+from hyperslab.report.probed.lines import headline
+from hyperslab.storage.probing import bench, fio, measuring, preparing
 from hyperslab.storage.probing.clients import Done, Order
 from hyperslab.storage.probing.measuring import probe
 from hyperslab.storage.probing.planning import EXTRA, NEEDED, WANTED, Step, chosen
@@ -89,7 +90,11 @@ class Storage:
 
 
 def probe_of(
-    place: Path, monkeypatch: pytest.MonkeyPatch, storage: Storage, effort: Effort
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    storage: Storage,
+    effort: Effort,
+    with_fio: bool = False,
 ) -> Probed:
     """What is found of such storage, by its clock."""
     clock = SimpleNamespace(monotonic=lambda: storage.now_s, time=time.time)
@@ -97,7 +102,8 @@ def probe_of(
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(preparing, "Clients", storage.clients)
     tier = Tier(str(place), socket.gethostname(), "ssd", device="8:0")
-    return probe(place, tier, Options(effort=effort, most_clients=4), lambda *_: None)
+    options = Options(effort=effort, most_clients=4, with_fio=with_fio)
+    return probe(place, tier, options, lambda *_: None)
 
 
 @pytest.mark.parametrize("effort", [FULL, QUICK])
@@ -138,6 +144,19 @@ def test_memory_before_a_slow_device_does_not_make_a_probe_long(
     found = probe_of(tmp_path, monkeypatch, Storage(1e7, 1e-6, 1e-5, 32 * 10**6), effort)
     assert found.took_s <= 1.15 * effort.budget_s
     assert found.repetitions >= effort.least_repetitions
+
+
+@pytest.mark.parametrize("rate", [3e5, 2e6, 1e8])
+def test_fio_is_compared_where_there_was_time_for_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float
+) -> None:
+    for name in ("require", "rate", "latency"):
+        monkeypatch.setattr(fio, name, lambda *_, **given: 1.0)
+    storage = Storage(rate, 0.02, 1e-5)
+    found = probe_of(tmp_path, monkeypatch, storage, QUICK, with_fio=True)
+    assert {"write", "cold"} <= {one.what for one in found.compared}
+    assert all(one.ours.values and one.fio.values for one in found.compared)
+    assert any(line.startswith("  fio ") for line in headline(found))
 
 
 def test_what_is_missed_least_is_left_out_first() -> None:

@@ -230,7 +230,8 @@ class Probing:
             is_usual = setting.request_nbytes == self._usual
             if setting.what in fio.MEASURED and is_usual and setting.clients in (1, self._most):
                 cost_s = self._effort.seconds + fio.START_S
-                yield Step(partial(self._measure_by_fio, setting), NEEDED, cost_s)
+                rank = WANTED if setting.clients > 1 else NEEDED
+                yield Step(partial(self._measure_by_fio, setting), rank, cost_s)
 
     def _curves(self) -> list[str]:
         """Names of the curves that can be measured here."""
@@ -339,11 +340,12 @@ class Probing:
         }
 
     def compared(self) -> tuple[Compared, ...]:
-        """Points that fio has measured, too."""
+        """Points that fio has measured, too, and for which there was time on our side."""
         found = []
         for setting, values in self._fio.items():
             ours = self._rates.get(setting) or [median for median, _ in self._latency[setting.what]]
-            found.append(Compared(*setting, Measured(tuple(ours)), Measured(tuple(values))))
+            if ours:
+                found.append(Compared(*setting, Measured(tuple(ours)), Measured(tuple(values))))
         return tuple(found)
 
     def how_cold(self) -> str:
