@@ -67,10 +67,16 @@ def _answers(probed: Probed) -> Iterator[tuple[str, str]]:
         said = ", ".join(f"{node} {show_rate(rate.median)}" for node, rate in rates.items())
         yield "NUMA", f"{TITLES[what]}: {said}"
     for one in probed.compared:
-        agrees = "within its spread"
-        if not one.agrees:
-            agrees = "outside its spread"
-        yield "fio", f"{_fio_words(one)}, ours is {one.ratio:.2f} of it, {agrees}"
+        yield "fio", f"{_fio_words(one)}, ours is {one.ratio:.2f} of it{_agreement(one)}"
+
+
+def _agreement(one: Compared) -> str:
+    """Whether we lie within what fio gave; '' where it has measured once."""
+    if len(one.fio.values) == 1:
+        return ""
+    if one.agrees:
+        return ", within its spread"
+    return ", outside its spread"
 
 
 def _fio_words(one: Compared) -> str:
@@ -105,7 +111,9 @@ def _rate_words(curve: Curve) -> str:
 
 
 def measured_rate(rate: Measured) -> str:
-    """Median of a rate of bytes with its spread."""
+    """Median of a rate of bytes with its spread, which a single measurement has not."""
+    if len(rate.values) == 1:
+        return show_rate(rate.median)
     return f"{show_rate(rate.median)} ± {show_share(rate.relative_spread)}"
 
 
