@@ -92,7 +92,7 @@ def test_both_find_the_latency_of_a_tier(in_memory: Path, kind: str) -> None:
     with ExitStack() as stack:
         stack.enter_context(mounted(in_memory, Settings(latency_s=LATENCY_S)))
         folder = stack.enter_context(own_folder(in_memory))
-        bench = Bench(folder, stack.enter_context(Clients(folder, 1)), 0.2, drops_caches=False)
+        bench = Bench(folder, stack.enter_context(Clients(folder, 1)), 0.1, drops_caches=False)
         bench.write_files(4 * 2**20, 2**16, 2)
         told = []
         for _ in range(ATTEMPTS):
