@@ -216,7 +216,7 @@ def test_copies_that_tasks_wait_for_are_no_longer_made(
     fast = tmp_path / "fast"
     fast.mkdir()
     paths = images(tmp_path / "in", 24)
-    pipeline = hyperslab.Pipeline([str(path) for path in paths]).map(add, seconds=0.02)
+    pipeline = hyperslab.Pipeline([str(path) for path in paths]).map(add, seconds=0.1)
     monkeypatch.setattr(Room, "holds", one_at_a_time)
     result = hyperslab.run(pipeline.write(tmp_path / "out"), engine="serial", stage_in=fast)
     told = result.summary.staging

@@ -201,7 +201,7 @@ def test_a_tier_that_takes_no_more_copies(tmp_path: Path, library: Path) -> None
         library, fast, tmp_path / "notes", Rule("write", 1, MANY, "error", "EDQUOT")
     )
     where = (*inputs, "-o", out, "--stage-in", fast, "--blocks", 1, "--engine", "serial")
-    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.1")
+    params = ("-p", f"folder={tmp_path}/runs", "-p", "seconds=0.15")
     done = hyperslab(
         *("run", f"{FUNCTIONS}:counted", *where, *params, "--no-report"),
         environment={**os.environ, **variables},
