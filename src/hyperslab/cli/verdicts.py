@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ Opt = typer.Option
 
 def verdicts(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="dask-vs-spark or storage-tiers.")],
-    scale: Annotated[str, Opt(help="Scale of its specs: smoke, laptop or paper.")] = "laptop",
+    scale: Annotated[str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")] = "laptop",
     out: Annotated[Path, Opt("--out", "-o", help="Directory for the page and its figures.")] = Path(
         "verdicts"
     ),
@@ -57,12 +58,18 @@ def verdicts(
             f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
             " or say --run"
         )
-    command = f"hyperslab experiment verdicts {asked.name} --scale {scale} --run"
-    page = write_verdicts(out, asked, findings, command)
+    page = write_verdicts(out, asked, findings, _command(asked.name, scale, tier, out))
     if not quiet:
         with told_if_heard():
             typer.echo(f"verdicts   {page}")
     return 0
+
+
+def _command(paper: str, scale: str, tiers: list[str], out: Path) -> str:
+    """The command that makes a page from nothing."""
+    given = [part for one in tiers for part in ("--tier", one)]
+    words = ["hyperslab", "experiment", "verdicts", paper, "--scale", scale, "--run", *given]
+    return shlex.join([*words, "-o", str(out)])
 
 
 def _run(experiment: Experiment, quiet: bool) -> None:

@@ -115,13 +115,21 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
 
 
 def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:
-    trials = sum(len(result.done) for one in findings for result in one.answer.results)
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
-    yield from (f"Made by `{command}`, of {show_count(trials, 'trial')}.", "")
+    yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
     for machine in dict.fromkeys(text for one in findings for text in _machines(one)):
         yield f"- {machine}"
     yield ""
+
+
+def _trials(findings: Sequence[Finding]) -> str:
+    """How many trials were done, and of how many where that is not all."""
+    done = sum(len(result.done) for one in findings for result in one.answer.results)
+    asked = sum(len(one.experiment.trials) for one in findings)
+    if done == asked:
+        return show_count(done, "trial")
+    return f"{done:,} trials that were done, of {show_count(asked, 'trial')}"
 
 
 def _machines(one: Finding) -> Iterator[str]:
