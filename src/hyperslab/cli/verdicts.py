@@ -21,7 +21,9 @@ Opt = typer.Option
 
 def verdicts(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="dask-vs-spark or storage-tiers.")],
-    scale: Annotated[str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")] = "laptop",
+    scale: Annotated[
+        str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")
+    ] = "laptop",
     out: Annotated[Path, Opt("--out", "-o", help="Directory for the page and its figures.")] = Path(
         "verdicts"
     ),

@@ -130,9 +130,7 @@ def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: 
         ({(WHOLE_FILES, 1), (WHOLE_FILES, 32)}, "open"),
     ],
 )
-def test_the_limit_on_blocks(
-    tmp_path: Path, failing: set[tuple[str, int]], expected: str
-) -> None:
+def test_the_limit_on_blocks(tmp_path: Path, failing: set[tuple[str, int]], expected: str) -> None:
     asked = Experiment.of(find(LIMIT).load("quick"), tmp_path)
     attempts = [
         dataclasses.replace(one, state="failed", reason="too large")

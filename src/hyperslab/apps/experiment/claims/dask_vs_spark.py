@@ -121,7 +121,7 @@ def _is_at(result: CellResult, **levels: Level) -> bool:
 
 
 def _first_reads(evidence: Evidence) -> Judged:
-    """Of slots that all begin at once, on a device that they share."""
+    """Look at slots that all begin at once, on a device that they share."""
     cells = [
         one
         for one in evidence.answer.phases
@@ -293,7 +293,9 @@ CLAIMS = (
         HISTOGRAM,
         _compiled_histograms,
     ),
-    _lock("histogram-python", "pure Python: it holds the interpreter's lock", {"equivalent", "slower"}),
+    _lock(
+        "histogram-python", "pure Python: it holds the interpreter's lock", {"equivalent", "slower"}
+    ),
     _lock("hyperslab.apps.experiment.lock:compiled", "NumPy", {"faster"}),
     _lock("hyperslab.apps.experiment.lock:sleep", "a function that sleeps", {"faster"}),
     _lock("hyperslab.apps.experiment.lock:program", "a program on the command line", {"faster"}),
