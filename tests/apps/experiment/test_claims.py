@@ -183,8 +183,10 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
     monkeypatch.setattr(command, "find", lambda _: small)
     monkeypatch.setattr(command, "paper_of", lambda _: paper)
-    line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages", "-q")
-    assert call(*line, "--run").code == 0
+    line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages")
+    done = call(*line, "--run")
+    assert done.code == 0
+    assert re.search(r"small: 3 trials, about .*\ntime       about .* in all", done.out)
     page = (tmp_path / "pages" / "page.md").read_text()
     assert f"--scale laptop --run -o {tmp_path / 'pages'}`, of 3 trials." in page
     assert "| Two take longer. | open |" in page
@@ -194,7 +196,7 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     assert all((tmp_path / "pages" / link).exists() for link in links)
     record = tmp_path / "small-laptop" / "record.jsonl"
     before = record.read_text().count('"attempt"')
-    assert call(*line, "--run").code == 0, "what has run is not run again"
+    assert call(*line, "--run", "-q").code == 0, "what has run is not run again"
     assert record.read_text().count('"attempt"') == before
     lines = record.read_bytes().splitlines(keepends=True)
     assert b'"attempt"' in lines[3]

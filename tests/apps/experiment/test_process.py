@@ -7,7 +7,7 @@ import pytest
 from hyperslab.apps.experiment.process import reason_in
 
 SPARK = """\
-26/11/24 14:30:52 WARN TaskSetManager: Lost task 0.0 in stage 0.0 (TID 0): java.lang.OutOfMemoryError: x
+26/11/24 14:30:52 WARN TaskSetManager: Lost task 0.0: java.lang.OutOfMemoryError: x
 java.lang.OutOfMemoryError: Required array size too large
 \tat java.base/java.io.InputStream.readNBytes(InputStream.java:420)
 py4j.protocol.Py4JJavaError: An error occurred while calling z:collectAndServe.
