@@ -170,6 +170,15 @@ def test_what_was_not_run_is_not_tested(tmp_path: Path) -> None:
     assert "run them first, or say --run" in done.err
 
 
+def test_emulated_tiers_are_marked(tmp_path: Path) -> None:
+    asked = Experiment.of(find(f"{DASK}/staggered-reads").load("quick"), tmp_path)
+    finding = Finding(asked, answer_of(asked, record_of(asked, {}, {})))
+    page = write_verdicts(tmp_path, PAPERS[DASK], [finding], "nothing").read_text()
+    assert "| They do not where storage is idle. | refuted | saturated |" in page
+    assert "(`dask-vs-spark/staggered-reads`; emulated: saturated)" in page
+    assert "has not been run" in page
+
+
 def longer(evidence: Evidence) -> Judged:
     return expecting({"slower"}, list(evidence.beside("iterations", 2, 1)))
 
@@ -190,6 +199,8 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     page = (tmp_path / "pages" / "page.md").read_text()
     assert f"--scale laptop --run -o {tmp_path / 'pages'}`, of 3 trials." in page
     assert "| Two take longer. | open |" in page
+    assert "Scale `laptop` is smaller" in page
+    assert "of memory" in page
     assert "one replicate alone" in page
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert len(links) >= 4
