@@ -170,3 +170,10 @@ def test_experiments_of_one_name_have_folders_of_their_own_in_a_tier(tmp_path: P
     assert folders[0] != folders[1]
     assert all(tmp_path / "tier" in folder.parents for folder in folders)
     assert Inputs(spec, tmp_path / "a" / "out").folder(setting) == folders[0]
+
+
+def test_a_slow_tier_takes_longer_by_the_guess(tmp_path: Path) -> None:
+    text = TIERS.replace('size = "64KiB"', 'size = "200MB"')
+    asked = experiment(tmp_path, text)
+    usual, slow = (asked.estimator.seconds(cell, Record()) for cell in asked.cells)
+    assert slow - usual == pytest.approx(2 * 200 / 20 - 2 * 200 / 200)
