@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +16,16 @@ from hyperslab.apps.experiment.shipped import find
 from hyperslab.cli import trials
 from hyperslab.cli.telling import told_if_heard
 from hyperslab.errors import UsageError
+from hyperslab.units import show_count, show_seconds
 
 Opt = typer.Option
 
 
 def verdicts(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="dask-vs-spark or storage-tiers.")],
-    scale: Annotated[str, Opt(help="Scale of its specs: smoke, laptop or paper.")] = "laptop",
+    scale: Annotated[
+        str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")
+    ] = "laptop",
     out: Annotated[Path, Opt("--out", "-o", help="Directory for the page and its figures.")] = Path(
         "verdicts"
     ),
@@ -46,6 +51,7 @@ def verdicts(
     usual = [f"{one.name.replace('/', '-')}-{scale}" for one in loaded]
     experiments = [Experiment.of(one, root / name) for one, name in zip(loaded, usual, strict=True)]
     if run:
+        _tell_plan(experiments, quiet)
         for experiment in experiments:
             _run(experiment, quiet)
     there = [one for one in experiments if one.directory.record.exists()]
@@ -57,12 +63,31 @@ def verdicts(
             f"none of the experiments {', '.join(usual)} is in {root.absolute()}: run them first,"
             " or say --run"
         )
-    command = f"hyperslab experiment verdicts {asked.name} --scale {scale} --run"
-    page = write_verdicts(out, asked, findings, command)
+    page = write_verdicts(out, asked, findings, _command(asked.name, scale, tier, out))
     if not quiet:
         with told_if_heard():
             typer.echo(f"verdicts   {page}")
     return 0
+
+
+def _command(paper: str, scale: str, tiers: list[str], out: Path) -> str:
+    """The command that makes a page from nothing."""
+    given = [part for one in tiers for part in ("--tier", one)]
+    words = ["hyperslab", "experiment", "verdicts", paper, "--scale", scale, "--run", *given]
+    return shlex.join([*words, "-o", str(out)])
+
+
+def _tell_plan(experiments: Sequence[Experiment], quiet: bool) -> None:
+    """Say how long all of it takes."""
+    if quiet:
+        return
+    plans = [trials.planned(one, Wish(one.trials)) for one in experiments]
+    with told_if_heard():
+        for one, plan in zip(experiments, plans, strict=True):
+            left = show_count(plan.trials - plan.done, "trial")
+            typer.echo(f"{one.loaded.name}: {left}, about {show_seconds(plan.seconds)}")
+        total_s = sum(plan.seconds for plan in plans)
+        typer.echo(f"time       about {show_seconds(total_s)} in all (starved trials take more)")
 
 
 def _run(experiment: Experiment, quiet: bool) -> None:

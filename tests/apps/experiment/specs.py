@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,12 +74,22 @@ def attempt(
 
 
 def record_of(
-    asked: Experiment, factors: Mapping[str, Sequence[float]], machine: Mapping[str, Any]
+    asked: Experiment,
+    factors: Mapping[str, Sequence[float]],
+    machine: Mapping[str, Any],
+    starts: Mapping[str, float] | None = None,
 ) -> Record:
-    """A record in which cells took a second times a factor for each replicate, by their names."""
+    """A record in which cells took a second times a factor for each replicate, by their names;
+    `starts` are the seconds of it that the start of their engine took.
+    """
     attempts = []
     for trial in trials_of(asked.loaded.spec):
         factor = factors.get(trial.cell.name, (1.0,) * 3)[trial.replicate - 1]
-        attempts.append(attempt(trial.number, trial.replicate, trial.cell, factor))
+        made = attempt(trial.number, trial.replicate, trial.cell, factor)
+        if starts is not None:
+            after_s = factor - starts.get(trial.cell.name, 0.0)
+            numbers = {**made.numbers, "makespan_without_startup_s": after_s}
+            made = dataclasses.replace(made, numbers=numbers)
+        attempts.append(made)
     by_trial = {one.number: [one] for one in attempts}
     return Record([Session(1, 0.0, machine)], attempts, 0, by_trial)

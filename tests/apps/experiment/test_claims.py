@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged, expecting, rising
+from hyperslab.apps.experiment.claims.dask_vs_spark import WHOLE_FILES
 from hyperslab.apps.experiment.claims.page import (
     PAPERS,
     Finding,
@@ -18,6 +20,7 @@ from hyperslab.apps.experiment.claims.page import (
     paper_of,
     write_verdicts,
 )
+from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import SpecFile, find
 from hyperslab.cli import verdicts as command
@@ -28,15 +31,26 @@ from tests.system.end_to_end.command import call
 DASK = "dask-vs-spark"
 INCREMENTATION = f"{DASK}/incrementation"
 HISTOGRAM = f"{DASK}/histogram"
+THREADS = f"{DASK}/threads"
+LIMIT = f"{DASK}/block-limit"
 
 
-def outcomes(spec: str, factors: Mapping[str, Sequence[float]], root: Path) -> dict[str, str]:
+def outcomes(
+    spec: str,
+    factors: Mapping[str, Sequence[float]],
+    root: Path,
+    starts: Mapping[str, float] | None = None,
+) -> dict[str, str]:
     """What comes of the claims that an experiment judges, whose cells took so long."""
-    asked = Experiment.of(find(spec).load("laptop"), root)
-    answer = answer_of(asked, record_of(asked, factors, {}))
-    paper = PAPERS[spec.partition("/")[0]]
-    found = judged(paper, [Finding(asked, answer)])
-    return {claim.text: one.outcome for claim, one in found if claim.spec == spec}
+    asked = Experiment.of(find(spec).load("quick"), root)
+    return _outcomes(asked, record_of(asked, factors, {}, starts))
+
+
+def _outcomes(asked: Experiment, record: Record) -> dict[str, str]:
+    name = asked.loaded.name
+    paper = PAPERS[name.partition("/")[0]]
+    found = judged(paper, [Finding(asked, answer_of(asked, record))])
+    return {claim.text: one.outcome for claim, one in found if claim.spec == name}
 
 
 def outcome(found: Mapping[str, str], words: str) -> str:
@@ -69,12 +83,68 @@ def test_more_workers(tmp_path: Path) -> None:
     assert outcome(found, "stop falling") == "refuted"
 
 
+def test_the_start_of_an_engine_is_told_from_the_rest(tmp_path: Path) -> None:
+    slow = {"engine spark": varied(2)}
+    found = outcomes(INCREMENTATION, slow, tmp_path, starts={"engine spark": 1.0})
+    assert outcome(found, "Dask's interfaces and Spark") == "in part"
+    found = outcomes(INCREMENTATION, {}, tmp_path, starts={})
+    assert outcome(found, "Dask's interfaces and Spark") == "reproduced"
+
+
 def test_what_the_lock_costs(tmp_path: Path) -> None:
+    """On both engines, whose slots are threads."""
+    alike = outcomes(THREADS, {}, tmp_path)
+    assert outcome(alike, "pure Python") == "reproduced"
+    for function in ("NumPy", "sleeps", "program"):
+        assert outcome(alike, function) == "refuted"
+    one = "workload hyperslab.apps.experiment.lock:sleep, threads 1"
+    found = outcomes(THREADS, {one: varied(2)}, tmp_path)
+    assert outcome(found, "sleeps") == "in part"
+    assert outcome(found, "NumPy") == "refuted"
+    two = one.replace(", threads", ", engine dask-futures, threads")
+    assert outcome(outcomes(THREADS, {one: varied(2), two: varied(2)}, tmp_path), "sleeps") == (
+        "reproduced"
+    )
+
+
+def test_histograms_on_engines_with_a_lock(tmp_path: Path) -> None:
     alike = outcomes(HISTOGRAM, {}, tmp_path)
-    assert outcome(alike, "speeds up compiled code") == "refuted"
-    assert outcome(alike, "does not speed up pure Python") == "reproduced"
-    found = outcomes(HISTOGRAM, {"workload histogram, threads 1": varied(2)}, tmp_path)
-    assert outcome(found, "speeds up compiled code") == "reproduced"
+    assert outcome(alike, "Spark is faster than Dask") == "refuted"
+    assert outcome(alike, "in compiled code") == "reproduced"
+    found = outcomes(HISTOGRAM, {"engine spark": varied(0.5)}, tmp_path)
+    assert outcome(found, "Spark is faster than Dask") == "reproduced"
+
+
+def test_first_reads_and_compensation_are_those_of_the_saturated_tier(tmp_path: Path) -> None:
+    found = outcomes(f"{DASK}/staggered-reads", {}, tmp_path)
+    assert outcome(found, "first reads") == "not tested", "records without traces"
+    assert outcome(found, "gains in transfer") == "open"
+    assert outcome(found, "putting transfers off") == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("failing", "expected"),
+    [
+        ({(WHOLE_FILES, 1)}, "reproduced"),
+        (set(), "refuted"),
+        ({(WHOLE_FILES, 1), (WHOLE_FILES, 32)}, "open"),
+    ],
+)
+def test_the_limit_on_blocks(tmp_path: Path, failing: set[tuple[str, int]], expected: str) -> None:
+    asked = Experiment.of(find(LIMIT).load("quick"), tmp_path)
+    attempts = [
+        dataclasses.replace(one, state="failed", reason="too large")
+        if (one.levels["engine"], one.levels["files"]) in failing
+        else one
+        for one in record_of(asked, {}, {}).attempts
+    ]
+    record = Record([], attempts, 0, {one.number: [one] for one in attempts})
+    assert outcome(_outcomes(asked, record), "2 GiB") == expected
+
+
+def test_small_blocks_say_nothing_of_the_limit(tmp_path: Path) -> None:
+    asked = Experiment.of(find(LIMIT).load("smoke"), tmp_path)
+    assert outcome(_outcomes(asked, record_of(asked, {}, {})), "2 GiB") == "not tested"
 
 
 def test_a_number_that_is_to_grow() -> None:
@@ -100,6 +170,15 @@ def test_what_was_not_run_is_not_tested(tmp_path: Path) -> None:
     assert "run them first, or say --run" in done.err
 
 
+def test_emulated_tiers_are_marked(tmp_path: Path) -> None:
+    asked = Experiment.of(find(f"{DASK}/staggered-reads").load("quick"), tmp_path)
+    finding = Finding(asked, answer_of(asked, record_of(asked, {}, {})))
+    page = write_verdicts(tmp_path, PAPERS[DASK], [finding], "nothing").read_text()
+    assert "| They do not where storage is idle. | refuted | saturated |" in page
+    assert "(`dask-vs-spark/staggered-reads`; emulated: saturated)" in page
+    assert "has not been run" in page
+
+
 def longer(evidence: Evidence) -> Judged:
     return expecting({"slower"}, list(evidence.beside("iterations", 2, 1)))
 
@@ -113,16 +192,26 @@ def test_a_page_of_verdicts_is_made_by_one_command(
     paper = Paper("page", "Small", "Nobody, 2019", (Claim("Two take longer.", "small", longer),))
     monkeypatch.setattr(command, "find", lambda _: small)
     monkeypatch.setattr(command, "paper_of", lambda _: paper)
-    line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages", "-q")
-    assert call(*line, "--run").code == 0
+    line = ("experiment", "verdicts", "small", "--in", tmp_path, "-o", tmp_path / "pages")
+    done = call(*line, "--run")
+    assert done.code == 0
+    assert re.search(r"small: 3 trials, about .*\ntime       about .* in all", done.out)
     page = (tmp_path / "pages" / "page.md").read_text()
-    assert "of 3 trials" in page
+    assert f"--scale laptop --run -o {tmp_path / 'pages'}`, of 3 trials." in page
     assert "| Two take longer. | open |" in page
+    assert "Scale `laptop` is smaller" in page
+    assert "of memory" in page
     assert "one replicate alone" in page
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert len(links) >= 4
     assert all((tmp_path / "pages" / link).exists() for link in links)
-    before = (tmp_path / "small-laptop" / "record.jsonl").read_text().count('"attempt"')
-    assert call(*line, "--run").code == 0, "what has run is not run again"
-    assert (tmp_path / "small-laptop" / "record.jsonl").read_text().count('"attempt"') == before
+    record = tmp_path / "small-laptop" / "record.jsonl"
+    before = record.read_text().count('"attempt"')
+    assert call(*line, "--run", "-q").code == 0, "what has run is not run again"
+    assert record.read_text().count('"attempt"') == before
+    lines = record.read_bytes().splitlines(keepends=True)
+    assert b'"attempt"' in lines[3]
+    record.write_bytes(b"".join(lines[:3]))
+    assert call(*line).code == 0
+    assert "of 2 trials that were done, of 3 trials." in (tmp_path / "pages/page.md").read_text()
     assert write_verdicts(tmp_path / "none", paper, [], "nothing").exists()

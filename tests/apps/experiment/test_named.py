@@ -161,3 +161,19 @@ def test_a_trial_can_be_pinned_to_processors() -> None:
     assert processors_of(spec.setting({"processors": "0-2,5"}).processors) == [0, 1, 2, 5]
     with pytest.raises(UsageError, match=r"baseline\.processors: 'a-b' names no processors"):
         loaded(TEXT.replace("delay = 0\n", 'delay = 0\nprocessors = "a-b"\n'))
+
+
+def test_experiments_of_one_name_have_folders_of_their_own_in_a_tier(tmp_path: Path) -> None:
+    spec = loaded(TEXT.replace("delay = 0\n", f'delay = 0\ntier = "{tmp_path / "tier"}"\n'))
+    setting = spec.setting(spec.spec.baseline)
+    folders = [Inputs(spec, tmp_path / above / "out").folder(setting) for above in ("a", "b")]
+    assert folders[0] != folders[1]
+    assert all(tmp_path / "tier" in folder.parents for folder in folders)
+    assert Inputs(spec, tmp_path / "a" / "out").folder(setting) == folders[0]
+
+
+def test_a_slow_tier_takes_longer_by_the_guess(tmp_path: Path) -> None:
+    text = TIERS.replace('size = "64KiB"', 'size = "200MB"')
+    asked = experiment(tmp_path, text)
+    usual, slow = (asked.estimator.seconds(cell, Record()) for cell in asked.cells)
+    assert slow - usual == pytest.approx(2 * 200 / 20 - 2 * 200 / 200)

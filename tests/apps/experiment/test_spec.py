@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hyperslab.apps.experiment.claims.page import PAPERS
 from hyperslab.apps.experiment.design import cells_of
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.errors import UsageError
 from tests.apps.experiment.specs import TEXT, loaded
@@ -83,9 +86,17 @@ def test_every_shipped_spec_holds_at_every_scale() -> None:
     specs = shipped()
     assert "dask-vs-spark/incrementation" in [spec.name for spec in specs]
     for spec in specs:
-        assert spec.scales == ["smoke", "laptop", "paper"]
+        assert spec.scales[:2] == ["smoke", "laptop"]
+        assert spec.scales[-1] == "paper"
         for scale in spec.scales:
             assert cells_of(spec.load(scale).spec)
+
+
+def test_every_spec_of_claims_has_a_quick_scale() -> None:
+    """All cells that judge claims of a paper take less than an hour together."""
+    for paper in PAPERS.values():
+        asked = [Experiment.of(find(spec).load("quick"), Path("none")) for spec in paper.specs]
+        assert sum(one.estimator.left_s(one.trials, Record()) for one in asked) < 3600
 
 
 def test_the_paper_scale_has_the_cells_of_the_paper() -> None:

@@ -1,41 +1,89 @@
-"""Preparation of a trial: what was asked for is done, and said to be done or impossible."""
+"""Preparation of a trial: what was asked for is done on every host on which its tasks may run, and
+said to be done or impossible.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hyperslab.apps.experiment.spec import Before
+from hyperslab.driver.hosts import ask_hosts
+from hyperslab.driver.options import Options
+from hyperslab.engines.facts import facts_of
+from hyperslab.errors import RunStopped, UsageError
 from hyperslab.storage.probing import caches
 from hyperslab.storage.tiers.looking import look
 from hyperslab.units import show_count, show_share
 
 DONE = "done"
 IMPOSSIBLE = "impossible"
+HERE = socket.gethostname()
 MOST_LEFT = 0.01
 "Share of a file that may stay in the page cache where it counts as dropped."
 SUDO = ("sudo", "-n", "sh", "-c", f"echo 3 > {caches.DROP_CACHES}")
 SUDO_LIMIT_S = 60.0
 
 
-def prepare(asked: Before, inputs: Iterable[Path]) -> dict[str, str]:
-    """Do what was asked for on this host; says of each that it is done, or why it is impossible."""
-    told = {}
-    if asked.sync:
-        os.sync()
-        told["sync"] = DONE
-    if asked.caches == "inputs":
-        told["caches"] = _drop_inputs(list(inputs))
-    if asked.caches == "all":
-        told["caches"] = _drop_all()
+def prepare(
+    asked: Before, inputs: Iterable[Path], options: Options, shared: Path
+) -> dict[str, str]:
+    """Do what was asked for before a trial that is run with these options; says of each that it is
+    done, or why it is impossible. `shared` is a folder that all hosts see.
+    """
+    act = functools.partial(_prepared, asked.sync, asked.caches, list(inputs))
+    if options.connect or facts_of(options.engine).batch_system:
+        told = _on_every_host(act, options, shared)
+    else:
+        told = act()
     if asked.settle_s:
         time.sleep(asked.settle_s)
         told["settle"] = DONE
     return told
+
+
+def _prepared(sync: bool, caches_asked: str, inputs: Sequence[Path]) -> dict[str, str]:
+    """Do it on this host."""
+    told = {}
+    if sync:
+        os.sync()
+        told["sync"] = DONE
+    if caches_asked == "inputs":
+        told["caches"] = _drop_inputs(inputs)
+    if caches_asked == "all":
+        told["caches"] = _drop_all()
+    return told
+
+
+def _on_every_host(
+    act: Callable[[], dict[str, str]], options: Options, shared: Path
+) -> dict[str, str]:
+    """Do it here and on every host of a cluster, by a task of its engine."""
+    here = act()
+    if not here:
+        return here
+    try:
+        answers = ask_hosts(act, options, shared)
+    except (RunStopped, UsageError) as error:
+        return dict.fromkeys(here, f"{IMPOSSIBLE} on other hosts: {error}")
+    others = {host: told for host, told in answers.by_host.items() if host != HERE}
+    silent = dict.fromkeys(answers.silent, dict.fromkeys(here, f"{IMPOSSIBLE}: no task came to it"))
+    return {name: _joined(name, told, others | silent) for name, told in here.items()}
+
+
+def _joined(name: str, here: str, others: Mapping[str, Mapping[str, str]]) -> str:
+    """What came of one thing on all hosts: how it was impossible on the first where it was."""
+    if here.startswith(IMPOSSIBLE) or not others:
+        return here
+    for host, told in others.items():
+        if told[name].startswith(IMPOSSIBLE):
+            return f"{IMPOSSIBLE} on {host}{told[name].removeprefix(IMPOSSIBLE)}"
+    return f"{here}; on {show_count(len(others), 'other host')}, too"
 
 
 def storage_of(inputs: Iterable[Path], target: Path) -> dict[str, float | None]:
@@ -84,7 +132,7 @@ def impossible(preparation: Mapping[str, str]) -> list[str]:
     return [f"{name}: {told}" for name, told in preparation.items() if told.startswith(IMPOSSIBLE)]
 
 
-def _drop_inputs(files: list[Path]) -> str:
+def _drop_inputs(files: Sequence[Path]) -> str:
     """Have the kernel forget the pages of files, which anybody may ask for; a few that stay are
     counted.
     """

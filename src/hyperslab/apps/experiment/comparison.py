@@ -31,6 +31,8 @@ from hyperslab.apps.experiment.record import Attempt, Record
 Verdict = Literal["slower", "faster", "equivalent", "open", "unknown"]
 MEASURE = "makespan_s"
 "Field of the summary that is compared."
+WITHOUT_START = "makespan_without_startup_s"
+"Field of the summary that leaves out the start of the engine."
 MOST_REPLICATES = 100
 
 
@@ -48,9 +50,9 @@ class CellResult:
     def done(self) -> list[Attempt]:
         return [attempt for attempt in self.attempts if attempt.state == "done"]
 
-    def by_replicate(self) -> dict[int, float]:
-        """Makespans of the trials that were done, seconds."""
-        found = {attempt.replicate: attempt.numbers.get(MEASURE) for attempt in self.done}
+    def by_replicate(self, measure: str = MEASURE) -> dict[int, float]:
+        """A number, by default the makespan, of the trials that were done."""
+        found = {attempt.replicate: attempt.numbers.get(measure) for attempt in self.done}
         return {replicate: value for replicate, value in found.items() if value}
 
     def mean(self, name: str) -> float:
@@ -80,6 +82,8 @@ class Comparison:
     verdict: Verdict
     needed: int | None
     "Replicates after which an open comparison may be told; None where that cannot be said."
+    measure: str = MEASURE
+    "Field of the summary that is compared."
 
     @property
     def level(self) -> Level:
@@ -118,10 +122,16 @@ def comparisons_of(
     return found
 
 
-def compare(factor: str, result: CellResult, reference: CellResult, margin: float) -> Comparison:
-    """Two cells by their replicates."""
-    own = result.by_replicate()
-    other = reference.by_replicate()
+def compare(
+    factor: str,
+    result: CellResult,
+    reference: CellResult,
+    margin: float,
+    measure: str = MEASURE,
+) -> Comparison:
+    """Two cells by a number of their replicates."""
+    own = result.by_replicate(measure)
+    other = reference.by_replicate(measure)
     both = sorted(own.keys() & other.keys())
     if not both:
         return Comparison(factor, result.cell, reference.cell, 0, None, None, "unknown", None)
@@ -134,7 +144,7 @@ def compare(factor: str, result: CellResult, reference: CellResult, margin: floa
     if verdict == "open":
         logarithms = [math.log(a / b) for a, b in zip(values, references, strict=True)]
         needed = _needed(logarithms, margin)
-    told = (len(both), wide, inner, verdict, needed)
+    told = (len(both), wide, inner, verdict, needed, measure)
     return Comparison(factor, result.cell, reference.cell, *told)
 
 

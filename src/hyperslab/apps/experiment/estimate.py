@@ -1,9 +1,9 @@
 """Estimates: how long an experiment takes, and the space that it needs.
 
 Before there are trials, time is guessed from what can be known: the start of a process and an
-engine, bytes at a modest rate, and the delays that were asked for. Once there are, a cell takes as
-long as it took, and for cells without trials the guess is corrected by how far off it was for the
-others.
+engine, bytes at a modest rate or that of an emulated tier, and the delays that were asked for. Once
+there are, a cell takes as long as it took, and for cells without trials the guess is corrected by
+how far off it was for the others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hyperslab.apps.experiment.record import Record
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import Host
+from hyperslab.plan.written import parse_size
 from hyperslab.units import show_bytes
 
 START_S = 4.0
@@ -83,8 +84,32 @@ class Estimator:
             tasks = setting.recipe.files
         tasks *= _number(levels, "blocks", 1.0)
         slots = _number(levels, "workers", Host.here().cpus) * _number(levels, "threads", 1.0)
-        delays_s = _number(levels, "delay", 0.0) * _number(levels, "iterations", 1.0)
-        return START_S + 2 * nbytes / NBYTES_PER_S + delays_s * tasks / min(slots, tasks)
+        iterations = _number(levels, "iterations", 1.0)
+        delays_s = _number(levels, "delay", 0.0) * iterations
+        moved_s = nbytes * self._way_s(setting.input_tier, setting.output_tier)
+        for folder in setting.folders:
+            if folder.is_ours:  # of intermediates, which go there and come back
+                moved_s += (iterations - 1) * nbytes * self._way_s(folder.level, folder.level)
+        return START_S + moved_s + delays_s * tasks / min(slots, tasks)
+
+    def _way_s(self, source: Path | None, target: Path | None) -> float:
+        """Seconds that a byte takes from one place to another."""
+        read = self._rate(source, "bandwidth")
+        written = self._rate(target, "write_bandwidth", "bandwidth")
+        return 1 / read + 1 / written
+
+    def _rate(self, place: Path | None, *names: str) -> float:
+        """Bytes per second of a place: a modest rate, or that of an emulated tier, which is told
+        by the first of these fields that it has.
+        """
+        named = self.loaded.spec.tiers.get(str(place))
+        if named is None or named.emulate is None:
+            return NBYTES_PER_S
+        told = [text for name in names if (text := getattr(named, name))]
+        if not told:
+            return NBYTES_PER_S
+        rate = parse_size(names[0], told[0]) * (named.stripe_count or 1)
+        return min(NBYTES_PER_S, rate)
 
     def space(self, cells: Sequence[Cell], trials: int, record: Record, keep: bool) -> list[Space]:
         """What file systems need for so many trials of these cells: missing inputs, the outputs of

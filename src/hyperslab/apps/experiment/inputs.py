@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +17,8 @@ from hyperslab.storage.location import is_remote
 from hyperslab.units import show_bytes
 from hyperslab.workloads.synth import synth
 
-FOLDER = "hyperslab-experiment"
-"Folder of an experiment in a tier of the user's, with the name of its directory."
+FOLDER = f"hyperslab-experiment-{os.getuid()}"
+"Folder in a tier, of which other users have their own; each experiment has one in there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,9 @@ class Inputs:
         return str(self.tier(level))
 
     def _in_tier(self, tier: Path) -> Path:
-        return tier / FOLDER / self.root.name
+        """Folder of this experiment in a tier: another one of the same name has its own."""
+        whole = hashlib.sha256(os.fsencode(self.root)).hexdigest()
+        return tier / FOLDER / f"{self.root.name}-{whole[:8]}"
 
     def arguments(self, setting: Setting) -> list[str]:
         """Sources as `hyperslab run` is given them."""

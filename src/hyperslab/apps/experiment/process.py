@@ -7,12 +7,14 @@ when the runner dies, whatever the trial has started ends with it.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,10 @@ FULL_NBYTES = 2**16
 "Free bytes below which a disk is full."
 OURS = "hyperslab: "
 "What sentences about errors begin with."
+JAVA_CALL = "\tat "
+"What a call begins with in a stack that Java prints."
+JAVA_ERROR = re.compile(r"[a-z]\w*(?:\.\w+)+(?:Error|Exception)\b")
+"Name of an error of Java, with which its stack begins."
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +160,31 @@ def _reason(out: Path, log: Path, status: int) -> str:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_NBYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    said = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
-    last = [line for line in lines if line.strip()]
-    for text in [*said[-1:], *last[-1:]]:
+    if text := reason_in(lines):
         return redact(text)
     told = f"it {how_it_ended(status)}"
     about = os.statvfs(log.parent)
     if about.f_bavail * about.f_frsize < FULL_NBYTES:
         told += f", and no space is left at {log.parent}, not even for what it said"
     return told
+
+
+def reason_in(lines: Sequence[str]) -> str:
+    """What a program says of its end in what it has printed: the last sentence of ours, else the
+    last line; of a stack of Java calls the error above. '' where it said nothing.
+    """
+    said = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
+    last = [line for line in lines if line.strip()][-1:]
+    if last and _is_call(last[0]):
+        named = [
+            line for line, call in pairwise(lines) if JAVA_ERROR.match(line) and _is_call(call)
+        ]
+        last = named[-1:] or last
+    return next(iter([*said[-1:], *last]), "").strip()
+
+
+def _is_call(line: str) -> bool:
+    return line.startswith(JAVA_CALL)
 
 
 def keep_records(out: Path, folder: Path) -> None:

@@ -97,9 +97,17 @@ def binary_files(asked: Asked) -> None:
 
     images = [path for path in asked.sources if is_array_file(path.name)]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with session(f"local[{asked.workers}]") as started:
+    settings = {"spark.driver.memory": f"{_heap_mib()}m"}
+    with session(f"local[{asked.workers}]", settings) as started:
         context = started.sparkContext
         increment_files(context, images, asked.out, began_ns=asked.began_ns, **asked.params)
+
+
+def _heap_mib() -> int:
+    """Java's memory, which holds whole images: Spark's default of 1 GiB, or half of what is
+    there.
+    """
+    return max(1024, Host.here().memory_bytes // 2**21)
 
 
 def read_by_h5py(asked: Asked) -> None:

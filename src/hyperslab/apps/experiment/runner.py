@@ -29,6 +29,7 @@ from hyperslab.apps.experiment.process import Command, Ended, keep_records, run_
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
+from hyperslab.driver.options import Options
 from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, boot_id, describe
 from hyperslab.storage.renaming import synchronise
@@ -226,8 +227,9 @@ def _attempt(
     lock = experiment.directory.hold_trial()
     try:
         first = pressure.sample()
-        preparation = prepare(spec.before, experiment.inputs.files(setting))
-        storage = storage_of(experiment.inputs.files(setting), out.parent)
+        files = experiment.inputs.files(setting)
+        preparation = prepare(spec.before, files, _cluster(setting), folder)
+        storage = storage_of(files, out.parent)
         time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
         second = pressure.sample()
         began_s = time.time()
@@ -268,6 +270,15 @@ def _command(experiment: Experiment, setting: Setting, out: Path) -> Command:
         *("--out", str(out), *experiment.inputs.flags(setting), "--no-report", "--quiet"),
     ]
     return Command(arguments, setting.program, processors_of(setting.processors))
+
+
+def _cluster(setting: Setting) -> Options:
+    """The options of a trial that say on which hosts its tasks run."""
+    if setting.program:
+        return Options()
+    engine = setting.value_of("--engine") or Options().engine
+    workers = int(setting.value_of("--workers") or 0)
+    return Options(engine, workers or None, connect=setting.value_of("--connect"))
 
 
 def _tidied(ended: Ended, out: Path, folder: Path, keep: bool) -> Ended:

@@ -80,6 +80,18 @@ class Setting:
     folders: tuple[Folder, ...] = ()
     "Further directories that the run is told of."
 
+    def value_of(self, flag: str) -> str:
+        """The value of a flag of `hyperslab run`, the last one where there are several; '' without
+        any.
+        """
+        value = ""
+        for word, following in zip(self.flags, (*self.flags[1:], ""), strict=True):
+            if word == flag:
+                value = following
+            if word.startswith(f"{flag}="):
+                value = word.partition("=")[2]
+        return value
+
     def with_flag(self, flag: str, value: Any) -> Setting:
         """The setting with a flag of `hyperslab run` and its value."""
         return replace(self, flags=(*self.flags, flag, str(value)))

@@ -91,7 +91,12 @@ def trends_of(results: Sequence[CellResult]) -> Trends:
     if not results:
         return Trends([], [], None)
     growths = list(_growths(results))
-    return Trends(growths, list(_spreads(results)), slope_within(list(_pairs(results))))
+    return Trends(growths, list(_spreads(results)), compensation_of(results))
+
+
+def compensation_of(results: Sequence[CellResult]) -> Slope | None:
+    """Slope of transfer over overhead among engines; None without two of them."""
+    return slope_within(list(_pairs(results)))
 
 
 def amount(attempt: Attempt, measure: str) -> float | None:

@@ -10,7 +10,14 @@ from statistics import fmean
 from typing import Literal
 
 from hyperslab.apps.experiment.answer import Answer, show_interval
-from hyperslab.apps.experiment.comparison import CellResult, Comparison, Verdict, compare
+from hyperslab.apps.experiment.comparison import (
+    MEASURE,
+    WITHOUT_START,
+    CellResult,
+    Comparison,
+    Verdict,
+    compare,
+)
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval, ratio_interval
 from hyperslab.units import show_list
@@ -55,16 +62,21 @@ class Evidence:
         return None
 
     def beside(
-        self, factor: str, level: Level, reference: Level, **others: Level
+        self,
+        factor: str,
+        level: Level,
+        reference: Level,
+        measure: str = MEASURE,
+        **others: Level,
     ) -> Iterator[Comparison]:
-        """A level of a factor beside another one, all else alike; nothing where one of both was not
-        run.
+        """A level of a factor beside another one, all else alike, by a number of the summaries;
+        nothing where one of both was not run.
         """
         here = self.cell(**{**others, factor: level})
         there = self.cell(**{**others, factor: reference})
         if here is None or there is None or level == reference:
             return
-        found = compare(factor, here, there, self.margin)
+        found = compare(factor, here, there, self.margin, measure)
         if found.ratio is not None:
             yield found
 
@@ -115,8 +127,11 @@ def sentence(one: Comparison) -> str:
     where = show_list([f"{name} {cell.shown(name)}" for name in others])
     if where:
         where = f" ({where})"
+    head = ""
+    if one.measure == WITHOUT_START:
+        head = "Without the start of engines, "
     return (
-        f"{one.factor} {cell.shown(one.factor)} takes {show_interval(one.ratio)} as long as"
+        f"{head}{one.factor} {cell.shown(one.factor)} takes {show_interval(one.ratio)} as long as"
         f" {one.reference.shown(one.factor)}{where}: {_words(one.verdict)}."
     )
 

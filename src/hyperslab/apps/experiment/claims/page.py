@@ -4,7 +4,7 @@ as Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hyperslab.apps.experiment.runner import Experiment
 from hyperslab.apps.experiment.sections import Sheet
 from hyperslab.errors import UsageError, suggest
 from hyperslab.storage.whole import replace_text
-from hyperslab.units import show_count
+from hyperslab.units import show_bytes, show_count, show_list
 
 CHARTS = {
     "makespans.svg": "Makespans with their intervals",
@@ -24,6 +24,8 @@ CHARTS = {
     "expected.svg": "Measured over expected",
 }
 "Figures that the page shows, of those that an experiment has."
+PAPERS_OWN = "paper"
+"Scale of the sizes and levels of the papers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
         shown.append((one, below, {path.name for path in files}))
     lines = [
         *_head(paper, findings, command),
-        *_claims(judged(paper, findings)),
+        *_claims(judged(paper, findings), {one.name: _emulated(one) for one in findings}),
         *(line for found in shown for line in _experiment(*found)),
     ]
     path = folder / f"{paper.name}.md"
@@ -115,32 +117,61 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
 
 
 def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:
-    trials = sum(len(result.done) for one in findings for result in one.answer.results)
     yield from (f"# {paper.title}: the paper's claims, tried", "")
     yield from (f"{paper.citation}.", "")
-    yield from (f"Made by `{command}`, of {show_count(trials, 'trial')}.", "")
+    yield from (f"Made by `{command}`, of {_trials(findings)}.", "")
+    for scale in dict.fromkeys(one.experiment.loaded.scale for one in findings):
+        if scale != PAPERS_OWN:
+            yield (
+                f"Scale `{scale}` is smaller and shorter than what the paper ran (scale"
+                f" `{PAPERS_OWN}`). A verdict is about this scale and this machine:"
+            )
+            yield ""
     for machine in dict.fromkeys(text for one in findings for text in _machines(one)):
         yield f"- {machine}"
     yield ""
 
 
+def _trials(findings: Sequence[Finding]) -> str:
+    """How many trials were done, and of how many where that is not all."""
+    done = sum(len(result.done) for one in findings for result in one.answer.results)
+    asked = sum(len(one.experiment.trials) for one in findings)
+    if done == asked:
+        return show_count(done, "trial")
+    return f"{done:,} trials that were done, of {show_count(asked, 'trial')}"
+
+
 def _machines(one: Finding) -> Iterator[str]:
     for session in one.experiment.record().sessions:
         machine = session.machine
-        yield f"{machine.get('processors')} processors ({machine.get('processor', 'unknown')})"
+        processor = machine.get("processor", "unknown")
+        memory = ""
+        if nbytes := machine.get("memory"):
+            memory = f", {show_bytes(nbytes)} of memory"
+        yield f"{machine.get('processors')} processors ({processor}){memory}"
 
 
-def _claims(found: Sequence[tuple[Claim, Judged]]) -> Iterator[str]:
-    rows = [(claim.text, one.outcome) for claim, one in found]
-    yield Sheet("Claims", ("the paper states", "here"), rows).markdown()
+def _claims(found: Sequence[tuple[Claim, Judged]], emulated: Mapping[str, str]) -> Iterator[str]:
+    """What came of every claim; `emulated` are the emulated tiers of specs, in words."""
+    columns = ("the paper states", "here", "emulated tiers")
+    rows = [(claim.text, one.outcome, emulated.get(claim.spec, "")) for claim, one in found]
+    yield Sheet("Claims", columns, rows).markdown()
     for claim, one in found:
         yield from (f"### {claim.text}", "")
         by = ""
         if claim.spec:
             by = f" (`{claim.spec}`)"
+        if tiers := emulated.get(claim.spec):
+            by = f" (`{claim.spec}`; emulated: {tiers})"
         yield from (f"**{one.outcome}**{by}", "")
         yield from (f"- {text}" for text in one.evidence)
         yield ""
+
+
+def _emulated(one: Finding) -> str:
+    """Names of the emulated tiers of an experiment."""
+    experiment = one.experiment
+    return show_list(experiment.inputs.emulated(experiment.settings(experiment.cells)))
 
 
 def _experiment(one: Finding, below: Path, files: set[str]) -> Iterator[str]:

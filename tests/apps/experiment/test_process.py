@@ -1,0 +1,31 @@
+"""Why a trial failed, as what it has printed says."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperslab.apps.experiment.process import reason_in
+
+SPARK = """\
+26/11/24 14:30:52 WARN TaskSetManager: Lost task 0.0: java.lang.OutOfMemoryError: x
+java.lang.OutOfMemoryError: Required array size too large
+\tat java.base/java.io.InputStream.readNBytes(InputStream.java:420)
+py4j.protocol.Py4JJavaError: An error occurred while calling z:collectAndServe.
+: org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("", ""),
+        ("warning\nhyperslab: the disk is full\nbye\n", "the disk is full"),
+        ('Traceback\n  File "a.py", line 1\nKeyError: 3\n\n', "KeyError: 3"),
+        (SPARK, "java.lang.OutOfMemoryError: Required array size too large"),
+        ("\tat java.base/java.lang.Thread.run\n", "at java.base/java.lang.Thread.run"),
+    ],
+)
+def test_the_reason_is_found(printed: str, reason: str) -> None:
+    assert reason_in(printed.splitlines()) == reason

@@ -1,0 +1,55 @@
+"""Every shipped spec runs: two of its trials at scale smoke, on engines of this machine alone, with
+its tiers and its workloads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.design import Cell
+from hyperslab.apps.experiment.runner import Experiment, Wish, begin
+from hyperslab.apps.experiment.shipped import find, shipped
+from hyperslab.cli.trials import Silent
+from hyperslab.errors import UsageError
+from hyperslab.storage.emulation import program
+
+LIGHT = ("processes", "h5py")
+"Engines that start within a second; the others have tests of their own."
+
+
+def _can_emulate() -> bool:
+    try:
+        program.require_fuse()
+        program.find()
+    except UsageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in shipped()])
+def test_two_trials_of_a_spec(name: str, tmp_path: Path) -> None:
+    """The first cell and the one that differs from it in most factors."""
+    loaded = find(name).load("smoke")
+    spec = loaded.spec.model_copy(update={"probe_s": 0.0})
+    if any(tier.emulate for tier in spec.tiers.values()) and not _can_emulate():
+        pytest.skip("this machine cannot emulate tiers")
+    asked = Experiment.of(dataclasses.replace(loaded, spec=spec), tmp_path / "out")
+    cells = [cell for cell in asked.cells if _is_light(cell)] or asked.cells
+    last = max(cells, key=lambda cell: len(cell.changed))
+    chosen = {cells[0].key, last.key}
+    trials = [one for one in asked.trials if one.replicate == 1 and one.cell.key in chosen]
+    record = begin(asked, Wish(trials), Silent())
+    assert [(one.state, one.reason) for one in record.attempts] == [("done", "")] * len(chosen)
+    assert len(chosen) == 2
+    assert answer_of(asked, record).decision
+    assert not (tmp_path / "out" / "tiers").exists() or not any(
+        path.is_mount() for path in (tmp_path / "out" / "tiers").iterdir()
+    )
+
+
+def _is_light(cell: Cell) -> bool:
+    return cell.levels["engine"] in LIGHT
