@@ -31,6 +31,7 @@ ROOMS = {
     "workloads",
     "engines",
     "connectors",
+    "network",
     "report",
     "plan",
     "blocks",

@@ -10,19 +10,23 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hyperslab.errors import UsageError
-from hyperslab.plan.written import parse_numbers, parse_rule, parse_shape, parse_size
+from hyperslab.plan.written import (
+    parse_duration,
+    parse_numbers,
+    parse_rule,
+    parse_shape,
+    parse_size,
+)
 from hyperslab.redaction import OPTION, is_private
 
 __all__ = [
+    "parse_duration",
     "parse_numbers",
     "parse_rule",
     "parse_shape",
     "parse_size",
     "parse_storage_options",
 ]
-
-DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
-"Seconds of each unit of time that may be written."
 
 
 def parse_axes(flag: str, text: str | None) -> dict[int, int]:
@@ -34,14 +38,6 @@ def parse_axes(flag: str, text: str | None) -> dict[int, int]:
             raise UsageError(f"{flag} {text}: give AXIS or AXIS:LENGTH, such as 3 or 3:2")
         axes[int(match[1])] = int(match[2] or 1)
     return axes
-
-
-def parse_duration(flag: str, text: str) -> float:
-    """Seconds from '300us', '2ms', '0.5s' or '0.5'."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(us|µs|ms|s|)\s*", text)
-    if match is None:
-        raise UsageError(f"{flag} {text}: give a time such as 300us, 2ms or 0.5s")
-    return float(match[1]) * DURATIONS[match[2]]
 
 
 def parse_names(text: str | None) -> tuple[str, ...] | None:

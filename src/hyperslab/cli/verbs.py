@@ -68,6 +68,9 @@ SUMMARIES = {
     "experiment": (
         "Vary factors around a baseline, in random order and repeated, and say what follows."
     ),
+    "netlab": (
+        "Make nodes on this host whose links are slow, distant or lossy, and run commands in them."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -93,10 +96,20 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "report": "experiment:report",
         "verdicts": "verdicts:verdicts",
     },
+    "netlab": {
+        "up": "netlab:up",
+        "status": "netlab:status",
+        "exec": "netlab:exec_",
+        "set": "netlab:set_",
+        "down": "netlab:down",
+    },
 }
 """Verbs that follow a verb, as in `tiers list`, by their place as MODULE:FUNCTION below this
 package. A path of such a name is written ./list.
 """
+
+TAKES_A_COMMAND = ("netlab", "exec")
+"The verb after whose first argument all else is another command, with options of that one."
 
 
 class Interrupted(Exception):
@@ -116,6 +129,8 @@ class Verb(TyperCommand):
             return load(name).make_context(info_name, args, *rest, **more)
         word, *left = args
         verb = load(word, following[word])
+        if (name, word) == TAKES_A_COMMAND:
+            verb.allow_interspersed_args = False
         return verb.make_context(f"{info_name} {word}", left, *rest, **more)
 
 

@@ -1,4 +1,4 @@
-"""Sizes, shapes and partitions as users write them, on the command line and in Python.
+"""Sizes, times, shapes and partitions as users write them, on the command line and in Python.
 
 Raises UsageError with a sentence that names the flag.
 """
@@ -18,6 +18,8 @@ UNITS = {"": 1, "B": 1} | {
     for i in ("", "i")
 }
 UNITS |= {unit.removesuffix("B"): number for unit, number in UNITS.items() if unit not in ("", "B")}
+DURATIONS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+"Seconds of each unit of time that may be written."
 
 
 def parse_size(flag: str, text: str, prefix: str = "") -> int:
@@ -31,6 +33,14 @@ def parse_size(flag: str, text: str, prefix: str = "") -> int:
             f"{flag} {text}: give a positive size such as {prefix}512MiB or {prefix}8GB"
         )
     return nbytes
+
+
+def parse_duration(flag: str, text: str) -> float:
+    """Seconds from '300us', '2ms', '0.5s' or '0.5'."""
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(us|µs|ms|s|)\s*", text)
+    if match is None:
+        raise UsageError(f"{flag} {text}: give a time such as 300us, 2ms or 0.5s")
+    return float(match[1]) * DURATIONS[match[2]]
 
 
 def parse_shape(flag: str, text: str | None) -> tuple[int, ...]:

@@ -115,7 +115,7 @@ def test_an_emulated_tier_is_there_for_the_trials_and_no_longer(tmp_path: Path) 
     """Trials on both tiers, a probe of each, the model of each cell."""
     try:
         program.require_fuse()
-        program.find()
+        program.PROGRAM.find()
     except UsageError as why:
         pytest.skip(str(why))
     asked = experiment(tmp_path / "out", TIERS)

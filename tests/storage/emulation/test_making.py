@@ -274,7 +274,7 @@ def test_no_program_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As after the installation of a wheel."""
-    monkeypatch.delenv(program.VARIABLE, raising=False)
+    monkeypatch.delenv(program.PROGRAM.variable, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     argv = ["tiers", "emulate", "metadata", str(tmp_path / "tier"), "--metadata", "1ms"]
@@ -288,7 +288,7 @@ def test_no_program_is_said(
     assert not (tmp_path / "tier").exists()
     makefile = (ROOT / "Makefile").read_text()
     assert "\nVENV := .venv\n" in makefile
-    assert f"\ntierfs: $(VENV)/bin/{program.NAME} " in makefile
+    assert f"\ntierfs: $(VENV)/bin/{program.PROGRAM.name} " in makefile
     assert 'rust-version = "1.88"' in (ROOT / "rust" / "Cargo.toml").read_text()
 
 
@@ -305,7 +305,7 @@ def as_nobody() -> Iterator[Path]:
     folder = Path("/tmp") / f"hyperslab-nobody-{os.getpid()}"
     folder.mkdir(mode=0o755)
     os.chown(folder, NOBODY, NOBODY)
-    shutil.copy(program.find(), folder / program.NAME)
+    shutil.copy(program.PROGRAM.find(), folder / program.PROGRAM.name)
     yield folder
     shutil.rmtree(folder)
 
@@ -327,7 +327,7 @@ from hyperslab.storage.emulation.settings import Settings
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 os.chdir({str(folder)!r})
 os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
-os.environ["{program.VARIABLE}"] = os.path.abspath("{program.NAME}")
+os.environ["{program.PROGRAM.variable}"] = os.path.abspath("{program.PROGRAM.name}")
 os.environ["PATH"] = {path or os.environ["PATH"]!r}
 emulate = emulation.making.emulate
 """

@@ -30,11 +30,11 @@ def require_program() -> None:
     except UsageError as why:
         pytest.skip(str(why))
     try:
-        program.find()
+        program.PROGRAM.find()
     except UsageError:
-        build = ["cargo", "build", "--quiet", "--locked", "--package", program.NAME]
+        build = ["cargo", "build", "--quiet", "--locked", "--package", program.PROGRAM.name]
         subprocess.run(build, cwd=RUST, check=True)
-        os.environ[program.VARIABLE] = str(RUST / "target" / "debug" / program.NAME)
+        os.environ[program.PROGRAM.variable] = str(RUST / "target" / "debug" / program.PROGRAM.name)
 
 
 def status(argv: list[str]) -> object:

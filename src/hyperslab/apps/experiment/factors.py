@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +22,7 @@ from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import Host
+from hyperslab.plan.mistakes import clause_of
 from hyperslab.workloads.synth import Format
 
 PROGRAMS = ("spark-binary-files", "h5py")
@@ -69,15 +70,6 @@ def factor(name: str, kind: Any, about: str) -> Callable[[Apply], Apply]:
         return apply
 
     return register
-
-
-def clause_of(error: Mapping[str, Any]) -> str:
-    """What pydantic says is wrong with a value, as a clause."""
-    text = str(error["msg"]).removeprefix("Value error, ")
-    text = text.replace("Input should be", "should be")
-    if error["type"] in ("missing", "value_error") or isinstance(error["input"], dict | list):
-        return text
-    return f"{text}, not {error['input']!r}"
 
 
 def load_factors(path: Path) -> None:

@@ -24,7 +24,7 @@ def require_emulation(inputs: Inputs, settings: Sequence[Setting]) -> None:
         return
     try:
         program.require_fuse()
-        program.find()
+        program.PROGRAM.find()
     except UsageError as error:
         raise UsageError(
             f"the tier '{names[0]}' is to be emulated, but {error}; or give a real one by --tier"

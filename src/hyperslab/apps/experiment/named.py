@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.mistakes import Table
 from hyperslab.plan.written import parse_size
 from hyperslab.storage.emulation.settings import STRIPE_NBYTES, Settings, require
 from hyperslab.units import show_list
@@ -20,12 +21,6 @@ from hyperslab.units import show_list
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Kind = Literal["throttled", "volatile", "metadata", "striped"]
-
-
-class Table(BaseModel):
-    """A table of a spec: fields of other names, or of other types, are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class NamedTier(Table):

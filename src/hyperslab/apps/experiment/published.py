@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.factors import Level
-from hyperslab.apps.experiment.named import Table
+from hyperslab.plan.mistakes import Table
 
 Positive = Annotated[float, Field(gt=0)]
 Levels = dict[str, str | int | float]

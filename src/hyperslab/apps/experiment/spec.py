@@ -10,23 +10,22 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from hyperslab.apps.experiment.factors import FACTORS, Level, clause_of
-from hyperslab.apps.experiment.named import NamedTier, Table, with_real
-from hyperslab.apps.experiment.positions import line_of
+from hyperslab.apps.experiment.factors import FACTORS, Level
+from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import Recipe, Setting
 from hyperslab.errors import UsageError, suggest
+from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
+from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_size
 from hyperslab.units import show_list
 from hyperslab.workloads.synth import FORMATS, Format
 
 SCALES = "scales"
 "Table of a file whose tables override what the others say."
-MOST_TOLD = 8
-"Mistakes of a file that are told at a time."
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -164,16 +163,6 @@ class Loaded:
         return setting
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Something that is wrong with a file."""
-
-    path: tuple[str | int, ...]
-    "Field that it is about."
-    text: str
-    "Clause about it."
-
-
 def scales_of(text: str) -> list[str]:
     """The scales of a spec, in the order of the file. The text is TOML."""
     scales = tomllib.loads(text).get(SCALES, {})
@@ -205,7 +194,7 @@ def load_spec(
     try:
         spec = Spec.model_validate(merged)
     except ValidationError as error:
-        mistakes = [_mistake(found) for found in error.errors()]
+        mistakes = mistakes_of(error, Spec)
     mistakes += _wrong_levels(merged)
     if spec is None or mistakes:
         raise UsageError("\n".join(_sentences(mistakes, text, label, chosen)))
@@ -245,28 +234,6 @@ def _without_empty(document: dict[str, Any]) -> dict[str, Any]:
         if isinstance(levels := document.get(table), dict):
             cleaned[table] = {name: some for name, some in levels.items() if some != []}
     return cleaned
-
-
-def _mistake(found: Mapping[str, Any]) -> Mistake:
-    """A mistake that pydantic has found."""
-    path = tuple(found["loc"])
-    if found["type"] == "extra_forbidden":
-        known = _fields_at(path[:-1])
-        return Mistake(path, f"there is no such field{suggest(str(path[-1]), known)}")
-    if found["type"] == "missing":
-        return Mistake(path, "is missing")
-    return Mistake(path, clause_of(found))
-
-
-def _fields_at(path: Sequence[str | int]) -> list[str]:
-    """Names of the fields of a table."""
-    table: Any = Spec
-    for name in path:
-        if get_origin(table) is dict:
-            table = get_args(table)[1]
-        else:
-            table = table.model_fields[name].annotation
-    return list(table.model_fields)
 
 
 def _wrong_levels(document: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -313,11 +280,7 @@ def _require_settings(loaded: Loaded, text: str, label: str) -> None:
 
 def _sentences(mistakes: Sequence[Mistake], text: str, label: str, scale: str) -> Iterator[str]:
     """Each mistake with file, line and field."""
-    for mistake in mistakes[:MOST_TOLD]:
-        field = ".".join(map(str, mistake.path)) or "spec"
-        yield f"{label}:{_line(text, mistake.path, scale)}: {field}: {mistake.text}"
-    if len(mistakes) > MOST_TOLD:
-        yield f"and {len(mistakes) - MOST_TOLD} more"
+    return sentences(mistakes, label, lambda path: _line(text, path, scale))
 
 
 def _line(text: str, path: Sequence[str | int], scale: str) -> int:

@@ -42,7 +42,7 @@ def emulate(
     if kind == NETWORK:
         network.require()
     else:
-        program.find()
+        program.PROGRAM.find()
     with registry.locked():
         emulation = _made(kind, directory, settings, backing)
     try:

@@ -7,21 +7,17 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import HyperslabError, UsageError
+from hyperslab.machine.built import Built
 from hyperslab.storage.emulation.registry import Emulation, folder
 from hyperslab.storage.emulation.settings import options
 
-NAME = "hyperslab-tierfs"
-VARIABLE = "HYPERSLAB_TIERFS"
-"Variable that may name the program."
-MADE = f".venv/bin/{NAME}"
-"Where 'make tierfs' leaves the program, in the folder of the sources."
+PROGRAM = Built("hyperslab-tierfs", "HYPERSLAB_TIERFS", "tierfs", "an emulated tier")
 DEVICE = Path("/dev/fuse")
 _READY = b"ready\n"
 _REPORT_S = 5.0
@@ -29,26 +25,6 @@ _REPORT_S = 5.0
 
 class EmulationFailed(HyperslabError):
     """A tier that could not be made, or is not what was asked for."""
-
-
-def find() -> str:
-    """Path of the program. Raises UsageError, with how to get it."""
-    named = os.environ.get(VARIABLE)
-    if named is not None:
-        if os.access(named, os.X_OK):
-            return named
-        raise UsageError(f"{VARIABLE} names {named}, which cannot be run")
-    own = Path(sys.executable).parent / NAME
-    if os.access(own, os.X_OK):
-        return str(own)
-    found = shutil.which(NAME)
-    if found is None:
-        raise UsageError(
-            f"an emulated tier needs the program {NAME}, which is not here, as wheels do not have"
-            " it: run 'make tierfs' in a clone of hyperslab's repository (Rust 1.88 or newer), and"
-            f" name what it makes, {MADE}, in {VARIABLE}"
-        )
-    return found
 
 
 def require_fuse() -> None:
@@ -74,7 +50,7 @@ def command(emulation: Emulation) -> list[str]:
     if os.geteuid() == 0:
         allow_other = "yes"
     return [
-        find(),
+        PROGRAM.find(),
         emulation.backing,
         emulation.directory,
         *options(emulation.settings),

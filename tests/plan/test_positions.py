@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyperslab.apps.experiment.positions import Path, line_of
+from hyperslab.plan.positions import Path, line_of
 
 TEXT = '''# a comment
 title = "[vary]"

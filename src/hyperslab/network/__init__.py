@@ -1,0 +1,1 @@
+"""Networks: a laboratory of links, and what goes over them."""

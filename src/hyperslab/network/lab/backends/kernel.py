@@ -1,0 +1,130 @@
+"""Kernel: rates by the kernel's token buckets (tbf), losses by its packet filter (nft).
+
+A rule drops packets where they enter a device, at the far end of the link: neither end of a
+connection hears of it. There is no delay.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from hyperslab.network.lab import namespaces
+from hyperslab.network.lab.backends import bridged
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.namespaces import network_file
+from hyperslab.network.lab.registry import SWITCH, Lab, Node
+from hyperslab.network.lab.spec import Mode
+from hyperslab.network.lab.wiring import DEVICE, port_of
+
+ABOUT = "rate and loss, by tbf and nft"
+_BURST_S = 0.001
+"Time for which a bucket may send at once what it could not send before."
+LEAST_BURST_NBYTES = 66_000
+"Size of the largest packet that stands for several, with its headers."
+_LEAST_QUEUE_NBYTES = 300_000
+_OF = 1_000_000
+"Losses are so many packets of that many."
+
+
+def missing() -> str:
+    """What this host lacks for it, as a sentence; '' where it works."""
+    if shutil.which("nft", path=namespaces.PATH) is None:
+        return "the program nft is missing: install the Debian package nftables"
+    return ""
+
+
+def refusal(link: Link, mode: Mode) -> str:
+    """Why no link can be made like that, as a clause; '' where one can."""
+    if link.delay_ns or link.jitter_ns or link.reorder:
+        return "the kernel's queues here do not delay packets (no netem)"
+    if link.rate_bits is not None and link.rate_bits > bridged.LARGEST_RATE_BITS:
+        return f"its rates end at {show_bits(bridged.LARGEST_RATE_BITS)}"
+    return ""
+
+
+def start(lab: Lab) -> None:
+    """Make the devices of a laboratory, without limits."""
+    bridged.start(lab)
+
+
+def shape(lab: Lab, node: Node) -> None:
+    """Make the link of a node what the laboratory says, also while something goes over it."""
+    bridged.cut_packets_if_lost(lab)
+    for direction in DIRECTIONS:
+        link: Link = getattr(node, direction)
+        bridged.queue(lab, node, direction, "tbf", _bucket(link))
+        _lose(lab, node, direction, link.loss)
+
+
+def _bucket(link: Link) -> dict[str, int]:
+    if link.rate_bits is None:
+        return {}
+    rate = link.rate_bits / 8
+    queued = round(rate * link.queue_ns / 1e9)
+    return {
+        "rate": round(rate),
+        "burst": max(round(rate * _BURST_S), LEAST_BURST_NBYTES),
+        "limit": max(queued, _LEAST_QUEUE_NBYTES),
+    }
+
+
+def _lose(lab: Lab, node: Node, direction: Direction, loss: float) -> None:
+    """Have the far end of a link drop a share of the packets that enter there."""
+    place, device = _far_end(node, direction)
+    table = _table(node, direction)
+    rules = f"table netdev {table} {{}}\ndelete table netdev {table}\n"
+    if loss:
+        rules += (
+            f"table netdev {table} {{\n"
+            f' chain lost {{ type filter hook ingress device "{device}" priority 0; policy accept;\n'
+            f"  numgen random mod {_OF} < {round(loss * _OF)} counter drop\n"
+            " }\n"
+            "}\n"
+        )
+    namespaces.run([*_in_network(lab, place), "nft", "-f", "-"], rules)
+
+
+def _far_end(node: Node, direction: Direction) -> tuple[str, str]:
+    """Place and device that receive what goes in a direction."""
+    if direction == "up":
+        return SWITCH, port_of(node)
+    return node.name, DEVICE
+
+
+def _table(node: Node, direction: Direction) -> str:
+    return f"{direction}_{node.name.replace('-', '_')}"
+
+
+def _in_network(lab: Lab, place: str) -> list[str]:
+    return ["nsenter", f"--net={network_file(lab.place, place)}", "--"]
+
+
+def counters(lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
+    """Packets, bytes and drops of both directions of every node's link."""
+    return {node.name: _counters(lab, node) for node in lab.nodes}
+
+
+def _counters(lab: Lab, node: Node) -> dict[Direction, dict[str, int]]:
+    found = bridged.counters(lab, node)
+    for direction in DIRECTIONS:
+        full = found[direction].pop("dropped")
+        found[direction] |= {"queue": full, "loss": _lost(lab, node, direction)}
+    return found
+
+
+def _lost(lab: Lab, node: Node, direction: Direction) -> int:
+    """Packets that were dropped as they were to be lost."""
+    if not getattr(node, direction).loss:
+        return 0
+    place, _ = _far_end(node, direction)
+    listing = ["nft", "--json", "list", "table", "netdev", _table(node, direction)]
+    told = json.loads(namespaces.run([*_in_network(lab, place), *listing]))
+    rules = [entry["rule"] for entry in told["nftables"] if "rule" in entry]
+    parts = [part for rule in rules for part in rule["expr"]]
+    return sum(part["counter"]["packets"] for part in parts if "counter" in part)
+
+
+def trouble(lab: Lab) -> str:
+    """What has become of the links since they were made, as a sentence; '' where nothing has."""
+    return ""

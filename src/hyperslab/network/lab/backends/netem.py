@@ -1,0 +1,99 @@
+"""Netem: the kernel's own emulator of networks, where it has one."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from hyperslab.network.lab.backends import bridged
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.registry import Lab, Node
+from hyperslab.network.lab.spec import Mode
+
+ABOUT = "rate, delay, loss and reordering, by the kernel's netem"
+_NEW_NETWORK = 0x40000000
+"CLONE_NEWNET, for unshare(2)."
+_LOOPBACK = 1
+"Number of the first device of every network."
+_PACKET_NBYTES = 1514
+_LEAST_QUEUE = 1000
+_NO_RATE_QUEUE = 100_000
+"Packets that may be under way where there is no rate to tell how many are."
+
+
+def missing() -> str:
+    """What this host lacks for it, as a sentence; '' where it works."""
+    found: list[str] = []
+
+    def probe() -> None:
+        found.append(_missing_here())
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    thread.join()
+    return found[0] if found else "the kernel could not be asked"
+
+
+def _missing_here() -> str:
+    """The same, by a thread that moves into a network of its own, which ends with it."""
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(_NEW_NETWORK) != 0:
+        return "no network namespace can be made: the system does not allow it"
+    with IPRoute() as netlink:
+        try:
+            netlink.tc("add", "netem", _LOOPBACK, delay=1)
+        except NetlinkError as error:
+            return f"the kernel has no netem ({error.args[1] if error.args[1:] else error.code})"
+    return ""
+
+
+def refusal(link: Link, mode: Mode) -> str:
+    """Why no link can be made like that, as a clause; '' where one can."""
+    if link.jitter_ns:
+        return "netem's jitter changes the order of packets"
+    if link.rate_bits is not None and link.rate_bits > bridged.LARGEST_RATE_BITS:
+        return f"its rates end at {show_bits(bridged.LARGEST_RATE_BITS)}"
+    return ""
+
+
+def start(lab: Lab) -> None:
+    """Make the devices of a laboratory, without limits."""
+    bridged.start(lab)
+
+
+def shape(lab: Lab, node: Node) -> None:
+    """Make the link of a node what the laboratory says, also while something goes over it."""
+    bridged.cut_packets_if_lost(lab)
+    for direction in DIRECTIONS:
+        bridged.queue(lab, node, direction, "netem", _settings(getattr(node, direction)))
+
+
+def _settings(link: Link) -> dict[str, Any]:
+    if link.is_plain:
+        return {}
+    limit = _NO_RATE_QUEUE
+    settings: dict[str, Any] = {}
+    if link.rate_bits is not None:
+        rate = link.rate_bits / 8
+        under_way = rate * (link.delay_ns + link.queue_ns) / 1e9 / _PACKET_NBYTES
+        limit = max(round(under_way), _LEAST_QUEUE)
+        settings["rate"] = round(rate)
+    settings["limit"] = limit
+    settings["delay"] = round(link.delay_ns / 1e3)
+    settings["loss"] = 100 * link.loss
+    settings["prob_reorder"] = 100 * link.reorder
+    return settings
+
+
+def counters(lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
+    """Packets, bytes and drops of both directions of every node's link."""
+    return {node.name: bridged.counters(lab, node) for node in lab.nodes}
+
+
+def trouble(lab: Lab) -> str:
+    """What has become of the links since they were made, as a sentence; '' where nothing has."""
+    return ""

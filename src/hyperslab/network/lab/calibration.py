@@ -1,0 +1,165 @@
+"""Calibration: is every link what was asked for? Nobody uses a laboratory before.
+
+Each direction of each link is measured on its own, between its node and the switch. Its rate is
+measured while packets are neither delayed nor lost, since TCP would else be measured with it; then
+the link is made as asked for, and its round trips and losses are measured. What is off is measured
+again, since other programs may have been in the way.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hyperslab.network.lab import probes
+from hyperslab.network.lab.backends.choosing import BACKENDS
+from hyperslab.network.lab.backends.kernel import LEAST_BURST_NBYTES
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
+from hyperslab.network.lab.measured import Measured
+from hyperslab.network.lab.namespaces import LabFailed, network_file
+from hyperslab.network.lab.probes import End
+from hyperslab.network.lab.registry import SWITCH, Lab, Node
+from hyperslab.units import show_list
+
+TIMES = 3
+"Measurements the median of which is believed where the first one is off."
+FLOOR_S = 0.0005
+"Time that a round trip may take longer, or be measured shorter, whatever was asked for."
+NO_LOSS = 0.002
+"Share of packets that may be lost on a link that is to lose none."
+_RATE_S = 0.4
+"Time for which a rate is measured."
+_LEAST_NBYTES, _MOST_NBYTES = 100_000, 1 << 28
+_FREE_NBYTES = 1 << 25
+"Bytes that are sent over a link without a rate."
+_ROUND_TRIPS_S = 1.0
+_FEWEST, _MOST = 8, 40
+"Round trips that are measured."
+_PACKETS = 4000
+"Packets of which those that are lost are counted; on slow links fewer."
+_LOSS_S = 0.4
+_SHARE_OF_RATE = 0.25
+"Share of a link's rate that these take at most."
+_STEPS = 3
+"Standard deviations by which a share that is counted may differ from that of all packets."
+
+
+def calibrate(lab: Lab) -> tuple[Measured, ...]:
+    """What all links of a laboratory do, which are as asked for when it returns. Raises LabFailed
+    where one is not within the tolerance.
+    """
+    found = []
+    for node in lab.nodes:
+        found += measure(lab, node)
+    require_asked(lab, found)
+    return tuple(found)
+
+
+def measure(lab: Lab, node: Node) -> list[Measured]:
+    """What the link of one node does, which is as asked for when it returns. Raises LabFailed."""
+    backend = BACKENDS[lab.backend]
+    backend.shape(lab, replace(node, up=_rate_alone(node.up), down=_rate_alone(node.down)))
+    found = [
+        _believed(lambda which=direction: _rate(lab, node, which))  # type: ignore[misc]
+        for direction in DIRECTIONS
+    ]
+    backend.shape(lab, node)
+    found.append(_believed(lambda: _round_trip(lab, node)))
+    for direction in DIRECTIONS:
+        found.append(_believed(lambda which=direction: _lost(lab, node, which)))  # type: ignore[misc]
+    return found
+
+
+def require_asked(lab: Lab, found: Sequence[Measured]) -> None:
+    """Raise LabFailed where a link is not what was asked for."""
+    wrong = [one for one in found if not one.is_right]
+    if not wrong:
+        return
+    off = max(_off(one) for one in wrong)
+    raise LabFailed(
+        f"'{lab.name}' is not the laboratory that was asked for:"
+        f" {show_list([one.sentence() for one in wrong])}; try again when the machine is less busy,"
+        f" ask for less, or take it as it is with tolerance = {off:.2g} in the spec"
+    )
+
+
+def _off(one: Measured) -> float:
+    """Share of what was asked for that would have to be tolerated."""
+    if not one.asked:
+        return 1.0
+    return min(1.0, math.ceil(abs(one.value / one.asked - 1) * 100) / 100)
+
+
+def _rate_alone(link: Link) -> Link:
+    return Link(rate_bits=link.rate_bits, queue_ns=link.queue_ns)
+
+
+def _believed(measure: Callable[[], Measured]) -> Measured:
+    """What is measured: once where that is what was asked for, else the median."""
+    found = [measure()]
+    if not found[0].is_right:
+        found += [measure() for _ in range(TIMES - 1)]
+    return sorted(found, key=lambda one: one.value)[len(found) // 2]
+
+
+def _ends(lab: Lab, node: Node, direction: Direction) -> tuple[End, End]:
+    """Sender and receiver of what goes in a direction."""
+    own = End(network_file(lab.place, node.name), node.address)
+    switch = End(network_file(lab.place, SWITCH), lab.switch_address)
+    if direction == "up":
+        return own, switch
+    return switch, own
+
+
+def _link(node: Node, direction: Direction) -> Link:
+    return node.up if direction == "up" else node.down
+
+
+def _rate(lab: Lab, node: Node, direction: Direction) -> Measured:
+    asked = _link(node, direction).rate_bits
+    nbytes = _FREE_NBYTES
+    if asked is not None:
+        nbytes = min(max(round(asked / 8 * _RATE_S), _LEAST_NBYTES), _MOST_NBYTES)
+    # The bucket may be full, and holds as much again after a pause.
+    warm = LEAST_BURST_NBYTES + nbytes // 8
+    value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes)
+    allowed = lab.tolerance * (asked or 0)
+    return Measured(node.name, f"rate {direction}", asked, value, "bit/s", allowed)
+
+
+def _round_trip(lab: Lab, node: Node) -> Measured:
+    """The median, which is what the delays of both directions are together, whatever the jitter."""
+    asked_s = (node.up.delay_ns + node.down.delay_ns) / 1e9
+    number = _FEWEST
+    if asked_s < _ROUND_TRIPS_S / _FEWEST:
+        number = min(_MOST, round(_ROUND_TRIPS_S / max(asked_s, 1e-3)))
+    near, far = _ends(lab, node, "up")
+    times = probes.round_trips(near, far, number, _patience_s(node))
+    jitter_s = (node.up.jitter_ns + node.down.jitter_ns) / 1e9
+    allowed = lab.tolerance * asked_s + FLOOR_S + _STEPS * jitter_s / math.sqrt(len(times))
+    asked = asked_s or None
+    return Measured(node.name, "round trip", asked, statistics.median(times), "s", allowed)
+
+
+def _patience_s(node: Node) -> float:
+    """Time after which a packet that is not back is lost."""
+    links = (node.up, node.down)
+    way_ns = sum(link.delay_ns + link.jitter_ns + link.queue_ns for link in links)
+    return 0.2 + way_ns / 1e9
+
+
+def _lost(lab: Lab, node: Node, direction: Direction) -> Measured:
+    link = _link(node, direction)
+    number = _PACKETS
+    if link.rate_bits is not None:
+        carried = link.rate_bits * _SHARE_OF_RATE * _LOSS_S / 8 / probes.SMALL_FRAME_NBYTES
+        number = max(50, min(number, round(carried)))
+    ends = _ends(lab, node, direction)
+    count = probes.lost(*ends, number, _LOSS_S, _patience_s(node))
+    allowed = NO_LOSS
+    if link.loss:
+        deviation = math.sqrt(link.loss * (1 - link.loss) / number)
+        allowed = lab.tolerance * link.loss + _STEPS * deviation
+    return Measured(node.name, f"loss {direction}", link.loss, count / number, "share", allowed)

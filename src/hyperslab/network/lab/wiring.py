@@ -1,0 +1,136 @@
+"""Wiring: a bridge in a network of its own, a pair of devices for each node, and addresses.
+
+Everything here runs in a laboratory's network, see `namespaces.within`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from hyperslab.network.lab.namespaces import network_file, within
+from hyperslab.network.lab.registry import SWITCH, Lab, Node
+
+DEVICE = "eth0"
+"Name of the device of every node."
+BRIDGE = "br0"
+_OFFLOADS = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation")
+_NO_SIXTH = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+def port_of(node: Node) -> str:
+    """Name of the switch's end of a node's link."""
+    return f"p-{node.name}"
+
+
+def still(lab: Lab) -> None:
+    """Have devices that are to come send nothing that nobody has asked for, as that by which IPv6
+    looks for neighbours.
+    """
+    for file in lab.networks:
+        within(file, lambda: Path(_NO_SIXTH).write_text("1"))
+
+
+def wire(lab: Lab) -> None:
+    """Make the bridge, and a link to each node. The namespaces are there."""
+    within(network_file(lab.place, SWITCH), lambda: _make_bridge(lab))
+    for node in lab.nodes:
+        _make_pair(lab, node)
+
+
+def _make_bridge(lab: Lab) -> None:
+    from pyroute2 import IPRoute
+
+    with IPRoute() as netlink:
+        netlink.link("add", ifname=BRIDGE, kind="bridge", address=lab.switch_hardware_address)
+        netlink.link("set", index=_index(netlink, BRIDGE), state="up")
+
+
+def _make_pair(lab: Lab, node: Node) -> None:
+    from pyroute2 import IPRoute
+
+    port = port_of(node)
+    node_network = os.open(network_file(lab.place, node.name), os.O_RDONLY | os.O_CLOEXEC)
+
+    def make() -> None:
+        peer = {"ifname": DEVICE, "net_ns_fd": node_network, "address": node.hardware_address}
+        with IPRoute() as netlink:
+            netlink.link("add", ifname=port, kind="veth", peer=peer)
+            bridge = _index(netlink, BRIDGE)
+            netlink.link("set", index=_index(netlink, port), master=bridge, state="up")
+
+    try:
+        within(network_file(lab.place, SWITCH), make)
+    finally:
+        os.close(node_network)
+
+
+def address(lab: Lab, switch_device: str) -> None:
+    """Give every node and the switch its address and those of all others.
+
+    No question for an address ever goes over a link, where it could be lost.
+    """
+    places = {lab.switch_address: lab.switch_hardware_address}
+    places |= {node.address: node.hardware_address for node in lab.nodes}
+    length = IPv4Network(lab.network).prefixlen
+
+    def set_up(device: str, own: str) -> None:
+        others = {place: hardware for place, hardware in places.items() if place != own}
+        _set_up(device, f"{own}/{length}", others)
+
+    within(network_file(lab.place, SWITCH), lambda: set_up(switch_device, lab.switch_address))
+    for node in lab.nodes:
+        file = network_file(lab.place, node.name)
+        within(file, lambda own=node.address: set_up(DEVICE, own))  # type: ignore[misc]
+
+
+def _set_up(device: str, own: str, others: Mapping[str, str]) -> None:
+    from pyroute2 import IPRoute
+
+    text, _, length = own.partition("/")
+    with IPRoute() as netlink:
+        netlink.link("set", index=_index(netlink, "lo"), state="up")
+        index = _index(netlink, device)
+        netlink.addr("add", index=index, address=text, prefixlen=int(length))
+        netlink.link("set", index=index, state="up")
+        for place, hardware in others.items():
+            netlink.neigh("replace", dst=place, lladdr=hardware, ifindex=index, state="permanent")
+
+
+def cut_packets(devices: Sequence[tuple[Path, str]]) -> None:
+    """Have devices send packets as they go over a wire, and none that stand for dozens: of these,
+    a loss would take all.
+    """
+    for file, device in devices:
+        within(file, lambda name=device: _without_offloads(name))  # type: ignore[misc]
+
+
+def _without_offloads(device: str) -> None:
+    from pyroute2.ethtool import Ethtool
+
+    with Ethtool() as tool:
+        features = tool.get_features(device)
+        for name in _OFFLOADS:
+            features.features[name].set = False
+        tool.set_features(device, features)
+
+
+def carried(file: Path, device: str) -> dict[str, int]:
+    """Packets and bytes that a device has sent and received."""
+    from pyroute2 import IPRoute
+
+    def ask() -> dict[str, int]:
+        with IPRoute() as netlink:
+            message = netlink.get_links(_index(netlink, device))[0]
+            counts: Mapping[str, int] = message.get_attr("IFLA_STATS64")
+        names = ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")
+        return {name: counts[name] for name in names}
+
+    return within(file, ask)
+
+
+def _index(netlink: Any, device: str) -> int:
+    return int(netlink.link_lookup(ifname=device)[0])
