@@ -105,7 +105,7 @@ def exec_(
     assert entering is not None, "it was looked for above"
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
         signal.signal(number, signal.SIG_DFL)
-    os.execv(entering, words)
+    os.execv(entering, words)  # noqa: S606  # words of the user's own, and no shell
 
 
 def set_(
@@ -196,16 +196,16 @@ def _tell(lab: Lab) -> None:
     typer.echo(f"'{lab.name}' is {about['state']} on {lab.network}; backend {backend}")
     if about["trouble"]:
         typer.echo(f"  {about['trouble']}")
-    rows = [("node", "role", "address", "sends", "receives")]
-    rows += [
+    nodes = [("node", "role", "address", "sends", "receives")]
+    nodes += [
         (node.name, node.role, node.address, node.up.words(), node.down.words())
         for node in lab.nodes
     ]
-    _echo_table(rows)
+    _echo_table(nodes)
     if lab.measured:
-        rows = [("measured", "", "asked for", "found")]
-        rows += [(one.node, one.what, one.show_asked(), one.show_value()) for one in lab.measured]
-        _echo_table(rows)
+        found = [("measured", "", "asked for", "found")]
+        found += [(one.node, one.what, one.show_asked(), one.show_value()) for one in lab.measured]
+        _echo_table(found)
     for node in lab.nodes:
         if lab.is_complete and not any(one.node == node.name for one in lab.measured):
             typer.echo(f"  {node.name}: changed since it was measured")

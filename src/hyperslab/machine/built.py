@@ -37,7 +37,8 @@ class Built:
         if found is None:
             raise UsageError(
                 f"{self.purpose} needs the program {self.name}, which is not here, as wheels do not"
-                f" have it: run 'make {self.target}' in a clone of hyperslab's repository (Rust 1.88"
-                f" or newer), and name what it makes, .venv/bin/{self.name}, in {self.variable}"
+                f" have it: run 'make {self.target}' in a clone of hyperslab's repository (Rust"
+                f" 1.88 or newer), and name what it makes, .venv/bin/{self.name}, in"
+                f" {self.variable}"
             )
         return found

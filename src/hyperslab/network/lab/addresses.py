@@ -53,9 +53,11 @@ def of_host() -> list[IPv4Network]:
         for message in netlink.get_addr(family=2):
             text = f"{message.get_attr('IFA_ADDRESS')}/{message['prefixlen']}"
             found.append(IPv4Network(text, strict=False))
-        for message in netlink.get_routes(family=2):
-            if message["dst_len"] > _EVERYWHERE:
-                found.append(IPv4Network(f"{message.get_attr('RTA_DST')}/{message['dst_len']}"))
+        found += [
+            IPv4Network(f"{message.get_attr('RTA_DST')}/{message['dst_len']}")
+            for message in netlink.get_routes(family=2)
+            if message["dst_len"] > _EVERYWHERE
+        ]
     return found
 
 

@@ -67,8 +67,10 @@ def measure(lab: Lab, node: Node) -> list[Measured]:
     ]
     backend.shape(lab, node)
     found.append(_believed(lambda: _round_trip(lab, node)))
-    for direction in DIRECTIONS:
-        found.append(_believed(lambda which=direction: _lost(lab, node, which)))  # type: ignore[misc]
+    found += [
+        _believed(lambda which=direction: _lost(lab, node, which))  # type: ignore[misc]
+        for direction in DIRECTIONS
+    ]
     return found
 
 

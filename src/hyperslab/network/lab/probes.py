@@ -167,9 +167,9 @@ def _answer(near: socket.socket, wanted: int) -> float | None:
             packet = near.recv(64)
         except TimeoutError:
             return None
-        number, sent = _NUMBER.unpack_from(packet)
+        number, sent_ns = _NUMBER.unpack_from(packet)
         if number == wanted:
-            return (time.perf_counter_ns() - sent) / 1e9
+            return float(time.perf_counter_ns() - sent_ns) / 1e9
     return None
 
 

@@ -1,8 +1,8 @@
 """Registry: which laboratories are on this host, in a folder of root's.
 
 A laboratory is written down before anything of it is made, so that none is there that nobody knows
-of, whoever is killed when. What belongs to it is in its folder, and in the networks that files there
-hold; nothing else is ever removed.
+of, whoever is killed when. What belongs to it is in its folder, and in the networks that files
+there hold; nothing else is ever removed.
 """
 
 from __future__ import annotations

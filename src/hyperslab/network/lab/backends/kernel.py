@@ -75,9 +75,10 @@ def _lose(lab: Lab, node: Node, direction: Direction, loss: float) -> None:
     table = _table(node, direction)
     rules = f"table netdev {table} {{}}\ndelete table netdev {table}\n"
     if loss:
+        hook = f'type filter hook ingress device "{device}" priority 0; policy accept;'
         rules += (
             f"table netdev {table} {{\n"
-            f' chain lost {{ type filter hook ingress device "{device}" priority 0; policy accept;\n'
+            f" chain lost {{ {hook}\n"
             f"  numgen random mod {_OF} < {round(loss * _OF)} counter drop\n"
             " }\n"
             "}\n"
