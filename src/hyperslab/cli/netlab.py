@@ -218,7 +218,7 @@ def _about(lab: Lab) -> dict[str, Any]:
     carried = None
     try:
         require_up(lab)
-        carried = BACKENDS[lab.backend].counters(lab)
+        carried = BACKENDS[lab.backend].read(lab)
     except LabFailed as error:
         trouble = str(error)
     return {"state": state, "trouble": trouble, "carried": carried}

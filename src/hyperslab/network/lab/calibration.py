@@ -29,7 +29,7 @@ FLOOR_S = 0.0005
 "Time that a round trip may take longer, or be measured shorter, whatever was asked for."
 NO_LOSS = 0.002
 "Share of packets that may be lost on a link that is to lose none."
-_RATE_S = 0.4
+_RATE_S = 0.3
 "Time for which a rate is measured."
 _LEAST_NBYTES, _MOST_NBYTES = 100_000, 1 << 28
 _FREE_NBYTES = 1 << 25
@@ -39,9 +39,11 @@ _FEWEST, _MOST = 8, 40
 "Round trips that are measured."
 _PACKETS = 4000
 "Packets of which those that are lost are counted; on slow links fewer."
-_LOSS_S = 0.4
+_LOSS_S = 0.3
 _SHARE_OF_RATE = 0.25
 "Share of a link's rate that these take at most."
+_PATIENCE_S = 0.1
+"Time for which a packet is waited for, beside that of its way."
 _STEPS = 3
 "Standard deviations by which a share that is counted may differ from that of all packets."
 
@@ -148,8 +150,8 @@ def _round_trip(lab: Lab, node: Node) -> Measured:
 def _patience_s(node: Node) -> float:
     """Time after which a packet that is not back is lost."""
     links = (node.up, node.down)
-    way_ns = sum(link.delay_ns + link.jitter_ns + link.queue_ns for link in links)
-    return 0.2 + way_ns / 1e9
+    way_ns = sum(link.delay_ns + link.jitter_ns for link in links)
+    return _PATIENCE_S + way_ns / 1e9
 
 
 def _lost(lab: Lab, node: Node, direction: Direction) -> Measured:

@@ -91,6 +91,7 @@ def _planned(spec: LabSpec) -> Lab:
         switch_hardware_address=_hardware_address(switch_address),
         nodes=tuple(nodes),
         boot=boot_id(),
+        mounts=registry.mounts_here(),
         owner=None,
         owner_started=None,
     )

@@ -80,6 +80,8 @@ class Lab:
     nodes: tuple[Node, ...]
     boot: str
     "Start of the system in which it was made."
+    mounts: int
+    "Number of the mount namespace in which it was made, where alone its folder may be seen."
     owner: int | None
     "Process that makes it, or uses it alone; None where it stays when that ends."
     owner_started: int | None
@@ -192,6 +194,11 @@ def find(name: str | None) -> Lab:
         told = show_list(list(known)) or "none"
         raise UsageError(f"{name}: there is no such laboratory{suggest(name, known)}; here: {told}")
     return known[name]
+
+
+def mounts_here() -> int:
+    """Number of the mount namespace that this process is in."""
+    return os.stat("/proc/self/ns/mnt").st_ino
 
 
 def networks() -> list[IPv4Network]:

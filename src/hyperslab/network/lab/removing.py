@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces, registry
+from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.network.lab.registry import Lab
 
 
@@ -21,6 +22,12 @@ def remove(lab: Lab) -> int:
 
 
 def _take_away(lab: Lab) -> int:
+    is_elsewhere = lab.mounts != registry.mounts_here()
+    if is_elsewhere and not namespaces.is_mounted(lab.place):
+        raise LabFailed(
+            f"'{lab.name}' was made where other file systems are mounted, as in a container: remove"
+            " it there"
+        )
     ended = namespaces.end(lab.networks)
     namespaces.unmount(lab.place)
     return ended

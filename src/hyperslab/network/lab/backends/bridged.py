@@ -89,18 +89,9 @@ def dropped(lab: Lab, node: Node, direction: Direction) -> int:
     return within(file, ask)
 
 
-def counters(lab: Lab, node: Node) -> dict[Direction, dict[str, int]]:
-    """Packets, bytes and drops of both directions of a node's link."""
-    sent = wiring.carried(network_file(lab.place, node.name), DEVICE)
-    return {
-        "up": {
-            "packets": sent["tx_packets"],
-            "nbytes": sent["tx_bytes"],
-            "dropped": dropped(lab, node, "up"),
-        },
-        "down": {
-            "packets": sent["rx_packets"],
-            "nbytes": sent["rx_bytes"],
-            "dropped": dropped(lab, node, "down"),
-        },
-    }
+def carried(lab: Lab, node: Node, direction: Direction) -> tuple[int, int]:
+    """Packets and bytes that a node has sent or received."""
+    counts = wiring.carried(network_file(lab.place, node.name), DEVICE)
+    if direction == "up":
+        return counts["tx_packets"], counts["tx_bytes"]
+    return counts["rx_packets"], counts["rx_bytes"]

@@ -11,7 +11,8 @@ from typing import Protocol
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import emulator, kernel, netem
-from hyperslab.network.lab.link import Direction, Link
+from hyperslab.network.lab.link import Link
+from hyperslab.network.lab.reading import Reading
 from hyperslab.network.lab.registry import Lab, Node
 from hyperslab.network.lab.spec import Mode
 
@@ -38,8 +39,8 @@ class Backend(Protocol):
     def shape(self, lab: Lab, node: Node) -> None:
         """Make the link of a node what the laboratory says."""
 
-    def counters(self, lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
-        """Packets, bytes and drops of both directions of every node's link."""
+    def read(self, lab: Lab) -> Reading:
+        """What all links have carried and dropped."""
 
     def trouble(self, lab: Lab) -> str:
         """What has become of the links since they were made; '' where nothing has."""

@@ -10,14 +10,16 @@ import json
 import os
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hyperslab.errors import UsageError
 from hyperslab.machine.built import Built
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link
+from hyperslab.network.lab.link import DIRECTIONS, Link
 from hyperslab.network.lab.namespaces import LabFailed, network_file, processes
+from hyperslab.network.lab.reading import Carried, Reading, Strain
 from hyperslab.network.lab.registry import SWITCH, Lab, Node, folder
 from hyperslab.network.lab.spec import Mode
 from hyperslab.network.lab.wiring import DEVICE
@@ -110,13 +112,18 @@ def shape(lab: Lab, node: Node) -> None:
     _ask(lab, {"set": {node.name: links}})
 
 
-def counters(lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
-    """Packets, bytes and drops of both directions of every node's link."""
-    told = _ask(lab, {"get": True})["ports"]
-    return {
-        node.name: {direction: told[node.name][direction] for direction in DIRECTIONS}
+def read(lab: Lab) -> Reading:
+    """What all links have carried and dropped, and what that took the program."""
+    report = _ask(lab, {"get": True})
+    links = {
+        node.name: {way: _carried(report["ports"][node.name][way]) for way in DIRECTIONS}
         for node in lab.nodes
     }
+    return Reading(links, Strain.from_report(report))
+
+
+def _carried(told: Mapping[str, Any]) -> Carried:
+    return Carried(told["packets"], told["bytes"], told["drops"])
 
 
 def trouble(lab: Lab) -> str:

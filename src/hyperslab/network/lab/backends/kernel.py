@@ -13,6 +13,7 @@ from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
 from hyperslab.network.lab.namespaces import network_file
+from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.spec import Mode
 from hyperslab.network.lab.wiring import DEVICE, port_of
@@ -101,17 +102,16 @@ def _in_network(lab: Lab, place: str) -> list[str]:
     return ["nsenter", f"--net={network_file(lab.place, place)}", "--"]
 
 
-def counters(lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
-    """Packets, bytes and drops of both directions of every node's link."""
-    return {node.name: _counters(lab, node) for node in lab.nodes}
+def read(lab: Lab) -> Reading:
+    """What all links have carried and dropped."""
+    links = {node.name: {way: _carried(lab, node, way) for way in DIRECTIONS} for node in lab.nodes}
+    return Reading(links, strain=None)
 
 
-def _counters(lab: Lab, node: Node) -> dict[Direction, dict[str, int]]:
-    found = bridged.counters(lab, node)
-    for direction in DIRECTIONS:
-        full = found[direction].pop("dropped")
-        found[direction] |= {"queue": full, "loss": _lost(lab, node, direction)}
-    return found
+def _carried(lab: Lab, node: Node, direction: Direction) -> Carried:
+    packets, nbytes = bridged.carried(lab, node, direction)
+    queue = bridged.dropped(lab, node, direction)
+    return Carried(packets, nbytes, {"queue": queue, "loss": _lost(lab, node, direction)})
 
 
 def _lost(lab: Lab, node: Node, direction: Direction) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hyperslab.network.lab.backends import bridged
 from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import Lab, Node
 from hyperslab.network.lab.spec import Mode
 
@@ -89,9 +90,15 @@ def _settings(link: Link) -> dict[str, Any]:
     return settings
 
 
-def counters(lab: Lab) -> dict[str, dict[Direction, dict[str, int]]]:
-    """Packets, bytes and drops of both directions of every node's link."""
-    return {node.name: bridged.counters(lab, node) for node in lab.nodes}
+def read(lab: Lab) -> Reading:
+    """What all links have carried and dropped; netem does not tell a loss from a full queue."""
+    links = {node.name: {way: _carried(lab, node, way) for way in DIRECTIONS} for node in lab.nodes}
+    return Reading(links, strain=None)
+
+
+def _carried(lab: Lab, node: Node, direction: Direction) -> Carried:
+    packets, nbytes = bridged.carried(lab, node, direction)
+    return Carried(packets, nbytes, {"loss or queue": bridged.dropped(lab, node, direction)})
 
 
 def trouble(lab: Lab) -> str:
