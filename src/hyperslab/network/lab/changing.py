@@ -28,10 +28,11 @@ def change(lab: Lab, node: str, said: OneWay, direction: Direction | None = None
                 raise UsageError(f"{node}: {problem}")
             require_possible(lab, link)
         require_up(lab)
-        lab = lab.with_node(changed)
-        BACKENDS[lab.backend].shape(lab, changed)
         measured = tuple(one for one in lab.measured if one.node != node)
         lab = replace(lab, measured=measured)
+        registry.record(lab)
+        lab = lab.with_node(changed)
+        BACKENDS[lab.backend].shape(lab, changed)
         registry.record(lab)
     return lab
 

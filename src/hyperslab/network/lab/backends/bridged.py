@@ -58,7 +58,7 @@ def queue(lab: Lab, node: Node, direction: Direction, kind: str, settings: dict[
             if settings:
                 netlink.tc("replace", kind, index, **settings)
             elif _kind(netlink, index) == kind:
-                netlink.tc("del", kind, index)
+                netlink.tc("del", index=index, root=True)
 
     within(file, put)
 

@@ -1,0 +1,59 @@
+"""Laboratories of tests, and what is looked at beside them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hyperslab.errors import UsageError
+from hyperslab.network.lab import parse_spec
+from hyperslab.network.lab.backends.choosing import BACKENDS, require_means
+from hyperslab.network.lab.registry import Lab
+from hyperslab.network.lab.spec import LabSpec
+
+TOLERANT = "tolerance = 0.4\n"
+"Tolerance of laboratories in which a test looks at something else than the links."
+
+
+def require(*backends: str) -> None:
+    """Skip the test where no laboratory can be made by these backends, and say why."""
+    try:
+        require_means()
+    except UsageError as why:
+        pytest.skip(str(why))
+    for backend in backends:
+        if why_not := BACKENDS[backend].missing():
+            pytest.skip(f"no laboratory of the backend {backend}: {why_not}")
+
+
+def spec(text: str) -> LabSpec:
+    """The spec that a text says."""
+    return parse_spec(text, "spec.toml")
+
+
+def run(lab: Lab, node: str, command: Sequence[str]) -> str:
+    """What a command prints in a node; one that fails is a failure of the test."""
+    return subprocess.run(
+        [*lab.prefix(node), *command], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def host() -> tuple[str, ...]:
+    """What this host's own network is like: devices, addresses, routes, queues, rules."""
+    commands = (["ip", "-br", "link"], ["ip", "-br", "addr"], ["tc", "qdisc"])
+    commands += (["ip", "route", "show", "table", "all"],)
+    said = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        for command in commands
+    ]
+    return (*said, *_in_folder(Path("/run/netns")), *_in_folder(Path("/etc/netns")))
+
+
+def _in_folder(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted(name for name in os.listdir(folder) if not name.startswith("hyperslab-"))
