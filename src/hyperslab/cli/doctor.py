@@ -26,6 +26,7 @@ from hyperslab.engines.facts import engine_names, facts_of
 from hyperslab.errors import HyperslabError, UsageError
 from hyperslab.formats.table import brought, known
 from hyperslab.machine.host import Host, describe
+from hyperslab.network.lab.backends import choosing
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.units import show_bytes
 
@@ -49,6 +50,21 @@ class State:
         return f"{self.engine}: {self.state}"
 
 
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """Whether a backend of links can be used, see `hyperslab netlab`."""
+
+    backend: str
+    state: str
+    "can be used, not here; without a job, also: not asked."
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.why:
+            return f"{self.backend}: {self.state}: {self.why}"
+        return f"{self.backend}: {self.state}"
+
+
 def doctor(
     start: Annotated[
         bool, typer.Option("--start", help="Run a small job on every engine, too.")
@@ -62,15 +78,37 @@ def doctor(
     if start:
         look = _tried
     states = map(look, engine_names())
+    links = _links(start)
     if json:
         told = list(states)
-        document.say({**_facts(), "engines": told})
+        document.say({**_facts(), "links": links, "engines": told})
     else:
         _tell_facts()
+        for link in links:
+            typer.echo(f"links      {link}")
         told = list(map(_told, states))
     if not (json or start):
         typer.echo("\n'hyperslab doctor --start' runs a small job on every engine.")
     return int(any(one.state == "fails" for one in told))
+
+
+def _links(start: bool) -> list[LinkState]:
+    """Whether backends of links can be used here; some are asked for a job alone, as that takes
+    long.
+    """
+    try:
+        choosing.require_means()
+    except UsageError as error:
+        return [LinkState(name, "not here", str(error)) for name in choosing.BACKENDS]
+    return [_link(name, start) for name in choosing.BACKENDS]
+
+
+def _link(name: str, start: bool) -> LinkState:
+    if name in choosing.SLOWLY_ASKED and not start:
+        return LinkState(name, "not asked", "'hyperslab doctor --start' asks the kernel")
+    if why := choosing.BACKENDS[name].missing():
+        return LinkState(name, "not here", why)
+    return LinkState(name, "can be used", choosing.BACKENDS[name].ABOUT)
 
 
 def _told(state: State) -> State:

@@ -142,7 +142,10 @@ def set_(
         said = OneWay.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"--{first['loc'][0]}: {clause_of(first)}") from error
+        clause = clause_of(first)
+        if first["type"] != "value_error":  # which names what it is about
+            clause = f"{first['loc'][0]}: {clause}"
+        raise UsageError(f"--{clause}") from error
     changed = change(registry.find(lab), node, said, which)
     if json:
         document.say(changed.as_json())

@@ -171,12 +171,12 @@ def test_a_link_changes_while_something_goes_over_it(kernel: Lab) -> None:
         fast = pump.rate_bits()
         changed = change(changed, "scheduler", OneWay(loss=0.05))
         pump.rate_bits()
+        read = BACKENDS["kernel"].read(changed).links["scheduler"]
     finally:
         pump.end()
         change(changed, "scheduler", OneWay(rate="none", loss=0.0))
     assert slow < 45e6
     assert fast > 1.5 * slow
-    read = BACKENDS["kernel"].read(changed).links["scheduler"]
     assert read["up"].drops["loss"] > 0
     assert read["down"].drops["loss"] == 0
     assert not any(one.node == "scheduler" for one in registry.find(kernel.name).measured)

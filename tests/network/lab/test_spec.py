@@ -43,7 +43,7 @@ def test_a_link_is_what_the_file_says() -> None:
     ("text", "told"),
     [
         ("[nodes]", "spec.toml:1: nodes: Dictionary should have at least 1 item"),
-        ("[nodes.w1]\n\nrate = '5XB'", "spec.toml:3: nodes.w1: rate 5XB: give a rate such as"),
+        ("[nodes.w1]\n\nrate = '5XB'", "spec.toml:3: nodes.w1.rate: rate 5XB: give a rate such as"),
         ("[nodes.w1]\ndelya = '5ms'", "nodes.w1.delya: there is no such field (did you mean"),
         ("[nodes.w1]\n[nodes.w2]\nloss = 2", "spec.toml:3: nodes.w2.loss: should be less than 1"),
         (

@@ -14,6 +14,10 @@ from hyperslab.units import show_seconds, show_share
 Direction = Literal["up", "down"]
 "What a node sends, and what it receives."
 DIRECTIONS: tuple[Direction, ...] = ("up", "down")
+Mode = Literal["gso", "exact"]
+"How packets are handed on: dozens of them as one where they come so, or one by one."
+Role = Literal["scheduler", "client", "storage", "worker"]
+"What a node is for."
 QUEUE_NS = 50_000_000
 "Time that a packet waits at most for its turn; what comes when more are waiting is dropped."
 LEAST_RATE_BITS = 100_000

@@ -14,9 +14,10 @@ from hyperslab.network.lab import addresses, namespaces, registry, wiring
 from hyperslab.network.lab.addresses import numbered
 from hyperslab.network.lab.backends.choosing import BACKENDS, choose, require_means
 from hyperslab.network.lab.calibration import calibrate
+from hyperslab.network.lab.link import Mode
 from hyperslab.network.lab.registry import SOURCE, SWITCH, Lab, Node
 from hyperslab.network.lab.removing import remove
-from hyperslab.network.lab.spec import LabSpec, Mode
+from hyperslab.network.lab.spec import LabSpec
 
 _SWITCH_NUMBER = 1
 "Number of the switch's address in the laboratory's network; those of the nodes follow."

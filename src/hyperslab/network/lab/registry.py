@@ -21,9 +21,8 @@ from typing import Any, Literal, Self
 from hyperslab.errors import UsageError, suggest
 from hyperslab.machine.host import boot_id
 from hyperslab.network.lab import namespaces
-from hyperslab.network.lab.link import Link
+from hyperslab.network.lab.link import Link, Mode, Role
 from hyperslab.network.lab.measured import Measured
-from hyperslab.network.lab.spec import Mode, Role
 from hyperslab.storage.emulation.registry import started_of
 from hyperslab.storage.whole import replace_text
 from hyperslab.units import show_list

@@ -11,17 +11,15 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from hyperslab.errors import UsageError
-from hyperslab.network.lab.link import Link, parse_rate
+from hyperslab.network.lab.link import Link, Mode, Role, parse_rate
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_duration
 
 Backend = Literal["auto", "netem", "kernel", "emulator"]
-Mode = Literal["gso", "exact"]
-Role = Literal["scheduler", "client", "storage", "worker"]
 NAMED_ROLES: tuple[Role, ...] = ("scheduler", "client", "storage")
 "Roles of nodes that have their names."
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -47,8 +45,17 @@ class OneWay(Table):
     loss: Share | None = None
     reorder: Share | None = None
 
+    @field_validator("rate", "delay", "jitter")
+    @classmethod
+    def _can_be_read(cls, text: str | None, field: ValidationInfo) -> str | None:
+        try:
+            OneWay.model_construct(**{str(field.field_name): text}).over(Link())
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return text
+
     def over(self, link: Link) -> Link:
-        """The same link, with what is said here instead. Raises UsageError."""
+        """The same link, with what is said here instead."""
         return Link(
             rate_bits=_bits(self.rate, link.rate_bits),
             delay_ns=_nanoseconds("delay", self.delay, link.delay_ns),
@@ -70,16 +77,8 @@ class NodeSpec(OneWay):
 
     @model_validator(mode="after")
     def _can_be(self) -> NodeSpec:
-        try:
-            self.over(Link())
-        except UsageError as error:
-            raise ValueError(str(error)) from error
-        for name, link_of in (("up", self.up_link), ("down", self.down_link)):
-            try:
-                problem = link_of().problem()
-            except UsageError as error:
-                raise ValueError(f"{name}: {error}") from error
-            if problem:
+        for name, link in (("up", self.up_link()), ("down", self.down_link())):
+            if problem := link.problem():
                 raise ValueError(self._place(name, problem))
         return self
 
@@ -92,11 +91,11 @@ class NodeSpec(OneWay):
         return f"{direction}: {problem}"
 
     def up_link(self) -> Link:
-        """What the node sends. Raises UsageError."""
+        """What the node sends."""
         return self.up.over(self.over(Link()))
 
     def down_link(self) -> Link:
-        """What the node receives. Raises UsageError."""
+        """What the node receives."""
         return self.down.over(OneWay(rate=self.rate).over(Link()))
 
 
@@ -183,7 +182,7 @@ def parse_spec(text: str, label: str) -> LabSpec:
 def _nearer(mistake: Mistake) -> Mistake:
     """A mistake at the field that its clause begins with, where a table has found it."""
     fields, colon, text = mistake.text.partition(": ")
-    while colon and re.fullmatch(r"[a-z][a-z0-9.-]*", fields):
+    while colon and re.fullmatch(r"[\w.-]+", fields):
         path = (*mistake.path, *fields.split("."))
         mistake = Mistake(path, text)
         fields, colon, text = text.partition(": ")

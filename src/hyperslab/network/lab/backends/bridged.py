@@ -52,13 +52,14 @@ def queue(lab: Lab, node: Node, direction: Direction, kind: str, settings: dict[
 
     def put() -> None:
         from pyroute2 import IPRoute
+        from pyroute2.netlink.rtnl import TC_H_ROOT
 
         with IPRoute() as netlink:
             index = netlink.link_lookup(ifname=device)[0]
             if settings:
                 netlink.tc("replace", kind, index, **settings)
             elif _kind(netlink, index) == kind:
-                netlink.tc("del", index=index, root=True)
+                netlink.tc("del", index=index, parent=TC_H_ROOT)
 
     within(file, put)
 

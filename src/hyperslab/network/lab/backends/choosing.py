@@ -11,13 +11,14 @@ from typing import Protocol
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import emulator, kernel, netem
-from hyperslab.network.lab.link import Link
+from hyperslab.network.lab.link import Link, Mode
 from hyperslab.network.lab.reading import Reading
 from hyperslab.network.lab.registry import Lab, Node
-from hyperslab.network.lab.spec import Mode
 
 PROGRAMS = {"nsenter": "util-linux", "unshare": "util-linux", "mount": "mount", "umount": "mount"}
 "Programs that every backend needs, with their Debian packages."
+SLOWLY_ASKED = frozenset(("netem",))
+"Backends that are asked for by way of a library that takes long to be imported."
 INSTALL = "pip install 'hyperslab[netlab]'"
 
 

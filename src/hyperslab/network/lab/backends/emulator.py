@@ -17,11 +17,10 @@ from typing import Any
 from hyperslab.errors import UsageError
 from hyperslab.machine.built import Built
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Link
+from hyperslab.network.lab.link import DIRECTIONS, Link, Mode
 from hyperslab.network.lab.namespaces import LabFailed, network_file, processes
 from hyperslab.network.lab.reading import Carried, Reading, Strain
 from hyperslab.network.lab.registry import SWITCH, Lab, Node, folder
-from hyperslab.network.lab.spec import Mode
 from hyperslab.network.lab.wiring import DEVICE
 from hyperslab.storage.emulation.program import reap, reason
 

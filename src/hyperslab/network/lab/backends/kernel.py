@@ -11,11 +11,10 @@ import shutil
 
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode, show_bits
 from hyperslab.network.lab.namespaces import network_file
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
-from hyperslab.network.lab.spec import Mode
 from hyperslab.network.lab.wiring import DEVICE, port_of
 
 ABOUT = "rate and loss, by tbf and nft"
@@ -115,15 +114,13 @@ def _carried(lab: Lab, node: Node, direction: Direction) -> Carried:
 
 
 def _lost(lab: Lab, node: Node, direction: Direction) -> int:
-    """Packets that were dropped as they were to be lost."""
-    if not getattr(node, direction).loss:
-        return 0
+    """Packets that were dropped as they were to be lost, since the loss was asked for."""
     place, _ = _far_end(node, direction)
-    listing = ["nft", "--json", "list", "table", "netdev", _table(node, direction)]
+    listing = ["nft", "--json", "list", "ruleset", "netdev"]
     told = json.loads(namespaces.run([*_in_network(lab, place), *listing]))
     rules = [entry["rule"] for entry in told["nftables"] if "rule" in entry]
-    parts = [part for rule in rules for part in rule["expr"]]
-    return sum(part["counter"]["packets"] for part in parts if "counter" in part)
+    own = [rule["expr"] for rule in rules if rule["table"] == _table(node, direction)]
+    return sum(part["counter"]["packets"] for parts in own for part in parts if "counter" in part)
 
 
 def trouble(lab: Lab) -> str:

@@ -7,10 +7,9 @@ import threading
 from typing import Any
 
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode, show_bits
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import Lab, Node
-from hyperslab.network.lab.spec import Mode
 
 ABOUT = "rate, delay, loss and reordering, by the kernel's netem"
 _NEW_NETWORK = 0x40000000
