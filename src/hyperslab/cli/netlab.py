@@ -199,6 +199,8 @@ def _tell(lab: Lab) -> None:
     typer.echo(f"'{lab.name}' is {about['state']} on {lab.network}; backend {backend}")
     if about["trouble"]:
         typer.echo(f"  {about['trouble']}")
+    if about["carried"] is not None and about["carried"].is_put_off():
+        typer.echo("  the emulator may not go before other programs: it is late beside busy ones")
     nodes = [("node", "role", "address", "sends", "receives")]
     nodes += [
         (node.name, node.role, node.address, node.up.words(), node.down.words())

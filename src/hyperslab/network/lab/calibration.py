@@ -31,7 +31,10 @@ NO_LOSS = 0.002
 "Share of packets that may be lost on a link that is to lose none."
 _RATE_S = 0.3
 "Time for which a rate is measured."
-_LEAST_NBYTES, _MOST_NBYTES = 100_000, 1 << 28
+_LEAST_NBYTES = 100_000
+_MOST_NBYTES = 1 << 28
+_LEAST_WINDOW_NBYTES = 8 * probes.PAYLOAD_NBYTES
+"Bytes under way that keep a slow link busy."
 _FREE_NBYTES = 1 << 25
 "Bytes that are sent over a link without a rate."
 _ROUND_TRIPS_S = 1.0
@@ -122,13 +125,16 @@ def _link(node: Node, direction: Direction) -> Link:
 
 
 def _rate(lab: Lab, node: Node, direction: Direction) -> Measured:
-    asked = _link(node, direction).rate_bits
+    link = _link(node, direction)
+    asked = link.rate_bits
     nbytes = _FREE_NBYTES
+    window = None
     if asked is not None:
         nbytes = min(max(round(asked / 8 * _RATE_S), _LEAST_NBYTES), _MOST_NBYTES)
+        window = max(round(asked / 8 * link.queue_ns / 2e9), _LEAST_WINDOW_NBYTES)
     # The bucket may be full, and holds as much again after a pause.
     warm = LEAST_BURST_NBYTES + nbytes // 8
-    value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes)
+    value = probes.rate_bits(*_ends(lab, node, direction), warm, nbytes, window)
     allowed = lab.tolerance * (asked or 0)
     return Measured(node.name, f"rate {direction}", asked, value, "bit/s", allowed)
 
@@ -142,9 +148,16 @@ def _round_trip(lab: Lab, node: Node) -> Measured:
     near, far = _ends(lab, node, "up")
     times = probes.round_trips(near, far, number, _patience_s(node))
     jitter_s = (node.up.jitter_ns + node.down.jitter_ns) / 1e9
-    allowed = lab.tolerance * asked_s + FLOOR_S + _STEPS * jitter_s / math.sqrt(len(times))
+    spread_s = _STEPS * jitter_s / math.sqrt(len(times))
+    allowed = lab.tolerance * asked_s + FLOOR_S + spread_s + _sending_s(node)
     asked = asked_s or None
     return Measured(node.name, "round trip", asked, statistics.median(times), "s", allowed)
+
+
+def _sending_s(node: Node) -> float:
+    """Time that it takes both directions to send a small packet, beside the delay."""
+    rates = [link.rate_bits for link in (node.up, node.down) if link.rate_bits is not None]
+    return sum(8 * probes.SMALL_FRAME_NBYTES / rate for rate in rates)
 
 
 def _patience_s(node: Node) -> float:

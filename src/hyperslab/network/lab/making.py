@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Network
@@ -14,11 +15,13 @@ from hyperslab.network.lab import addresses, namespaces, registry, wiring
 from hyperslab.network.lab.addresses import numbered
 from hyperslab.network.lab.backends.choosing import BACKENDS, choose, require_means
 from hyperslab.network.lab.calibration import calibrate
-from hyperslab.network.lab.link import Mode
+from hyperslab.network.lab.link import Link, Mode
 from hyperslab.network.lab.registry import SOURCE, SWITCH, Lab, Node
 from hyperslab.network.lab.removing import remove
 from hyperslab.network.lab.spec import LabSpec
 
+_COARSE_BITS = 20_000_000
+"Rate below which the largest packet that stands for several takes longer than 25 ms."
 _SWITCH_NUMBER = 1
 "Number of the switch's address in the laboratory's network; those of the nodes follow."
 
@@ -63,8 +66,8 @@ def _planned(spec: LabSpec) -> Lab:
     """A laboratory of which there is nothing yet. Raises UsageError."""
     name = spec.name or f"lab-{secrets.token_hex(3)}"
     _require_new(name)
-    mode = spec.mode or _mode_for(spec)
     links = [link for one in spec.nodes.values() for link in (one.up_link(), one.down_link())]
+    mode = spec.mode or _mode_for(links)
     backend = choose(spec.backend, links, mode)
     network = _network(spec)
     nodes = []
@@ -91,6 +94,7 @@ def _planned(spec: LabSpec) -> Lab:
         switch_address=switch_address,
         switch_hardware_address=_hardware_address(switch_address),
         nodes=tuple(nodes),
+        made_ns=time.time_ns(),
         boot=boot_id(),
         mounts=registry.mounts_here(),
         owner=None,
@@ -112,12 +116,14 @@ def _require_new(name: str) -> None:
         )
 
 
-def _mode_for(spec: LabSpec) -> Mode:
-    """How an emulator hands packets on: one by one where chance is to meet each of them."""
-    for one in spec.nodes.values():
-        for link in (one.up_link(), one.down_link()):
-            if link.loss or link.reorder:
-                return "exact"
+def _mode_for(links: Iterable[Link]) -> Mode:
+    """How an emulator hands packets on: one by one where chance is to meet each of them, or dozens
+    of them would take long.
+    """
+    for link in links:
+        is_slow = link.rate_bits is not None and link.rate_bits < _COARSE_BITS
+        if link.loss or link.reorder or is_slow:
+            return "exact"
     return "gso"
 
 

@@ -54,13 +54,17 @@ class End:
         return within(self.network, make)
 
 
-def rate_bits(sender: End, receiver: End, warm_nbytes: int, nbytes: int) -> float:
+def rate_bits(
+    sender: End, receiver: End, warm_nbytes: int, nbytes: int, window_nbytes: int | None
+) -> float:
     """Bits per second that a link carries, by one connection, counted as its packets are.
 
-    The first `warm_nbytes` are not counted: those for which a link has saved up. Raises LabFailed.
+    The first `warm_nbytes` are not counted: those for which a link has saved up. No more than the
+    window is under way: where the link's queue holds that, no packet is dropped and waited for.
+    Raises LabFailed.
     """
     total = warm_nbytes + nbytes
-    with _connected(sender, receiver) as (sending, receiving):
+    with _connected(sender, receiver, window_nbytes) as (sending, receiving):
         failures: list[OSError] = []
         thread = threading.Thread(target=_send, args=(sending, total, failures))
         thread.start()
@@ -75,9 +79,13 @@ def rate_bits(sender: End, receiver: End, warm_nbytes: int, nbytes: int) -> floa
 
 
 @contextmanager
-def _connected(sender: End, receiver: End) -> Iterator[tuple[socket.socket, socket.socket]]:
+def _connected(
+    sender: End, receiver: End, window_nbytes: int | None
+) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A connection, as its two ends."""
     with receiver.socket(socket.SOCK_STREAM) as listening, ExitStack() as opened:
+        if window_nbytes is not None:
+            listening.setsockopt(socket.SOL_SOCKET, _FORCED_BUFFER, window_nbytes)
         listening.listen(1)
         sending = opened.enter_context(sender.socket(socket.SOCK_STREAM))
         try:

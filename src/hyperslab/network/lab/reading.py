@@ -42,7 +42,7 @@ class Strain:
     """What it took a program to hand packets on, which else the kernel does."""
 
     scheduling: str
-    "Class of its thread: fifo goes before all other programs."
+    "Class of its thread: rr and fifo go before all other programs, other does not."
     cpu_ns: int
     "Time on a processor."
     waited_ns: int
@@ -57,8 +57,8 @@ class Strain:
         """Strain of what the program reports."""
         return cls(
             scheduling=report["scheduling"],
-            cpu_ns=report["processor"]["cpu_ns"] or 0,
-            waited_ns=report["processor"]["waited_ns"] or 0,
+            cpu_ns=report["cpu_ns"] or 0,
+            waited_ns=report["waited_ns"] or 0,
             late=tuple(report["late"]["powers_us"]),
         )
 
@@ -91,6 +91,10 @@ class Reading:
         if self.strain is not None and before.strain is not None:
             strain = self.strain.since(before.strain)
         return Reading(links, strain)
+
+    def is_put_off(self) -> bool:
+        """Whether a program hands packets on that may not go before all others."""
+        return self.strain is not None and self.strain.scheduling == "other"
 
     def starved(self) -> str:
         """Why what was measured meanwhile tells nothing of such links, as a sentence; '' where it

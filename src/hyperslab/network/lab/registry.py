@@ -77,6 +77,8 @@ class Lab:
     switch_address: str
     switch_hardware_address: str
     nodes: tuple[Node, ...]
+    made_ns: int
+    "Time at which it was asked for, which tells it from another one of its name."
     boot: str
     "Start of the system in which it was made."
     mounts: int

@@ -15,10 +15,18 @@ def remove(lab: Lab) -> int:
     """
     ended = 0
     with registry.locked():
+        if _is_replaced(lab):
+            return 0
         if lab.boot == boot_id():
             ended = _take_away(lab)
         registry.forget(lab)
     return ended
+
+
+def _is_replaced(lab: Lab) -> bool:
+    """Whether it was removed by somebody else, and another one has its name."""
+    same_name = [one for one in registry.recorded() if one.name == lab.name]
+    return any(one.made_ns != lab.made_ns for one in same_name)
 
 
 def _take_away(lab: Lab) -> int:

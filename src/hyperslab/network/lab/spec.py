@@ -60,8 +60,8 @@ class OneWay(Table):
             rate_bits=_bits(self.rate, link.rate_bits),
             delay_ns=_nanoseconds("delay", self.delay, link.delay_ns),
             jitter_ns=_nanoseconds("jitter", self.jitter, link.jitter_ns),
-            loss=link.loss if self.loss is None else self.loss,
-            reorder=link.reorder if self.reorder is None else self.reorder,
+            loss=_share(self.loss, link.loss),
+            reorder=_share(self.reorder, link.reorder),
             queue_ns=link.queue_ns,
         )
 
@@ -195,6 +195,12 @@ def _bits(text: str | None, usual: int | None) -> int | None:
     if text == NO_RATE:
         return None
     return parse_rate("rate", text)
+
+
+def _share(share: float | None, usual: float) -> float:
+    if share is None:
+        return usual
+    return share
 
 
 def _nanoseconds(flag: str, text: str | None, usual: int) -> int:
