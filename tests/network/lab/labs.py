@@ -44,10 +44,9 @@ def run(lab: Lab, node: str, command: Sequence[str]) -> str:
 
 def host() -> tuple[str, ...]:
     """What this host's own network is like: devices, addresses, routes, queues, rules."""
-    commands = (["ip", "-br", "link"], ["ip", "-br", "addr"], ["tc", "qdisc"])
-    commands += (["ip", "route", "show", "table", "all"],)
+    commands = ("ip -br link", "ip -br addr", "ip route show table all", "tc qdisc")
     said = [
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
         for command in commands
     ]
     return (*said, *_in_folder(Path("/run/netns")), *_in_folder(Path("/etc/netns")))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,15 +135,11 @@ def test_what_has_died_is_told_and_removed(up: str, tmp_path: Path) -> None:
     _, _, said = netlab("exec", "w1", "true")
     assert said == "hyperslab: there are several laboratories, broken and two: name one\n"
     half = registry.owned(registry.find("broken"))
-    registry.record(registry.Lab(**{**_fields(half), "is_complete": False, "owner_started": 1}))
+    registry.record(replace(half, is_complete=False, owner_started=1))
     assert "'broken' is half-made" in told("status")
     _, _, said = netlab("up", str(tmp_path / "broken.toml"))
     assert "a laboratory 'broken' was left here, half-made: 'hyperslab netlab down broken'" in said
     assert "removed the laboratory 'broken'" in told("down", "broken")
-
-
-def _fields(lab: registry.Lab) -> dict[str, object]:
-    return {name: getattr(lab, name) for name in lab.__slots__}
 
 
 def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

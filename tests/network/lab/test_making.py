@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -306,7 +307,7 @@ def test_a_wrong_link_is_refused(before: tuple[str, ...], monkeypatch: pytest.Mo
 
     def shape_wrongly(lab: Lab, node: registry.Node) -> None:
         other = OneWay(rate="30Mbit", loss=10 * node.up.loss).over(node.up)
-        shape(lab, registry.Node(**{**_fields(node), "up": other}))
+        shape(lab, replace(node, up=other))
 
     monkeypatch.setattr(backend, "shape", shape_wrongly)
     with pytest.raises(LabFailed) as raised:
@@ -318,10 +319,6 @@ def test_a_wrong_link_is_refused(before: tuple[str, ...], monkeypatch: pytest.Mo
     assert "rate down" not in told
     assert [lab for lab in registry.recorded() if lab.name == "wrong"] == []
     assert host() == before
-
-
-def _fields(node: registry.Node) -> dict[str, object]:
-    return {name: getattr(node, name) for name in node.__slots__}
 
 
 def test_a_node_that_is_gone_is_told(before: tuple[str, ...]) -> None:

@@ -49,7 +49,10 @@ class OneWay(Table):
     @classmethod
     def _can_be_read(cls, text: str | None, field: ValidationInfo) -> str | None:
         try:
-            OneWay.model_construct(**{str(field.field_name): text}).over(Link())
+            if field.field_name == "rate":
+                _bits(text, None)
+            else:
+                _nanoseconds(str(field.field_name), text, 0)
         except UsageError as error:
             raise ValueError(str(error)) from error
         return text
