@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hyperslab.errors import UsageError
-from hyperslab.network.lab import change, laboratory, make, registry, remove
+from hyperslab.network.lab import change, laboratory, make, registry, remove, wiring
 from hyperslab.network.lab.backends.choosing import BACKENDS
 from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab
@@ -342,6 +342,35 @@ def test_an_emulator_that_has_died_is_told(before: tuple[str, ...]) -> None:
         change(lab, "w1", OneWay(rate="1Mbit"))
     assert remove(lab) == 0
     assert host() == before
+
+
+def test_a_device_that_is_gone_is_told(before: tuple[str, ...]) -> None:
+    require("kernel")
+    with laboratory(spec(TOLERANT + "[nodes.w1]\n")) as lab:
+        run(lab, "w1", ["ip", "link", "delete", "eth0"])
+        with pytest.raises(LabFailed, match="the device eth0 of a node is gone"):
+            change(lab, "w1", OneWay(rate="1Mbit"))
+    assert host() == before
+
+
+def test_what_the_kernel_refuses_is_a_sentence(
+    before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("kernel")
+    monkeypatch.setattr(wiring, "BRIDGE", "a-name-of-more-than-fifteen-letters")
+    with pytest.raises(LabFailed, match="the kernel refuses a device, an address or a queue: "):
+        make(spec("[nodes.w1]"))
+    assert host() == before
+
+
+def test_a_record_of_another_version_is_told(records: Path) -> None:
+    path = records / "older.json"
+    path.write_text('{"name": "older"}')
+    try:
+        with pytest.raises(UsageError, match=r"older\.json is the record of .* another version"):
+            registry.recorded()
+    finally:
+        path.unlink()
 
 
 def test_a_network_that_is_in_use_is_refused() -> None:

@@ -178,8 +178,19 @@ def recorded() -> list[Lab]:
     found = []
     for path in folder().glob("*.json"):
         with suppress(FileNotFoundError):  # removed meanwhile
-            found.append(Lab.from_json(json.loads(path.read_text())))
+            found.append(_read(path))
     return sorted(found, key=lambda lab: lab.name)
+
+
+def _read(path: Path) -> Lab:
+    text = path.read_text()
+    try:
+        return Lab.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{path} is the record of a laboratory of another version of hyperslab: remove it with"
+            f" that, or run 'umount {path.with_suffix('')}' and remove the file"
+        ) from error
 
 
 def find(name: str | None) -> Lab:

@@ -6,12 +6,13 @@ Everything here runs in a laboratory's network, see `namespaces.within`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from hyperslab.network.lab.namespaces import network_file, within
+from hyperslab.network.lab.namespaces import LabFailed, network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 
 DEVICE = "eth0"
@@ -19,6 +20,21 @@ DEVICE = "eth0"
 BRIDGE = "br0"
 _OFFLOADS = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation")
 _NO_SIXTH = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+@contextmanager
+def refusals_told() -> Iterator[None]:
+    """A block in which what the kernel refuses is told. Raises LabFailed."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        yield
+    except NetlinkError as error:
+        why = os.strerror(error.code)
+        raise LabFailed(
+            f"the kernel refuses a device, an address or a queue: {why}; it needs bridge and veth,"
+            " and sch_tbf for rates, or /dev/net/tun for the emulator"
+        ) from error
 
 
 def port_of(node: Node) -> str:
@@ -46,7 +62,7 @@ def _make_bridge(lab: Lab) -> None:
 
     with IPRoute() as netlink:
         netlink.link("add", ifname=BRIDGE, kind="bridge", address=lab.switch_hardware_address)
-        netlink.link("set", index=_index(netlink, BRIDGE), state="up")
+        netlink.link("set", index=index_of(netlink, BRIDGE), state="up")
 
 
 def _make_pair(lab: Lab, node: Node) -> None:
@@ -59,8 +75,8 @@ def _make_pair(lab: Lab, node: Node) -> None:
         peer = {"ifname": DEVICE, "net_ns_fd": node_network, "address": node.hardware_address}
         with IPRoute() as netlink:
             netlink.link("add", ifname=port, kind="veth", peer=peer)
-            bridge = _index(netlink, BRIDGE)
-            netlink.link("set", index=_index(netlink, port), master=bridge, state="up")
+            bridge = index_of(netlink, BRIDGE)
+            netlink.link("set", index=index_of(netlink, port), master=bridge, state="up")
 
     try:
         within(network_file(lab.place, SWITCH), make)
@@ -92,8 +108,8 @@ def _set_up(device: str, own: str, others: Mapping[str, str]) -> None:
 
     text, _, length = own.partition("/")
     with IPRoute() as netlink:
-        netlink.link("set", index=_index(netlink, "lo"), state="up")
-        index = _index(netlink, device)
+        netlink.link("set", index=index_of(netlink, "lo"), state="up")
+        index = index_of(netlink, device)
         netlink.addr("add", index=index, address=text, prefixlen=int(length))
         netlink.link("set", index=index, state="up")
         for place, hardware in others.items():
@@ -124,7 +140,7 @@ def carried(file: Path, device: str) -> dict[str, int]:
 
     def ask() -> dict[str, int]:
         with IPRoute() as netlink:
-            message = netlink.get_links(_index(netlink, device))[0]
+            message = netlink.get_links(index_of(netlink, device))[0]
             counts: Mapping[str, int] = message.get_attr("IFLA_STATS64")
         names = ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")
         return {name: counts[name] for name in names}
@@ -132,5 +148,9 @@ def carried(file: Path, device: str) -> dict[str, int]:
     return within(file, ask)
 
 
-def _index(netlink: Any, device: str) -> int:
-    return int(netlink.link_lookup(ifname=device)[0])
+def index_of(netlink: Any, device: str) -> int:
+    """Number of a device. Raises LabFailed where there is none."""
+    found = netlink.link_lookup(ifname=device)
+    if not found:
+        raise LabFailed(f"the device {device} of a node is gone")
+    return int(found[0])

@@ -55,7 +55,7 @@ def queue(lab: Lab, node: Node, direction: Direction, kind: str, settings: dict[
         from pyroute2.netlink.rtnl import TC_H_ROOT
 
         with IPRoute() as netlink:
-            index = netlink.link_lookup(ifname=device)[0]
+            index = wiring.index_of(netlink, device)
             if settings:
                 netlink.tc("replace", kind, index, **settings)
             elif _kind(netlink, index) == kind:
@@ -78,7 +78,7 @@ def dropped(lab: Lab, node: Node, direction: Direction) -> int:
         from pyroute2 import IPRoute
 
         with IPRoute() as netlink:
-            index = netlink.link_lookup(ifname=device)[0]
+            index = wiring.index_of(netlink, device)
             found: Sequence[Any] = list(netlink.get_qdiscs(index=index))
         drops = 0
         for one in found:
