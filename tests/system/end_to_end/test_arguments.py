@@ -392,7 +392,7 @@ def test_without_arguments_the_help_lists_every_verb() -> None:
     assert done.code == 0
     assert done.err == ""
     verbs = "info run convert diff status wait report cancel verify clean synth"
-    verbs += " tiers experiment functions probe doctor"
+    verbs += " tiers experiment netlab functions probe doctor"
     assert list(VERBS) == verbs.split()
     assert all(re.search(rf"│ {verb} +[A-Z]", done.out) for verb in VERBS)
     assert "--debug" in done.out
