@@ -24,7 +24,7 @@ LIGHT = ("processes", "h5py")
 def _can_emulate() -> bool:
     try:
         program.require_fuse()
-        program.find()
+        program.PROGRAM.find()
     except UsageError:
         return False
     return True
