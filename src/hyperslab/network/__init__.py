@@ -1,1 +1,1 @@
-"""Networks: a laboratory of links, and what goes over them."""
+"""Networks of clusters: what goes over them."""

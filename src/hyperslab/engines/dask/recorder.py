@@ -1,0 +1,279 @@
+"""Recorder: every message that a process of Dask sends and receives, with time, ends, operations
+and bytes.
+
+It wraps `write` and `read` of the classes of all transports, in the process that it runs in, and so
+sees messages before they are encrypted. Records go to a file of the process, about once a second,
+so that one that is killed loses no more than that. The functions are sent to schedulers and workers
+by value: these need not have hyperslab, and what the functions share with one another lies at
+Dask's own class of connections, not here.
+
+    first line      {"host": ..., "pid": ...}
+    other lines     {"roles": {...}, "rows": [[time_ns, is_sent, local, peer, operations, nbytes]]}
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import contextvars
+import functools
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from hyperslab.traffic import Conversation, said_by
+
+FLUSH_S = 1.0
+SUFFIX = ".jsonl"
+_SHARED = "hyperslab_recorder"
+"Attribute of Dask's class of connections that holds what is shared in a process."
+_ENDS = "_hyperslab_ends"
+"Attribute of a connection that holds its ends and its conversation."
+_PRELUDE_NBYTES = 16
+_LENGTH_NBYTES = 8
+"""What TCP's framing adds to a message, and to each of its frames, see `distributed.comm.tcp`; other
+transports add it outside of what they count.
+"""
+_SOCKETS = (("stream",), ("sock", "stream"), ("handler", "ws_connection", "stream"))
+"Where transports keep the stream that has their socket."
+
+
+class Log:
+    """The file of one process, to which a thread of its own writes."""
+
+    def __init__(self, folder: str) -> None:
+        self.users = 0
+        self.rows: list[tuple[Any, ...]] = []
+        name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+        os.makedirs(folder, exist_ok=True)
+        self._file = open(os.path.join(folder, name), "w", encoding="utf-8")  # noqa: SIM115
+        self._writing = threading.Lock()
+        self._is_over = threading.Event()
+        self._roles: dict[str, str] = {}
+        self._put({"host": socket.gethostname(), "pid": os.getpid()})
+        threading.Thread(target=self._flush_often, name="hyperslab-recorder", daemon=True).start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Write what there is, and end."""
+        atexit.unregister(self.close)
+        self._is_over.set()
+        self._flush()
+        with self._writing:
+            self._file.close()
+
+    def _flush_often(self) -> None:
+        while not self._is_over.wait(FLUSH_S):
+            self._flush()
+
+    def _flush(self) -> None:
+        roles = _roles()
+        rows = self.rows[:]
+        del self.rows[: len(rows)]  # others may have come behind them
+        if rows or roles != self._roles:
+            self._roles = roles
+            self._put({"roles": roles, "rows": rows})
+
+    def _put(self, line: dict[str, Any]) -> None:
+        with self._writing:
+            if not self._file.closed:
+                self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+                self._file.flush()
+
+
+class Shared:
+    """What all recorders of a process share: its logs by folder, and the functions that they
+    replaced.
+    """
+
+    def __init__(self) -> None:
+        self.logs: dict[str, Log] = {}
+        self.changing = threading.Lock()
+        self.replaced: list[tuple[Any, str, Any]] = []
+        self.sizes: contextvars.ContextVar[list[int] | None]
+        self.sizes = contextvars.ContextVar("hyperslab_sizes", default=None)
+
+    def replace(self, owner: Any, name: str, function: Any) -> None:
+        self.replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, function)
+
+
+def start(folder: str) -> None:
+    """Record the messages of this process into a folder, too; each call needs its `stop`. Raises
+    OSError where it cannot be written to.
+    """
+    from distributed.comm.core import Comm
+
+    shared = Comm.__dict__.get(_SHARED)
+    if shared is None:
+        shared = Shared()
+        setattr(Comm, _SHARED, shared)
+    with shared.changing:
+        if folder not in shared.logs:
+            shared.logs[folder] = Log(folder)
+        shared.logs[folder].users += 1
+        if not shared.replaced:
+            _wrap(shared)
+
+
+def stop(folder: str) -> None:
+    """End what a `start` began; the last one leaves Dask as it was."""
+    from distributed.comm.core import Comm
+
+    shared = Comm.__dict__.get(_SHARED)
+    if shared is None:
+        return
+    with shared.changing:
+        log = shared.logs.get(folder)
+        if log is None:
+            return
+        log.users -= 1
+        if log.users == 0:
+            del shared.logs[folder]
+            log.close()
+        while shared.replaced and not shared.logs:
+            owner, name, original = shared.replaced.pop()
+            setattr(owner, name, original)
+
+
+def _wrap(shared: Any) -> None:
+    """Replace `write` and `read` of every transport, and what makes messages of frames."""
+    import distributed.comm
+    from distributed.comm.core import Comm
+
+    modules = {}
+    for transport in [*_below(Comm)]:
+        for name, wrapped in (("write", _writing), ("read", _reading)):
+            if name in transport.__dict__:
+                shared.replace(transport, name, wrapped(shared, getattr(transport, name)))
+        modules[transport.__module__] = sys.modules[transport.__module__]
+    for module in modules.values():
+        if hasattr(module, "from_frames"):
+            has_prelude = module is distributed.comm.tcp
+            counted = _counting(shared, module.from_frames, has_prelude)
+            shared.replace(module, "from_frames", counted)
+
+
+def _below(kind: type) -> Iterator[type]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+def _writing(shared: Any, write: Any) -> Any:
+    @functools.wraps(write)
+    async def recorded_write(comm: Any, message: Any, *args: Any, **more: Any) -> Any:
+        ends = comm.__dict__.get(_ENDS) or _meet(comm)
+        # Before it is sent: the answer may be there before this goes on.
+        operations = ends[2].named(said_by(message), True)
+        nbytes = await write(comm, message, *args, **more)
+        size = 0
+        if ends[3]:
+            size = nbytes
+        row = (time.time_ns(), 1, ends[0], ends[1], operations, size)
+        for log in shared.logs.values():
+            log.rows.append(row)
+        return nbytes
+
+    return recorded_write
+
+
+def _reading(shared: Any, read: Any) -> Any:
+    @functools.wraps(read)
+    async def recorded_read(comm: Any, *args: Any, **more: Any) -> Any:
+        sizes: list[int] = []
+        token = shared.sizes.set(sizes)
+        try:
+            message = await read(comm, *args, **more)
+        finally:
+            shared.sizes.reset(token)
+        ends = comm.__dict__.get(_ENDS) or _meet(comm)
+        operations = ends[2].named(said_by(message), False)
+        row = (time.time_ns(), 0, ends[0], ends[1], operations, sum(sizes))
+        for log in shared.logs.values():
+            log.rows.append(row)
+        return message
+
+    return recorded_read
+
+
+def _counting(shared: Any, from_frames: Any, has_prelude: bool) -> Any:
+    @functools.wraps(from_frames)
+    def counted_frames(frames: Any, *args: Any, **more: Any) -> Any:
+        sizes = shared.sizes.get()
+        if sizes is not None:
+            size = sum(getattr(frame, "nbytes", None) or len(frame) for frame in frames)
+            if has_prelude:
+                size += _PRELUDE_NBYTES + _LENGTH_NBYTES * len(frames)
+            sizes.append(size)
+        return from_frames(frames, *args, **more)
+
+    return counted_frames
+
+
+def _meet(comm: Any) -> tuple[str, str, Any, bool]:
+    """The ends of a connection, its conversation, and whether its bytes leave the process."""
+    local, peer = _addresses(comm)
+    ends = (local, peer, Conversation(), not local.startswith("inproc://"))
+    comm.__dict__[_ENDS] = ends
+    return ends
+
+
+def _addresses(comm: Any) -> tuple[str, str]:
+    """Addresses of this end and the other one, which both ends call the same: an address that a
+    user gave may have the name of a host.
+    """
+    for path in _SOCKETS:
+        end = comm
+        for name in path:
+            end = getattr(end, name, None)
+        link = getattr(end, "socket", None)
+        if link is not None:
+            with contextlib.suppress(OSError):
+                return _written(link.getsockname()), _written(link.getpeername())
+    return tuple(  # type: ignore[return-value]
+        place if place.startswith("inproc://") else place.rpartition("://")[2]
+        for place in (comm.local_address, comm.peer_address)
+    )
+
+
+def _written(name: Any) -> str:
+    host, port = name[:2]
+    if ":" in host:
+        return f"[{host}]:{port}"
+    return f"{host}:{port}"
+
+
+def _roles() -> dict[str, str]:
+    """What this process is, by '' and by the addresses at which it listens."""
+    kinds = {
+        "scheduler": ("distributed.scheduler", "Scheduler"),
+        "worker": ("distributed.worker", "Worker"),
+        "nanny": ("distributed.nanny", "Nanny"),
+        "client": ("distributed.client", "Client"),
+    }
+    roles: dict[str, str] = {}
+    for role, (module, name) in kinds.items():
+        servers = getattr(getattr(sys.modules.get(module), name, None), "_instances", ())
+        with contextlib.suppress(RuntimeError):  # another thread adds one: the next look sees it
+            for server in itertools.islice(servers, 1000):
+                _take(roles, role, server)
+    return roles
+
+
+def _take(roles: dict[str, str], role: str, server: Any) -> None:
+    called = role
+    if role in ("worker", "nanny"):
+        called = f"{role} {str(server.name).rpartition('://')[2]}"
+    roles.setdefault("", called)
+    if role == "client":
+        return
+    # A server that has not begun to listen raises ValueError.
+    with contextlib.suppress(ValueError, AttributeError):
+        roles[str(server.address).rpartition("://")[2]] = called

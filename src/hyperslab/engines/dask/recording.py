@@ -1,0 +1,188 @@
+"""Recording: the recorder switched on in the processes of a cluster, and what they have written put
+together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from hyperslab import traffic
+from hyperslab.engines.batches.patience import within
+from hyperslab.engines.batches.workers import sent_by_value
+from hyperslab.engines.dask import recorder
+from hyperslab.traffic import Message, Traffic
+
+PLUGIN = "hyperslab-recorder"
+PRELOAD = "hyperslab.engines.dask.preload"
+KINDS = ("scheduler", "worker", "nanny", "client")
+"Kinds of processes, for each of which Dask's configuration lists modules to be preloaded."
+FOLDER = "messages"
+LIMIT_S = 30.0
+_SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
+"Operations by which one end says what it is, where a process is several things."
+
+logger = logging.getLogger("distributed.hyperslab")
+
+
+class Recording:
+    """The recorders of a run."""
+
+    def __init__(self, client: Any, folder: Path) -> None:
+        self._client = client
+        self.folder = folder / FOLDER
+        self.notes: list[str] = []
+        self.transfers: list[dict[str, Any]] = []
+        self._begin(str(self.folder))
+
+    def _begin(self, folder: str) -> None:
+        """Record here, on the scheduler, and on all workers, also on those that join later."""
+        recorder.start(folder)
+        with (
+            sent_by_value(cloudpickle, recorder),
+            sent_by_value(cloudpickle, traffic),
+        ):
+            try:
+                within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.start, folder))
+            except OSError as error:
+                why = f"the scheduler cannot write to {folder} ({error.strerror})"
+                self.notes.append(f"{why}: its messages are as the other ends have seen them")
+            plugin = _plugin(recorder.start, recorder.stop, folder)
+            within(LIMIT_S, lambda: self._client.register_plugin(plugin))
+
+    def end(self, is_lost: bool) -> None:
+        """End them; of a cluster that is out of reach, in this process alone."""
+        folder = str(self.folder)
+        if not is_lost:
+            with sent_by_value(cloudpickle, recorder), sent_by_value(cloudpickle, traffic):
+                try:
+                    self.transfers = list(_transfers(self._client))
+                    within(LIMIT_S, lambda: self._client.unregister_worker_plugin(PLUGIN))
+                    within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
+                except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
+                    self.notes.append(f"the recorders were not ended ({error})")
+        recorder.stop(folder)
+
+    def traffic(self) -> Traffic:
+        """What all processes have written, whose files are removed."""
+        found = gathered(self.folder, remove=True)
+        found.meta["notes"] = [*self.notes, *found.meta["notes"]]
+        found.meta["transfers"] = self.transfers
+        return found
+
+
+def _plugin(begin: Any, end: Any, folder: str) -> Any:
+    """What Dask sets up on every worker, those that join later included."""
+    from distributed import WorkerPlugin
+
+    class Recorder(WorkerPlugin):
+        name = PLUGIN
+
+        def setup(self, worker: Any) -> None:
+            begin(folder)
+
+        def teardown(self, worker: Any) -> None:
+            end(folder)
+
+    return Recorder()
+
+
+def _transfers(client: Any) -> Iterator[dict[str, Any]]:
+    """Values that workers have fetched from each other, as their own logs have it."""
+    told = within(LIMIT_S, lambda: client.run(_incoming, on_error="ignore"))
+    for address, transfers in told.items():
+        for start_s, stop_s, who, nbytes, keys in transfers:
+            yield {
+                "start_ns": int(start_s * 1e9),
+                "end_ns": int(stop_s * 1e9),
+                "source": who.rpartition("://")[2],
+                "target": address.rpartition("://")[2],
+                "nbytes": nbytes,
+                "keys": keys,
+            }
+
+
+def _incoming(dask_worker: Any) -> list[tuple[Any, ...]]:
+    log = dask_worker.transfer_incoming_log
+    return [
+        (one["start"], one["stop"], one["who"], one["total"], [*map(str, one["keys"])])
+        for one in log
+    ]
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """Variables of the environment with which a Dask program of the user's own is recorded."""
+    from dask import config
+
+    variables = {"HYPERSLAB_MESSAGES": str(folder.absolute())}
+    for kind in KINDS:
+        loaded = config.get(f"distributed.{kind}.preload", [])
+        if isinstance(loaded, str):
+            loaded = [loaded]
+        others = [module for module in loaded if module != PRELOAD]
+        variables[f"DASK_DISTRIBUTED__{kind.upper()}__PRELOAD"] = repr([*others, PRELOAD])
+    return variables
+
+
+def gathered(folder: Path, remove: bool = False) -> Traffic:
+    """Put together what the processes of a cluster have written into a folder."""
+    nodes: dict[str, str] = {}
+    notes: list[str] = []
+    messages: list[Message] = []
+    files = sorted(folder.glob(f"*{recorder.SUFFIX}"))
+    for path in files:
+        told = _Process(path)
+        messages += told.messages
+        nodes |= told.nodes()
+        if told.torn:
+            notes.append(f"{path.name} ends in the middle of a line: its process was killed")
+    if remove:
+        for path in files:
+            path.unlink()
+        with suppress(OSError):  # a worker that has come in the meantime
+            folder.rmdir()
+    messages.sort(key=lambda message: message.time_ns)
+    meta = {"nodes": nodes, "notes": notes, "processes": len(files)}
+    return Traffic.of(messages, "recorded", meta)
+
+
+class _Process:
+    """What one process has written."""
+
+    def __init__(self, path: Path) -> None:
+        self.messages: list[Message] = []
+        self.torn = False
+        self.roles: dict[str, str] = {}
+        self._locals: dict[str, str] = {}
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if not line.endswith("\n"):
+                    self.torn = True
+                    return
+                self._take(json.loads(line))
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        self.roles |= line.get("roles", {})
+        for time_ns, is_sent, local, peer, operations, nbytes in line.get("rows", ()):
+            named = tuple((name, count) for name, count in operations)
+            said_who = self._locals.setdefault(local, "")
+            if is_sent:
+                self.messages.append(Message(time_ns, local, peer, named, nbytes, "sent"))
+                self._locals[local] = said_who or _SAYS_WHO.get(named[0][0], "")
+                continue
+            self.messages.append(Message(time_ns, peer, local, named, nbytes, "received"))
+
+    def nodes(self) -> dict[str, str]:
+        """What the process is called, by the addresses of its ends."""
+        own = self.roles.get("", "client")
+        nodes = {}
+        for address, said_who in self._locals.items():
+            nodes[address] = self.roles.get(address) or said_who or own
+        listening = {address: role for address, role in self.roles.items() if address}
+        return {**listening, **nodes}

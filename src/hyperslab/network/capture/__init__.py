@@ -1,0 +1,1 @@
+"""Captures of packets, read as the messages that Dask has sent."""

@@ -1,0 +1,271 @@
+"""Message and Traffic: what the processes of a cluster have said to each other.
+
+A message names an operation, or several where a stream sends them in a batch; an answer names none,
+and is called after what was asked on its connection. Whoever sees a message, a recorder inside of a
+process or a decoder of packets, takes from it what it names (`said_by`), and has a `Conversation`
+name it, so that both count alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+TRAFFIC_VERSION = 1
+FILE = "messages.parquet"
+"Name of the file that lies beside the trace of a run."
+
+HANDSHAKE, ACK, UNDECODABLE = "handshake", "ack", "undecodable"
+"Names of messages that are no operation: two ends agree; data have arrived; nobody could read it."
+_UNASKED = "unknown"
+"Name of a question that nobody has seen."
+_DATA = "get_data"
+
+Kind = Literal["sent", "received"]
+Said = tuple[str, ...]
+"Operations that a message names, in their order; or HANDSHAKE or ACK alone; () for an answer."
+Operations = tuple[tuple[str, int], ...]
+"Names of a message, each with how often it occurs in it."
+
+
+class Message(NamedTuple):
+    """One message, as one end of its connection has seen it."""
+
+    time_ns: int
+    "Wall clock of the host that saw it."
+    source: str
+    "Address of the end that sent it, as IP:PORT."
+    target: str
+    operations: Operations
+    nbytes: int
+    "Size with its frames' lengths, and without what TCP, IP and TLS add; 0 inside of a process."
+    kind: Kind
+
+
+def said_by(message: Any) -> Said:
+    """What a message names, of what Dask's `comm.write` is given or `comm.read` returns."""
+    if isinstance(message, dict):
+        operation = message.get("op")
+        if isinstance(operation, str):
+            return (operation,)
+        if "pickle-protocol" in message:
+            return (HANDSHAKE,)
+        return ()
+    if isinstance(message, list | tuple):
+        named = (part.get("op") for part in message if isinstance(part, dict))
+        return tuple(operation for operation in named if isinstance(operation, str))
+    if isinstance(message, str) and message == "OK":
+        return (ACK,)
+    return ()
+
+
+class Conversation:
+    """The messages of one connection, each named by itself or by what it answers."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = {True: _UNASKED, False: _UNASKED}
+
+    def named(self, said: Said, by_first: bool) -> Operations:
+        """Names of a message that an end has sent: the first of the two, or the other one."""
+        if said == (HANDSHAKE,):
+            return ((HANDSHAKE, 1),)
+        if said == (ACK,) and self._last[by_first] == _DATA:
+            return ((ACK, 1),)
+        if said in ((), (ACK,)):
+            return ((f"reply:{self._last[not by_first]}", 1),)
+        self._last[by_first] = said[-1]
+        if len(said) == 1:
+            return ((said[0], 1),)
+        return tuple(Counter(said).items())
+
+
+def portions(nbytes: int, operations: Operations) -> Iterator[int]:
+    """The bytes of a message, shared out evenly among its operations, for each name of them."""
+    total = sum(count for _, count in operations)
+    done = given = 0
+    for _, count in operations:
+        done += count
+        upto = nbytes * done // total
+        yield upto - given
+        given = upto
+
+
+@dataclass(slots=True, eq=False)
+class Traffic:
+    """Messages as columns: a row for every operation of every message."""
+
+    columns: dict[str, Any]
+    """Arrays of NumPy by name: time_ns; message, a number; source and target, places in `addresses`;
+    operation, a place in `operations`; count, how often it occurs in the message; nbytes, its
+    portion of the message; is_sent, whether the end that sent it says so.
+    """
+    addresses: list[str]
+    operations: list[str]
+    origin: str = "recorded"
+    "recorded, inside of processes; captured, from packets; or logged, by an engine."
+    meta: dict[str, Any] = field(default_factory=dict)
+    "nodes: names of processes by address; what was lost; what a capture holds beside messages."
+
+    def __repr__(self) -> str:
+        return f"<hyperslab.Traffic: {len(self):,} messages, {self.origin}>"
+
+    def __len__(self) -> int:
+        import numpy as np
+
+        return len(np.unique(self.columns["message"]))
+
+    @classmethod
+    def of(
+        cls,
+        messages: Iterable[Message],
+        origin: str = "recorded",
+        meta: dict[str, Any] | None = None,
+    ) -> Traffic:
+        """Put messages into columns."""
+        import numpy as np
+
+        addresses: dict[str, int] = {}
+        operations: dict[str, int] = {}
+        rows: list[tuple[int, ...]] = []
+        for number, message in enumerate(messages):
+            source = addresses.setdefault(message.source, len(addresses))
+            target = addresses.setdefault(message.target, len(addresses))
+            is_sent = message.kind == "sent"
+            shares = portions(message.nbytes, message.operations)
+            for (name, count), nbytes in zip(message.operations, shares, strict=True):
+                operation = operations.setdefault(name, len(operations))
+                ends = (message.time_ns, number, source, target)
+                rows.append((*ends, operation, count, nbytes, is_sent))
+        table = np.array(rows, np.int64).reshape(len(rows), len(_COLUMNS))
+        columns = {
+            name: np.ascontiguousarray(table[:, n], dtype)
+            for n, (name, dtype) in enumerate(_COLUMNS.items())
+        }
+        return cls(columns, list(addresses), list(operations), origin, meta or {})
+
+    def seen_once(self) -> Traffic:
+        """The same without what both ends of a connection have seen: of each direction, what the
+        end says that has seen more of it.
+        """
+        import numpy as np
+
+        each = self.columns
+        first = np.unique(each["message"], return_index=True)[1]
+        direction = each["source"].astype(np.int64) * len(self.addresses) + each["target"]
+        places, numbers = np.unique(direction, return_inverse=True)
+        of_first = numbers[first]
+        sent = np.bincount(of_first, weights=each["is_sent"][first], minlength=len(places))
+        seen = np.bincount(of_first, minlength=len(places))
+        takes_sent = sent >= seen - sent
+        return self.where(each["is_sent"] == takes_sent[numbers])
+
+    def where(self, chosen: Any) -> Traffic:
+        """The rows for which an array is true."""
+        columns = {name: column[chosen] for name, column in self.columns.items()}
+        return replace(self, columns=columns)
+
+    def node_of(self, address: str) -> str:
+        """Name of the process at an address, or the host of one that nobody has named."""
+        nodes: dict[str, str] = self.meta.get("nodes", {})
+        if address in nodes:
+            return nodes[address]
+        return address.rpartition(":")[0] or address
+
+    def save(self, path: Path) -> None:
+        """Write the rows as Parquet (zstd), everything else as JSON in the file's metadata."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        about = {"version": TRAFFIC_VERSION, "origin": self.origin, "meta": self.meta}
+        each = self.columns
+        table = pa.table(
+            {
+                "time_ns": _numbers(each["time_ns"], pa.int64()),
+                "message": _numbers(each["message"], pa.int64()),
+                "source": _words(each["source"], self.addresses),
+                "target": _words(each["target"], self.addresses),
+                "operation": _words(each["operation"], self.operations),
+                "count": _numbers(each["count"], pa.int32()),
+                "nbytes": _numbers(each["nbytes"], pa.int64()),
+                "kind": _words(each["is_sent"].astype("i4"), ["received", "sent"]),
+            }
+        )
+        told = table.replace_schema_metadata({"hyperslab": json.dumps(about)})
+        with path.open("wb") as file:  # Arrow takes no path that is not UTF-8
+            pq.write_table(told, file, compression="zstd")
+
+    @classmethod
+    def load(cls, path: Path) -> Traffic:
+        """Read back what `save` wrote. Raises ValueError for messages of a newer version."""
+        import pyarrow.parquet as pq
+
+        with path.open("rb") as file:
+            # By this thread alone: a process that ends while Arrow's threads do may abort.
+            table = pq.ParquetFile(file, pre_buffer=False).read(use_threads=False)
+        about = json.loads(table.schema.metadata[b"hyperslab"])
+        if about["version"] > TRAFFIC_VERSION:
+            raise ValueError(
+                f"{path} was written by a newer hyperslab (traffic version {about['version']})"
+            )
+        columns = {name: table[name].to_numpy() for name in _PLAIN}
+        addresses: dict[str, int] = {}
+        operations: dict[str, int] = {}
+        columns["source"] = _places(table["source"], addresses)
+        columns["target"] = _places(table["target"], addresses)
+        columns["operation"] = _places(table["operation"], operations)
+        kinds = {"received": 0, "sent": 1}
+        columns["is_sent"] = _places(table["kind"], kinds).astype(bool)
+        origin, meta = about["origin"], about["meta"]
+        return cls(columns, list(addresses), list(operations), origin, meta)
+
+
+_COLUMNS = {
+    "time_ns": "i8",
+    "message": "i8",
+    "source": "i4",
+    "target": "i4",
+    "operation": "i4",
+    "count": "i4",
+    "nbytes": "i8",
+    "is_sent": "?",
+}
+_PLAIN = ("time_ns", "message", "count", "nbytes")
+
+
+def _numbers(values: Any, arrow_type: Any) -> Any:
+    """An array of Arrow, from a buffer: Arrow imports pandas to convert what is none."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(values)])
+
+
+def _words(places: Any, words: list[str]) -> Any:
+    """Words by their places in a list, as Arrow keeps words that occur often."""
+    import pyarrow as pa
+
+    encoded = [word.encode() for word in words]
+    ends = [0]
+    for word in encoded:
+        ends.append(ends[-1] + len(word))
+    offsets = b"".join(end.to_bytes(4, "little") for end in ends)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    dictionary = pa.Array.from_buffers(pa.string(), len(words), buffers)
+    return pa.DictionaryArray.from_arrays(_numbers(places, pa.int32()), dictionary)
+
+
+def _places(column: Any, known: dict[str, int]) -> Any:
+    """Places of a column's words among those that are known, to which new ones are added."""
+    import numpy as np
+
+    found = [np.empty(0, np.int32)]
+    for chunk in column.chunks:
+        words = chunk.dictionary.to_pylist()
+        numbers = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
+        found.append(numbers[chunk.indices.to_numpy()])
+    return np.concatenate(found)
