@@ -101,6 +101,15 @@ Live = Annotated[
         rich_help_panel=SHOWN,
     ),
 ]
+RecordMessages = Annotated[
+    bool,
+    Opt(
+        "--record-messages",
+        help="Keep every message of the engine's processes: time, ends, operation, bytes; of Spark"
+        " what its event log says.",
+        rich_help_panel=ENGINE,
+    ),
+]
 Retries = Annotated[
     int,
     Opt(

@@ -19,6 +19,8 @@ from hyperslab.errors import UsageError
 from hyperslab.report.compare import answers, letter, names_of, warnings_of, write_comparison
 from hyperslab.report.expected import expected, expected_words
 from hyperslab.report.failures import failure_headline, grouped
+from hyperslab.report.messages.numbers import Numbers, numbers_of
+from hyperslab.report.messages.page import messages_line
 from hyperslab.report.perfetto import write_perfetto
 from hyperslab.report.verdict import judge
 from hyperslab.trace import Trace
@@ -112,9 +114,16 @@ def _say(records: Records, page: Path) -> None:
             "verdict": judge(records.trace, records.summary).findings,
             "summary": records.summary,
             "expected": expected(records.trace, records.summary),
+            "messages": _messages(records),
             "provenance": records.facts,
         }
     )
+
+
+def _messages(records: Records) -> Numbers | None:
+    if records.traffic is None:
+        return None
+    return numbers_of(records.traffic)
 
 
 def _tell(records: Records, page: Path) -> None:
@@ -123,6 +132,8 @@ def _tell(records: Records, page: Path) -> None:
     typer.echo(judge(records.trace, records.summary).paragraph)
     if words := expected_words(records.trace, records.summary):
         typer.echo(f"\nexpected   {words}")
+    if numbers := _messages(records):
+        typer.echo(f"\nmessages   {messages_line(numbers)}")
     typer.echo(f"\nreport     {page}")
 
 

@@ -33,6 +33,7 @@ from hyperslab.cli.flags import (
     Quiet,
     ReadersPerDevice,
     RealOrStored,
+    RecordMessages,
     Report,
     Retries,
     SlurmOption,
@@ -295,6 +296,7 @@ def run(
     json: JsonOfPlan = False,
     report: Report = True,
     live: Live = False,
+    record_messages: RecordMessages = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
@@ -350,6 +352,7 @@ def run(
         resume=resume,
         report=report,
         live=live,
+        record_messages=record_messages,
         accept_changed_function=accept_changed_function,
     )
     if check_locality:

@@ -10,7 +10,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Literal, ParamSpec, TypeVar, get_args
 
 from hyperslab.arrays.partition import Rule
-from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs
+from hyperslab.engines.facts import DEFAULT, facts_of, require_jobs, require_messages
 from hyperslab.errors import UsageError, suggest, told_in_python
 from hyperslab.plan.settings import Granularity, Settings
 from hyperslab.plan.written import parse_rule, parse_size, written
@@ -61,6 +61,8 @@ class Options:
     "Whether the page is written at the end; `hyperslab report` writes it at any time."
     live: bool = False
     "Whether a page on this machine shows the run while it goes on; standard error has its address."
+    record_messages: bool = False
+    "Whether the messages of the engine's processes are kept, with time, ends, operations and bytes."
     stage_in: str | os.PathLike[str] = ""
     "Directory on a fast tier to which inputs are copied ahead of the tasks; '': they are not."
     stage_out: str | os.PathLike[str] = ""
@@ -122,6 +124,8 @@ class Options:
         require_jobs(
             self.engine, {"--throttle": self.throttle, "--slurm-option": self.slurm_option}
         )
+        if self.record_messages:
+            require_messages(self.engine)
 
 
 def chosen(verb: str, options: Options | None, settings: Settings) -> Options:

@@ -53,6 +53,7 @@ from hyperslab.report.progress import Progress, Quiet
 from hyperslab.storage import fence
 from hyperslab.storage.location import local_folder
 from hyperslab.trace import OwnTime, Trace
+from hyperslab.traffic import Traffic
 from hyperslab.units import show_count
 
 
@@ -119,6 +120,7 @@ class Driver(Rounds):
         self.is_left = False
         self.shutdown_ns = 0
         self.own_times: Sequence[OwnTime] = ()
+        self.traffic: Traffic | None = None
 
     def execute(self) -> Result:
         """Own the output directory, run every stage, keep the records whatever happens."""
@@ -234,6 +236,7 @@ class Driver(Rounds):
             last_job=self.last_job,
             job_options=texts(self.options.slurm_option),
             heartbeat=self.folder.absolute() / STATUS,
+            record_messages=self.options.record_messages,
             slot_cpus=max(1, prepared.host.cpus // (prepared.workers * prepared.threads)),
         )
 
@@ -286,6 +289,7 @@ class Driver(Rounds):
             self.shutdown_ns = time.monotonic_ns() - ended_ns
             self.staging.stop()
             self.own_times = self.engine.own_times()
+            self.traffic = self.engine.traffic()
             self.notices.end([failure for failure, _ in self.failures.values()])
             self.progress.end()
             if not self.is_left:
@@ -372,6 +376,7 @@ class Driver(Rounds):
             self.state,
             self.options.report,
             ended_early,
+            self.traffic,
         )
         why = {"ended_early": ended_early, "why_stopped": self.why_stopped}
         save_status(self.folder, self.state, {**self._counts(), **why})

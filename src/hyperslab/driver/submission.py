@@ -35,6 +35,8 @@ from hyperslab.storage.recordfile import (
     save_record,
 )
 from hyperslab.trace import Trace
+from hyperslab.traffic import FILE as MESSAGES
+from hyperslab.traffic import Traffic
 from hyperslab.units import show_count
 
 RECORDS_VERSION = 1
@@ -66,6 +68,8 @@ class Records:
     "What was asked for, as the submission's plan.json has it."
     ended_early: str = ""
     "Why the run ended before all tasks had been tried; '' if it did not."
+    traffic: Traffic | None = None
+    "Messages of the engine's processes, where they were kept."
 
 
 def save_records(
@@ -77,19 +81,24 @@ def save_records(
     state: RunState = "done",
     has_page: bool = True,
     ended_early: str = "",
+    traffic: Traffic | None = None,
 ) -> Summary:
-    """Write trace, summary, provenance and, if asked for, the page of a submission into its
-    folder.
+    """Write trace, messages, summary, provenance and, if asked for, the page of a submission into
+    its folder.
     """
     summary = summarise(trace)
     trace.save(folder / "trace.parquet")
+    if traffic is not None:
+        traffic.save(folder / MESSAGES)
     summary.save(folder / "summary.json")
     save_record(folder / "failures.json", {"failures": records_of(failures)})
     about = {"title": title, "facts": facts, "trace": checksum_of(folder / "trace.parquet")}
+    if traffic is not None:
+        about["messages"] = checksum_of(folder / MESSAGES)
     save_record(folder / "provenance.json", {"version": RECORDS_VERSION, **about})
     if has_page:
         plan = load_record(folder / "plan.json", NO_REPORT)
-        told = (tuple(failures), state, plan, ended_early)
+        told = (tuple(failures), state, plan, ended_early, traffic)
         records = Records(folder, trace, summary, title, facts, *told)
         write_report(records, folder / PAGE)
     return summary
@@ -114,6 +123,7 @@ def write_report(records: Records, path: Path, has_pictures: bool = True) -> Non
         plan=r.plan,
         state=state,
         pictures=pictures,
+        traffic=r.traffic,
     )
 
 
@@ -145,6 +155,10 @@ def load_records(folder: Path) -> Records:
         ):  # Arrow may end the process over a damaged one; earlier versions kept no checksum
             require_intact(own / "trace.parquet", about["trace"], NO_REPORT)
         trace = _load_trace(own / "trace.parquet")
+        traffic = None
+        if "messages" in about:
+            require_intact(own / MESSAGES, about["messages"], NO_REPORT)
+            traffic = Traffic.load(own / MESSAGES)
         summary = Summary.load(own / "summary.json")
     except (
         ValueError,
@@ -156,7 +170,7 @@ def load_records(folder: Path) -> Records:
         ) from error
     plan = load_record(own / "plan.json", NO_REPORT)
     told = (tuple(load_failures(own)), state, plan, load_status(own).get("ended_early", ""))
-    return Records(own, trace, summary, about["title"], about["facts"], *told)
+    return Records(own, trace, summary, about["title"], about["facts"], *told, traffic)
 
 
 def _load_trace(path: Path) -> Trace:

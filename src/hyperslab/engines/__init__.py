@@ -16,6 +16,7 @@ from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
 from hyperslab.plan.task import Merge, Outcome, StepFunction, Task
 from hyperslab.trace import OwnTime, Slot
+from hyperslab.traffic import Traffic
 
 Dismissal = Callable[[int], None]
 "What ends the processes that were started together with this one, with its exit status."
@@ -72,6 +73,12 @@ class Managed:
         """What the run has waited for in the queue of a batch system; None where there is none."""
         return None
 
+    def traffic(self) -> Traffic | None:
+        """Messages of the engine's processes, once it has stopped; None where they were not
+        kept.
+        """
+        return None
+
     def start(self) -> None:
         raise NotImplementedError
 
@@ -102,6 +109,7 @@ class Engine(Protocol):
         ...
 
     def queued(self) -> Queued | None: ...
+    def traffic(self) -> Traffic | None: ...
     def run(
         self, tasks: Sequence[Task], steps: Sequence[StepFunction], merge: Merge | None
     ) -> Running:
@@ -143,6 +151,8 @@ class EngineOptions:
     "A file that the driver writes again and again while it lives."
     last_job: tuple[str, ...] = ()
     "Command that goes on with the run once its jobs have ended; (): the driver waits for them."
+    record_messages: bool = False
+    "Whether messages are kept."
 
 
 def require(name: str, options: EngineOptions) -> None:

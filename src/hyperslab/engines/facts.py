@@ -64,6 +64,8 @@ class Facts:
     "Regular expression of the beginning of what they write there when nothing is wrong."
     own_record: str = ""
     "Name of its own record of what it ran; empty: it keeps none."
+    records_messages: bool = False
+    "Whether it can keep the messages of its processes, or what its own record says of them."
 
     def __post_init__(self) -> None:
         module, _, word = self.place.partition(":")
@@ -113,6 +115,7 @@ DASK_BAG = Facts(
     connects_to="tcp://HOST:PORT, tls://HOST:PORT or a scheduler file of Dask",
     queue="slurm, for Dask workers as Slurm jobs",
     own_record="Dask's task stream",
+    records_messages=True,
 )
 SPARK = Facts(
     "hyperslab.engines.spark.engine:Spark",
@@ -129,6 +132,7 @@ SPARK = Facts(
         r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:INFO|WARN) "
     ),
     own_record="Spark's event log",
+    records_messages=True,
 )
 SLURM = Facts(
     "hyperslab.engines.slurm.engine:Slurm",
@@ -255,6 +259,15 @@ def require_jobs(engine: str, given: Mapping[str, object]) -> None:
     if flags and not facts_of(engine).batch_system:
         able = (f"--engine {name}" for name, facts in ENGINES.items() if facts.batch_system)
         raise UsageError(f"{flags[0]}: is for {' or '.join(able)}, not for --engine {engine}")
+
+
+def require_messages(engine: str) -> None:
+    """Raise UsageError for an engine that cannot keep the messages of its processes."""
+    if not facts_of(engine).records_messages:
+        able = (f"--engine {name}" for name, facts in ENGINES.items() if facts.records_messages)
+        raise UsageError(
+            f"--record-messages: is for {' or '.join(able)}, not for --engine {engine}"
+        )
 
 
 def _loadable() -> list[Facts]:

@@ -34,6 +34,7 @@ class Settings(TypedDict, total=False):
     slurm_option: str | Sequence[str]
     report: bool
     live: bool
+    record_messages: bool
     stage_in: str | os.PathLike[str]
     stage_out: str | os.PathLike[str]
     readers_per_device: int | None

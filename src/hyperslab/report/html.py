@@ -29,6 +29,7 @@ from hyperslab.report.gantt import (
 )
 from hyperslab.report.graph import graph_svg
 from hyperslab.report.measures import headline, measures
+from hyperslab.report.messages.page import messages_html
 from hyperslab.report.prose import prose, verdict_html, whole_flags
 from hyperslab.report.slices import Pictured, Slice, scale
 from hyperslab.report.slowest import Attempt, short_label, slowest
@@ -36,6 +37,7 @@ from hyperslab.report.summary import Summary, split
 from hyperslab.report.verdict import Verdict, judge
 from hyperslab.storage.whole import replace_text
 from hyperslab.trace import Trace
+from hyperslab.traffic import Traffic
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds, show_share
 
 PART_COLOURS = COLOURS | {"other": OTHER_COLOUR, "overhead": SHORT_COLOUR, "idle": STARTUP_COLOUR}
@@ -183,13 +185,14 @@ def write_page(
     plan: Mapping[str, Any] | None = None,
     state: str = "done",
     pictures: Sequence[Pictured] = (),
+    traffic: Traffic | None = None,
 ) -> None:
     """Write the report of a run as one self-contained file that needs no network; it appears whole
     or not at all.
 
     `facts` are the run's provenance by name, `failures` its failed tasks, equal ones together,
-    `plan` what the submission's plan.json holds, for the task graph, `state` how the run ended, and
-    `pictures` are of its data.
+    `plan` what the submission's plan.json holds, for the task graph, `state` how the run ended,
+    `pictures` are of its data, and `traffic` holds the messages that were kept.
     """
     sections = [
         f"<h1>{escape(title)}</h1>",
@@ -198,6 +201,7 @@ def write_page(
         failures_html(failures),
         _pictures(pictures),
         charts_html(trace),
+        messages_html(traffic, trace),
         _totals(summary),
         _slowest(trace),
         _graph(plan, trace),

@@ -25,9 +25,11 @@ from hyperslab.engines.dask.client import (
     task_stream,
 )
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
+from hyperslab.engines.dask.recording import Recording
 from hyperslab.engines.dask.watch import Watch
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.trace import Slot
+from hyperslab.traffic import Traffic
 
 RESULT_LIMIT_S = 60.0
 QUEUE_LIMIT_S = 86_400.0
@@ -82,6 +84,7 @@ class DaskEngine(BatchEngine):
         super().__init__(options)
         self._keeper: KeeperProcess | None = None
         self._watch: Watch | None = None
+        self._recording: Recording | None = None
         self._is_cancelled = False
         self._is_lost = False
         self._said: dict[str, list[logging.Handler]] | None = None
@@ -115,6 +118,8 @@ class DaskEngine(BatchEngine):
         self._since_s = time.time()
         self._await_workers()
         self._slots = slots_of(self.client, options.folder)
+        if options.record_messages:
+            self._recording = Recording(self.client, options.folder)
 
     def _await_workers(self) -> None:
         from distributed import TimeoutError as NoWorkers
@@ -138,6 +143,8 @@ class DaskEngine(BatchEngine):
         return f"look at the cluster of {self.options.connect}"
 
     def leave(self) -> None:
+        if self._recording is not None:
+            self._recording.end(self._is_lost)
         if self.client is not None:
             with suppress(Exception):  # a scheduler that is dead cannot say good-bye
                 if not self._is_lost:  # Dask would look for it for ten seconds
@@ -150,6 +157,11 @@ class DaskEngine(BatchEngine):
             redirect(self._said)
         self.client = None
         self._keeper = None
+
+    def traffic(self) -> Traffic | None:
+        if self._recording is None:
+            return None
+        return self._recording.traffic()
 
     def cancel(self) -> None:
         """Stop at once: batches that run on somebody else's workers end at their next task."""

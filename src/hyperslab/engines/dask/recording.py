@@ -50,9 +50,9 @@ class Recording:
         ):
             try:
                 within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.start, folder))
-            except OSError as error:
-                why = f"the scheduler cannot write to {folder} ({error.strerror})"
-                self.notes.append(f"{why}: its messages are as the other ends have seen them")
+            except OSError as error:  # TimeoutError is one
+                why = f"the scheduler does not record its messages ({error})"
+                self.notes.append(f"{why}: they are as the other ends have seen them")
             plugin = _plugin(recorder.start, recorder.stop, folder)
             within(LIMIT_S, lambda: self._client.register_plugin(plugin))
 

@@ -1,0 +1,1 @@
+"""What people look at of the messages of a cluster."""
