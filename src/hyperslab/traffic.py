@@ -69,7 +69,7 @@ class Conversation:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._last = {True: _UNASKED, False: _UNASKED}
+        self._last = {True: "", False: ""}
 
     def named(self, said: Said, by_first: bool) -> Operations:
         """Names of a message that an end has sent: the first of the two, or the other one."""
@@ -78,7 +78,8 @@ class Conversation:
         if said == (ACK,) and self._last[by_first] == _DATA:
             return ((ACK, 1),)
         if said in ((), (ACK,)):
-            return ((f"reply:{self._last[not by_first]}", 1),)
+            asked = self._last[not by_first] or self._last[by_first] or _UNASKED
+            return ((f"reply:{asked}", 1),)
         self._last[by_first] = said[-1]
         if len(said) == 1:
             return ((said[0], 1),)

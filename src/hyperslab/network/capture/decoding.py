@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,7 +15,14 @@ from hyperslab.network.capture.naming import require_msgpack
 from hyperslab.network.capture.packets import Broken, NoCapture, Packet, packets
 from hyperslab.network.capture.segments import ACK, SYN, Foreign, Segment, segment_of
 from hyperslab.network.capture.streams import Stream
-from hyperslab.traffic import UNDECODABLE, Conversation, Message, Said, Traffic
+from hyperslab.traffic import (
+    UNDECODABLE,
+    Conversation,
+    Message,
+    Operations,
+    Said,
+    Traffic,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +54,26 @@ class Direction:
 class _Connection:
     """Both directions between two ends, from one SYN to the next."""
 
-    def __init__(self, ends: tuple[str, str], out: list[Message]) -> None:
+    def __init__(self, ends: tuple[str, str]) -> None:
         self.ends = ends
-        self._conversation = Conversation()
-        self._out = out
-        self.readers = tuple(Messages(self._heard_from(n == 0)) for n in range(2))
+        self._heard: list[tuple[int, int, Said | None, int]] = []
+        self.readers = tuple(Messages(functools.partial(self._hear, n)) for n in range(2))
         self.streams = tuple(map(Stream, self.readers))
         self._first: dict[int, int] = {}
         self._time_ns = 0
 
-    def _heard_from(self, is_first: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        source, target = self.ends[:: 1 if is_first else -1]
+    def _hear(self, number: int, time_ns: int, said: Said | None, nbytes: int) -> None:
+        self._heard.append((time_ns, number, said, nbytes))
 
-        def heard(time_ns: int, said: Said | None, nbytes: int) -> None:
-            operations = ((UNDECODABLE, 1),)
+    def messages(self) -> Iterator[Message]:
+        """The messages, named in the order of their times: those behind a gap are heard late."""
+        conversation = Conversation()
+        for time_ns, number, said, nbytes in sorted(self._heard, key=operator.itemgetter(0)):
+            operations: Operations = ((UNDECODABLE, 1),)
             if said is not None:
-                operations = self._conversation.named(said, is_first)  # type: ignore[assignment]
-            self._out.append(Message(time_ns, source, target, operations, nbytes, "sent"))
-
-        return heard
+                operations = conversation.named(said, number == 0)
+            ends = (self.ends[number], self.ends[1 - number])
+            yield Message(time_ns, *ends, operations, nbytes, "sent")
 
     def is_another(self, segment: Segment) -> bool:
         """Whether a segment begins another connection between the same ends."""
@@ -78,7 +88,7 @@ class _Connection:
             self._first[number] = segment.sequence
             self.readers[number].begin()
         if segment.flags & ACK:
-            self.streams[1 - number].acknowledge(segment.acknowledged)
+            self.streams[1 - number].acknowledge(segment.acknowledged, segment.time_ns)
         self.streams[number].take(segment)
         self._time_ns = segment.time_ns
 
@@ -104,17 +114,18 @@ def decode(path: Path) -> Traffic:
     notes: list[str] = []
     directions: list[Direction] = []
     connections: dict[tuple[str, str], _Connection] = {}
+    every: list[_Connection] = []
     for segment in _segments(path, seen, notes):
         ends = (segment.source, segment.target)
         key = (min(ends), max(ends))
         known = connections.get(key)
         if known is None or known.is_another(segment):
-            if known is not None:
-                directions += known.end()
-            known = connections[key] = _Connection(ends, out)
+            known = connections[key] = _Connection(ends)
+            every.append(known)
         known.take(segment)
-    for connection in connections.values():
+    for connection in every:
         directions += connection.end()
+        out += connection.messages()
     out.sort(key=lambda message: message.time_ns)
     told = {"packets": dict(seen), "directions": list(map(asdict, directions)), "notes": notes}
     return Traffic.of(out, "captured", told)

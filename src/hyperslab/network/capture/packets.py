@@ -12,6 +12,8 @@ from typing import BinaryIO, Literal, NamedTuple
 
 LARGEST_NBYTES = 2**26
 "Bytes of a packet, or of a block, beyond which a file is taken for damaged."
+LATEST_NS = 2**62
+"Time that no clock has, in the year 2116."
 _CLASSIC = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
     b"\xa1\xb2\xc3\xd4": (">", 1000),
@@ -176,6 +178,8 @@ def _packet(kind: int, body: bytes, order: str, interfaces: list[_Interface]) ->
         raise Broken(f"a packet of {kept:,} bytes is longer than its block")
     ticks = (high << 32) + low
     time_ns = interface.offset_s * 10**9 + ticks * 10**9 // interface.ticks_per_s
+    if abs(time_ns) > LATEST_NS:
+        raise Broken("the time of a packet cannot be")
     data = body[start : start + kept]
     return Packet(time_ns, interface.link, max(nbytes, kept), data)
 

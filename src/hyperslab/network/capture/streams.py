@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Protocol
 
 from hyperslab.network.capture.segments import SYN, Segment
@@ -43,7 +43,8 @@ class Stream:
         self._early_nbytes = 0
         self._gap_since_ns = 0
         self._waited = 0
-        self._acknowledged = 0
+        self._acknowledged: deque[tuple[int, int]] = deque()
+        "Places in the stream that the other end has confirmed, and when."
         self._recent: OrderedDict[tuple[int, int, int], None] = OrderedDict()
         self.is_from_start = False
         self.packets = 0
@@ -80,11 +81,16 @@ class Stream:
         else:
             self._fill(segment, -ahead)
 
-    def acknowledge(self, number: int) -> None:
+    def acknowledge(self, number: int, time_ns: int) -> None:
         """Take note of what the other end has received."""
-        if self._next is not None:
-            ahead = (number - self._next + 2**31) % 2**32 - 2**31
-            self._acknowledged = max(self._acknowledged, self._done + ahead)
+        if self._next is None:
+            return
+        place = self._done + (number - self._next + 2**31) % 2**32 - 2**31
+        known = self._done
+        if self._acknowledged:
+            known = self._acknowledged[-1][0]
+        if place > known:
+            self._acknowledged.append((place, time_ns))
 
     def end(self, time_ns: int) -> None:
         """Give the reader what is left, without what is missing before it."""
@@ -120,7 +126,8 @@ class Stream:
         heapq.heappush(self._early, (place, self.packets, segment))
         self._early_nbytes += len(segment.data)
         self._waited += 1
-        is_lost = self._acknowledged >= place and self._waited > PATIENCE_SEGMENTS
+        is_known = bool(self._acknowledged) and self._acknowledged[-1][0] >= self._early[0][0]
+        is_lost = is_known and self._waited > PATIENCE_SEGMENTS
         is_full = self._early_nbytes > KEPT_NBYTES or len(self._early) > KEPT_SEGMENTS
         if is_lost or is_full:
             self._give_up(segment.time_ns)
@@ -148,6 +155,8 @@ class Stream:
         self._next = (self._next + nbytes) % 2**32
         self._done += nbytes
         self.nbytes += nbytes
+        while self._acknowledged and self._acknowledged[0][0] <= self._done:
+            self._acknowledged.popleft()
 
     def _go_on(self, time_ns: int) -> None:
         """Give the reader what follows now."""
@@ -160,11 +169,19 @@ class Stream:
         self._gap_since_ns = time_ns
         self._waited = 0
 
+    def _confirmed_ns(self, place: int, time_ns: int) -> int:
+        """The time before which all up to a place had arrived, at most `time_ns`."""
+        for confirmed, when_ns in self._acknowledged:
+            if confirmed >= place:
+                return min(when_ns - 1, time_ns)
+        return time_ns
+
     def _give_up(self, time_ns: int) -> None:
         """Skip the gap before the first segment that waits."""
-        missing = self._early[0][0] - self._done
+        place, _, segment = self._early[0]
+        missing = place - self._done
         if missing > 0:
             self.missing_nbytes += missing
-            self._reader.skip(missing, time_ns)
+            self._reader.skip(missing, self._confirmed_ns(place, segment.time_ns))
             self._advance(missing)
         self._go_on(time_ns)

@@ -19,24 +19,24 @@ SENT, RECEIVED = "#0072b2", "#e69f00"
 GRID, TEXT = "#e6e9ed", "#4a5160"
 
 
-def rates_svg(nodes: Sequence[Node], start_s: float) -> str:
+def rates_svg(nodes: Sequence[Node], start_s: float, step_s: int) -> str:
     """Bytes that nodes sent (upwards) and received (downwards), a lane each, all on one scale.
 
-    `start_s` is the time of the first second on the axis of the page.
+    `start_s` is the time of the first step on the axis of the page, `step_s` their length.
     """
-    seconds = len(nodes[0].sent_by_second)
-    step = -(-seconds // MOST_STEPS) or 1
+    steps = len(nodes[0].sent_by_step)
+    step = -(-steps // MOST_STEPS) or 1
     peak = max(
         (max(_means(each, step), default=0) for node in nodes for each in _both(node)), default=0
     )
-    body = [*_axis(start_s, start_s + seconds, len(nodes))]
+    body = [*_axis(start_s, start_s + steps * step_s, len(nodes))]
     for number, node in enumerate(nodes):
         top = number * (LANE + GAP)
         body.append(_name(node.name, top))
         for values, colour, is_up in ((_both(node)[0], SENT, 1), (_both(node)[1], RECEIVED, 0)):
             bars = _bars(_means(values, step), peak or 1, top, is_up=bool(is_up))
             body.append(f'<path d="{bars}" fill="{colour}"/>')
-    caption = f"bytes per second and node; a full lane is {show_rate(peak)} each way"
+    caption = f"bytes per second and node; a full lane is {show_rate(peak / step_s)} each way"
     return _svg(body, len(nodes), caption)
 
 
@@ -63,7 +63,7 @@ def transfers_svg(
 
 
 def _both(node: Node) -> tuple[Sequence[int], Sequence[int]]:
-    return node.sent_by_second, node.received_by_second
+    return node.sent_by_step, node.received_by_step
 
 
 def _means(values: Sequence[int], step: int) -> list[float]:

@@ -19,6 +19,8 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 HEARTBEATS = ("heartbeat_worker", "heartbeat-client")
 SECOND_NS = 10**9
+MOST_STEPS = 100_000
+"Steps of time; more than a day has seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,9 @@ class Node:
     sent_nbytes: int
     received_messages: int
     received_nbytes: int
-    sent_by_second: tuple[int, ...]
-    "Bytes sent in every second from the first message on."
-    received_by_second: tuple[int, ...]
+    sent_by_step: tuple[int, ...]
+    "Bytes sent in every step of time from the first message on; steps are seconds, see Numbers."
+    received_by_step: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Numbers:
     "Wall clock of the first message; 0 where there is none."
     seconds: float
     "Time from the first to the last message."
+    step_s: int
+    "Length of a step, seconds: 1, or more where there would be too many."
     operations: tuple[Operation, ...]
     "Most bytes first."
     pairs: tuple[Pair, ...]
@@ -139,6 +143,7 @@ def numbers_of(traffic: Traffic) -> Numbers:
         nbytes=int(each["nbytes"].sum()),
         start_ns=span_ns[0],
         seconds=(span_ns[1] - span_ns[0]) / SECOND_NS,
+        step_s=table.step_s,
         operations=tuple(_operations(once)),
         pairs=tuple(_pairs(table)),
         nodes=tuple(_nodes(table)),
@@ -163,9 +168,12 @@ class _Table:
         self.source = self.node[each["source"][first]]
         self.target = self.node[each["target"][first]]
         time_ns = each["time_ns"][first]
-        self.second = np.zeros(0, np.int64)
+        self.step_s = 1
+        self.step = np.zeros(0, np.int64)
         if len(time_ns):
-            self.second = (time_ns - time_ns.min()) // SECOND_NS
+            seconds = (time_ns - time_ns.min()) // SECOND_NS
+            self.step_s = 1 + int(seconds.max()) // MOST_STEPS
+            self.step = seconds // self.step_s
 
 
 def _order(name: str) -> tuple[int, str, int, str]:
@@ -206,7 +214,7 @@ def _pairs(table: _Table) -> Iterator[Pair]:
 
 
 def _nodes(table: _Table) -> Iterator[Node]:
-    seconds = int(table.second.max(initial=-1)) + 1
+    steps = int(table.step.max(initial=-1)) + 1
     for number, name in enumerate(table.names):
         sends = table.source == number
         receives = table.target == number
@@ -218,13 +226,13 @@ def _nodes(table: _Table) -> Iterator[Node]:
             int(table.size[sends].sum()),
             int(receives.sum()),
             int(table.size[receives].sum()),
-            _by_second(table, sends, seconds),
-            _by_second(table, receives, seconds),
+            _by_step(table, sends, steps),
+            _by_step(table, receives, steps),
         )
 
 
-def _by_second(table: _Table, chosen: npt.NDArray[np.bool_], seconds: int) -> tuple[int, ...]:
-    sums = np.bincount(table.second[chosen], weights=table.size[chosen], minlength=seconds)
+def _by_step(table: _Table, chosen: npt.NDArray[np.bool_], steps: int) -> tuple[int, ...]:
+    sums = np.bincount(table.step[chosen], weights=table.size[chosen], minlength=steps)
     return tuple(sums.astype(np.int64).tolist())
 
 

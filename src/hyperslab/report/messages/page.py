@@ -91,7 +91,7 @@ def _rates(numbers: Numbers, trace: Trace) -> str:
     busiest = sorted(numbers.nodes, key=lambda node: -node.sent_nbytes - node.received_nbytes)
     shown = {node.name for node in busiest[:NODES_SHOWN]}
     nodes = [node for node in numbers.nodes if node.name in shown]
-    chart = rates_svg(nodes, start_s)
+    chart = rates_svg(nodes, start_s, numbers.step_s)
     return f"<h2>Bytes per second and node</h2>\n{key}{chart}\n{_left_out(numbers)}"
 
 
