@@ -5,11 +5,13 @@ TLS.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hyperslab.testing import EngineTests
 from tests.engines.images import IMAGES
+from tests.engines.recorded import recorded, require_whole
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 
@@ -37,3 +39,7 @@ class TestDaskBag(EngineTests):
     @pytest.fixture(autouse=True)
     def _on_the_cluster(self, cluster: str) -> None:
         self.connect = cluster
+
+
+def test_messages_are_recorded_before_they_are_encrypted(cluster: str, tmp_path: Path) -> None:
+    require_whole(recorded(cluster, "dask-bag", tmp_path), 2)

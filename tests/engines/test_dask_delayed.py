@@ -5,11 +5,13 @@ file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hyperslab.testing import EngineTests
 from tests.engines.chosen import DIFFERING, only
+from tests.engines.recorded import recorded, require_whole
 from tests.system.clusters import dask
 from tests.system.clusters.required import required
 
@@ -29,3 +31,9 @@ class TestDaskDelayed(EngineTests):
     @pytest.fixture(autouse=True)
     def _on_the_cluster(self, cluster: str) -> None:
         self.connect = cluster
+
+
+def test_messages_are_recorded_where_hyperslab_is_not_installed(
+    cluster: str, tmp_path: Path
+) -> None:
+    require_whole(recorded(cluster, "dask-delayed", tmp_path), 2)

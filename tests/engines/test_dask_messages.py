@@ -1,0 +1,192 @@
+"""What the recorder inside of Dask's processes says is what a capture of their packets says, on the
+oldest version of distributed that is supported and on the installed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hyperslab.engines.dask import recorder, recording
+from hyperslab.network.capture.decoding import decode
+from hyperslab.report.messages.numbers import numbers_of
+from hyperslab.traffic import Traffic
+from tests.system.clusters.required import required
+
+PROGRAM = Path(__file__).with_name("dask_program.py")
+OLDEST = Path(sys.prefix) / "oldest-dask"
+"Where `make programs` puts the oldest supported version."
+Counts = dict[str, tuple[int, int]]
+
+
+@pytest.fixture(params=["oldest", "installed"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Variables with which a program finds a version of distributed."""
+    if request.param == "installed":
+        return dict(os.environ)
+    missing = "" if OLDEST.is_dir() else f"there is no {OLDEST}: 'make programs' makes it"
+    required(missing)
+    return {**os.environ, "PYTHONPATH": str(OLDEST)}
+
+
+def test_recorder_and_capture_agree(environment: dict[str, str], tmp_path: Path) -> None:
+    """Counts and bytes of every operation, of the connections that both saw from their beginning."""
+    required(_without_tcpdump())
+    told = recording.settings(tmp_path / "messages")
+    command = [sys.executable, str(PROGRAM)]
+    with _captured(tmp_path / "f.pcap"):
+        subprocess.run(command, env={**environment, **told}, check=True, timeout=100)
+    captured = decode(tmp_path / "f.pcap")
+    recorded = recording.gathered(tmp_path / "messages")
+    assert recorded.meta["processes"] == 3
+    assert recorded.meta["notes"] == []
+    shared = _directions(captured) & _ends(recorded)
+    assert len(shared) >= 16
+    assert shared == _ends(recorded)
+    of_packets = _counts(captured, shared)
+    assert of_packets["get_data"][0] >= 1
+    assert of_packets["heartbeat_worker"][0] >= 4
+    assert of_packets["reply:get_data"][1] > 10**6
+    assert _counts(recorded.seen_once(), shared) == of_packets
+    sent = recorded.columns["is_sent"]
+    assert _counts(recorded.where(sent), shared) == of_packets
+    _require_heard(_counts(recorded.where(~sent), shared), of_packets)
+
+
+def _require_heard(heard: Counts, sent: Counts) -> None:
+    """What has been received is what was sent, but for last words that nobody has waited for."""
+    unheard = {name: sent[name][0] - heard.get(name, (0, 0))[0] for name in sent}
+    assert heard.keys() <= sent.keys()
+    assert all(missing >= 0 for missing in unheard.values())
+    assert sum(unheard.values()) <= 6, unheard
+    assert all(heard[name] == sent[name] for name in sent if not unheard[name])
+    assert unheard["reply:get_data"] == unheard["compute-task"] == 0
+
+
+def _without_tcpdump() -> str:
+    if shutil.which("tcpdump") is None:
+        return "there is no tcpdump here: install the Debian package tcpdump"
+    if os.geteuid() != 0:
+        return "captures are for root: run the tests as root"
+    return ""
+
+
+@contextmanager
+def _captured(path: Path) -> Iterator[None]:
+    """All packets of the loopback interface while the block runs."""
+    command = ["tcpdump", "-i", "lo", "-B", "65536", "--immediate-mode", "-U", "-w", str(path)]
+    process = subprocess.Popen([*command, "tcp"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "listening on lo" in said, said
+        yield
+        time.sleep(0.5)  # packets that have arrived are written
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert "0 packets dropped by kernel" in said, said
+
+
+def _directions(captured: Traffic) -> set[tuple[str, str]]:
+    return {
+        (one["source"], one["target"])
+        for one in captured.meta["directions"]
+        if one["is_from_start"] and one["messages"] and not one["missing_nbytes"]
+    }
+
+
+def _rows(traffic: Traffic) -> Iterator[tuple[tuple[str, str], str, int, int]]:
+    names = ("source", "target", "operation", "count", "nbytes")
+    for source, target, operation, count, nbytes in zip(
+        *(traffic.columns[name].tolist() for name in names), strict=True
+    ):
+        ends = (traffic.addresses[source], traffic.addresses[target])
+        yield ends, traffic.operations[operation], count, nbytes
+
+
+def _ends(traffic: Traffic) -> set[tuple[str, str]]:
+    return {ends for ends, *_ in _rows(traffic)}
+
+
+def _counts(traffic: Traffic, chosen: set[tuple[str, str]]) -> Counts:
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for ends, operation, count, nbytes in _rows(traffic):
+        if ends in chosen:
+            counts[operation] += count
+            sizes[operation] += nbytes
+    return {name: (counts[name], sizes[name]) for name in counts}
+
+
+def test_what_the_recorder_rests_on_is_there() -> None:
+    """Names of distributed that are no public ones."""
+    from distributed.comm import inproc, tcp, ws
+    from distributed.comm.core import Comm
+
+    for transport in (tcp.TCP, inproc.InProc, ws.WS, ws.WSHandlerComm):
+        assert issubclass(transport, Comm)
+        assert asyncio.iscoroutinefunction(transport.__dict__["write"])
+        assert asyncio.iscoroutinefunction(transport.__dict__["read"])
+    assert "write" not in tcp.TLS.__dict__
+    assert callable(tcp.from_frames)
+    assert callable(ws.from_frames)
+
+
+def test_recorders_of_one_process_share_what_they_wrap(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+    from distributed.comm.tcp import TCP
+
+    before = (TCP.write, TCP.read)
+    places = [tmp_path / "a", tmp_path / "b"]
+    recorder.start(str(places[0]))
+    recorder.start(str(places[0]))
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        recorder.start(str(places[1]))
+        with Client(cluster) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+        recorder.stop(str(places[1]))
+    recorder.stop(str(places[0]))
+    assert (TCP.write, TCP.read) != before
+    recorder.stop(str(places[0]))
+    assert (TCP.write, TCP.read) == before
+    longer, shorter = (numbers_of(recording.gathered(place)) for place in places)
+    assert 0 < shorter.messages < longer.messages
+    counts = {one.name: one.count for one in longer.operations}
+    assert counts["compute-task"] == 1
+    assert counts["register-worker"] == 1
+
+
+def test_a_process_that_was_killed_loses_its_last_line(tmp_path: Path) -> None:
+    row = '[5,1,"a:1","b:2",[["x",2]],100]'
+    (tmp_path / "h-1-aa.jsonl").write_text(
+        f'{{"host":"h","pid":1}}\n{{"roles":{{"":"worker 0"}},"rows":[{row}]}}\n{{"rows":[[5,'
+    )
+    traffic = recording.gathered(tmp_path, remove=True)
+    numbers = numbers_of(traffic)
+    assert [(one.name, one.count, one.nbytes) for one in numbers.operations] == [("x", 2, 100)]
+    assert [node.name for node in numbers.nodes] == ["b", "worker 0"]
+    assert numbers.notes == ("h-1-aa.jsonl ends in the middle of a line: its process was killed",)
+    assert not tmp_path.exists()
+
+
+def test_preloads_of_the_user_stay(tmp_path: Path) -> None:
+    import dask
+
+    with dask.config.set({"distributed.worker.preload": ["mine"]}):
+        variables = recording.settings(tmp_path)
+    assert variables["DASK_DISTRIBUTED__WORKER__PRELOAD"] == repr(["mine", recording.PRELOAD])
+    assert variables["DASK_DISTRIBUTED__NANNY__PRELOAD"] == repr([recording.PRELOAD])
