@@ -13,8 +13,7 @@ SYSTEM_PACKAGES += h5dump=hdf5-tools ncdump=netcdf-bin
 SYSTEM_PACKAGES += munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client
 SYSTEM_PACKAGES += fio=fio
 SYSTEM_PACKAGES += parallel=parallel sshd=openssh-server ssh=openssh-client
-SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat
-SYSTEM_PACKAGES += nft=nftables ping=iputils-ping iperf3=iperf3 ethtool=ethtool
+SYSTEM_PACKAGES += ip=iproute2 sshfs=sshfs socat=socat tcpdump=tcpdump
 # The headers of FUSE have no command: they are installed together with its mount helper.
 SYSTEM_PACKAGES += gcc=build-essential pkg-config=pkg-config fusermount3=fuse3 mount.fuse3=libfuse3-dev
 
@@ -61,8 +60,15 @@ test: ## run every check and every test
 	exit $$status
 
 # What the tests start, and Python's packages do not bring.
-programs: system-packages | $(VENV)/.cargo
+programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
 	@$(MAKE) --no-print-directory tierfs links
+
+# The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
+# messages rests on names that Dask does not promise.
+$(VENV)/oldest-dask: pyproject.toml | $(VENV)/.created
+	@oldest=$$(sed -n 's/^dask = \["dask\[distributed\]>=\([0-9.]*\)".*/\1/p' pyproject.toml); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ "dask==$$oldest" "distributed==$$oldest"
+	@touch $@
 
 rust-tests: ## run the tests of the Rust code alone
 	@$(CARGO) test --quiet --locked --manifest-path rust/Cargo.toml

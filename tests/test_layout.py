@@ -40,7 +40,17 @@ ROOMS = {
     "storage",
     "machine",
 }
-LEAVES = {"__init__", "errors", "markup", "native", "pickling", "redaction", "trace", "units"}
+LEAVES = {
+    "__init__",
+    "errors",
+    "markup",
+    "native",
+    "pickling",
+    "redaction",
+    "trace",
+    "traffic",
+    "units",
+}
 "The modules at the root: they import nothing of the package."
 
 HEADLESS = re.compile(

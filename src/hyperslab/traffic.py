@@ -102,9 +102,9 @@ class Traffic:
     """Messages as columns: a row for every operation of every message."""
 
     columns: dict[str, Any]
-    """Arrays of NumPy by name: time_ns; message, a number; source and target, places in `addresses`;
-    operation, a place in `operations`; count, how often it occurs in the message; nbytes, its
-    portion of the message; is_sent, whether the end that sent it says so.
+    """Arrays of NumPy by name: time_ns; message, a number; source and target, places in
+    `addresses`; operation, a place in `operations`; count, how often it occurs in the message;
+    nbytes, its portion of the message; is_sent, whether the end that sent it says so.
     """
     addresses: list[str]
     operations: list[str]

@@ -6,12 +6,12 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 
-def made(number: int) -> np.ndarray:  # type: ignore[type-arg]
+def made(number: int) -> np.ndarray:
     time.sleep(0.02)
     return np.full(100_000 + number, number, np.uint8)
 
 
-def summed(parts: list[np.ndarray]) -> int:  # type: ignore[type-arg]
+def summed(parts: list[np.ndarray]) -> int:
     return sum(int(part.sum(dtype=np.int64)) for part in parts)
 
 

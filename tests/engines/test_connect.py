@@ -30,6 +30,7 @@ from hyperslab.plan import function
 from hyperslab.plan.journal import load_partials
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.settings import Granularity
+from hyperslab.report.messages.numbers import numbers_of
 from hyperslab.trace import NO_TASK
 from tests.engines.briefly import BRIEF_PROBE
 from tests.system.clusters import dask, slurm, spark
@@ -250,6 +251,7 @@ def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyP
     pipeline = Pipeline(str(tmp_path / "in.nii")).map(f"{code}:scaled").reduce(f"{code}:total")
     with spark_cluster(tmp_path / "cluster") as cluster:
         options: dict[str, Any] = {"connect": cluster.master, "rule": Rule("slabs")}
+        options |= {"record_messages": True}
         reduced = driver.run(pipeline, engine="spark", out=tmp_path / "out", **options)
         monkeypatch.chdir(tmp_path)
         place = Options(engine="spark", connect=cluster.master)
@@ -259,6 +261,22 @@ def test_a_spark_cluster(tmp_path: Path, code: Path, monkeypatch: pytest.MonkeyP
     assert reduced.trace.slots == [f"{socket.gethostname()}/w{w}/t0" for w in (0, 1)]
     assert {span.slot for span in reduced.trace.spans} == set(reduced.trace.slots)
     assert reduced.summary.moved_nbytes > 0
+    _require_logged(tmp_path / "out")
+
+
+def _require_logged(out: Path) -> None:
+    """What two executors have read and sent, as Spark's event log has it."""
+    traffic = load_records(out).traffic
+    assert traffic is not None
+    numbers = numbers_of(traffic)
+    assert numbers.origin == "logged"
+    counts = {one.name: one.count for one in numbers.operations}
+    assert counts["result"] >= 2
+    assert counts["broadcast"] >= 2
+    pairs = {(pair.source, pair.target): pair.nbytes for pair in numbers.pairs}
+    for executor in ("executor 0", "executor 1"):
+        assert pairs[executor, "driver"] > 0
+        assert pairs["driver or peers", executor] > 0
 
 
 def test_what_is_not_there_is_said(

@@ -11,7 +11,9 @@ from hyperslab.errors import UsageError, suggest
 
 
 def netlab(
-    verb: Annotated[str | None, typer.Argument(metavar="[record|decode]", help="What to do.")] = None,
+    verb: Annotated[
+        str | None, typer.Argument(metavar="[record|decode]", help="What to do.")
+    ] = None,
 ) -> int:
     """Record the messages of a Dask program, or decode a capture of them."""
     following = SUB_VERBS["netlab"]

@@ -62,7 +62,7 @@ class Options:
     live: bool = False
     "Whether a page on this machine shows the run while it goes on; standard error has its address."
     record_messages: bool = False
-    "Whether the messages of the engine's processes are kept, with time, ends, operations and bytes."
+    "Whether messages of the engine's processes are kept: time, ends, operations and bytes."
     stage_in: str | os.PathLike[str] = ""
     "Directory on a fast tier to which inputs are copied ahead of the tasks; '': they are not."
     stage_out: str | os.PathLike[str] = ""

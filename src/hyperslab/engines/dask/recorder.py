@@ -35,13 +35,14 @@ _SHARED = "hyperslab_recorder"
 "Attribute of Dask's class of connections that holds what is shared in a process."
 _ENDS = "_hyperslab_ends"
 "Attribute of a connection that holds its ends and its conversation."
+_INSIDE = "inproc://"
 _PRELUDE_NBYTES = 16
 _LENGTH_NBYTES = 8
-"""What TCP's framing adds to a message, and to each of its frames, see `distributed.comm.tcp`; other
-transports add it outside of what they count.
+"""Bytes that TCP's framing adds to a message, and to each of its frames, see
+`distributed.comm.tcp`; other transports add them outside of what they count.
 """
 _SOCKETS = (("stream",), ("sock", "stream"), ("handler", "ws_connection", "stream"))
-"Where transports keep the stream that has their socket."
+"Ways from a transport to the stream that has its socket."
 
 
 class Log:
@@ -144,7 +145,7 @@ def stop(folder: str) -> None:
 
 def _wrap(shared: Any) -> None:
     """Replace `write` and `read` of every transport, and what makes messages of frames."""
-    import distributed.comm
+    from distributed.comm import tcp
     from distributed.comm.core import Comm
 
     modules = {}
@@ -155,12 +156,12 @@ def _wrap(shared: Any) -> None:
         modules[transport.__module__] = sys.modules[transport.__module__]
     for module in modules.values():
         if hasattr(module, "from_frames"):
-            has_prelude = module is distributed.comm.tcp
+            has_prelude = module is tcp
             counted = _counting(shared, module.from_frames, has_prelude)
             shared.replace(module, "from_frames", counted)
 
 
-def _below(kind: type) -> Iterator[type]:
+def _below(kind: Any) -> Iterator[Any]:
     for one in kind.__subclasses__():
         yield one
         yield from _below(one)
@@ -220,7 +221,7 @@ def _counting(shared: Any, from_frames: Any, has_prelude: bool) -> Any:
 def _meet(comm: Any) -> tuple[str, str, Any, bool]:
     """The ends of a connection, its conversation, and whether its bytes leave the process."""
     local, peer = _addresses(comm)
-    ends = (local, peer, Conversation(), not local.startswith("inproc://"))
+    ends = (local, peer, Conversation(), not local.startswith(_INSIDE))
     comm.__dict__[_ENDS] = ends
     return ends
 
@@ -237,10 +238,14 @@ def _addresses(comm: Any) -> tuple[str, str]:
         if link is not None:
             with contextlib.suppress(OSError):
                 return _written(link.getsockname()), _written(link.getpeername())
-    return tuple(  # type: ignore[return-value]
-        place if place.startswith("inproc://") else place.rpartition("://")[2]
-        for place in (comm.local_address, comm.peer_address)
-    )
+    return _bare(comm.local_address), _bare(comm.peer_address)
+
+
+def _bare(address: str) -> str:
+    """An address without its protocol, unless it is one inside of a process."""
+    if address.startswith(_INSIDE):
+        return address
+    return address.rpartition("://")[2]
 
 
 def _written(name: Any) -> str:

@@ -20,6 +20,7 @@ from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.patience import Call, Solitude
 from hyperslab.engines.batches.tally import Tally, merge_two
 from hyperslab.engines.spark.java import copy_log, log_size, start_context, stop_context
+from hyperslab.engines.spark.messages import logged
 from hyperslab.engines.spark.session import (
     has_executors,
     quietly,
@@ -32,6 +33,7 @@ from hyperslab.engines.spark.session import (
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.machine.java import require_java
 from hyperslab.trace import Slot
+from hyperslab.traffic import Traffic
 
 LIMIT_NBYTES = 16 * 2**20
 COLLECTED_NBYTES = 2**28
@@ -139,6 +141,11 @@ class Spark(BatchEngine):
             copy_log(self._log_start, self.options.folder / "worker.log")
         if had_context:
             self._own_times = list(task_ends(self._events))
+
+    def traffic(self) -> Traffic | None:
+        if not self.options.record_messages or not self._events.is_dir():
+            return None
+        return logged(self._events)
 
     def value_limit(self, batches: int) -> int:
         collected = 2 * math.isqrt(batches) + 2

@@ -19,6 +19,7 @@ from hyperslab.engines.batches import survey
 from hyperslab.engines.batches.workers import pack_hyperslab, require_able, sent_by_value
 from hyperslab.engines.environment import KEEP_MEMORY, THREAD_VARIABLES
 from hyperslab.engines.spark.java import said_by_java
+from hyperslab.engines.spark.messages import SETTINGS
 from hyperslab.errors import CONTINUES, RunStopped, UsageError
 from hyperslab.trace import OwnTime, Slot
 
@@ -51,6 +52,8 @@ def settings_of(options: EngineOptions, events: Path) -> dict[str, str]:
         "spark.eventLog.dir": events.absolute().as_uri(),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     }
+    if options.record_messages:
+        settings |= SETTINGS
     return settings | {f"spark.executorEnv.{name}": value for name, value in variables.items()}
 
 

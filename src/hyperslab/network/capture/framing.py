@@ -152,6 +152,8 @@ class Messages:
 
 def _is_sound(head: bytes | bytearray) -> bool:
     """Whether the first two numbers may begin a message."""
+    nosplit: int
+    frames: int
     nosplit, frames = struct.unpack_from("<QQ", head)
     return 0 < frames <= MOST_FRAMES and 8 + 8 * frames <= nosplit <= LARGEST_NBYTES
 
@@ -175,9 +177,11 @@ def _may_begin(data: bytes) -> bool:
     """Whether a segment can only be the beginning of a message."""
     if len(data) < 25 or not _is_sound(data):
         return False
-    frames = struct.unpack_from("<Q", data, 8)[0]
+    frames: int = struct.unpack_from("<Q", data, 8)[0]
     start = 16 + 8 * frames
     if len(data) <= start:
         return False
     lengths = _lengths(data[:start])
-    return lengths is not None and lengths[0] > 0 and may_name(data[start])
+    if lengths is None or lengths[0] == 0:
+        return False
+    return may_name(data[start])

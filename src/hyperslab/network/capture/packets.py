@@ -38,7 +38,7 @@ class Packet(NamedTuple):
     nbytes: int
     "Size that it had."
     data: bytes
-    "As much of it as was kept."
+    "Its beginning, as far as it was kept."
 
 
 class NoCapture(Exception):

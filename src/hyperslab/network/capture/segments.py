@@ -9,26 +9,19 @@ from typing import NamedTuple
 
 from hyperslab.network.capture.packets import Packet
 
-FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
-_ETHERNET, _RAW_12, _RAW_14, _RAW, _COOKED, _IPV4, _IPV6, _COOKED_2 = (
-    1,
-    12,
-    14,
-    101,
-    113,
-    228,
-    229,
-    276,
-)
-"Link types, of https://www.tcpdump.org/linktypes.html."
-_BARE = frozenset({_RAW_12, _RAW_14, _RAW, _IPV4, _IPV6})
+SYN, ACK = 0x02, 0x10
+_ETHERNET = 1
+_COOKED = 113
+_COOKED_2 = 276
+_BARE = frozenset({12, 14, 101, 228, 229})
+"Link types of bare IP, and those above, are of https://www.tcpdump.org/linktypes.html."
 _TYPE_4, _TYPE_6 = 0x0800, 0x86DD
 _TAGS = frozenset({0x8100, 0x88A8, 0x9100})
 _TCP, _FRAGMENT = 6, 44
 _EXTENSIONS = frozenset({0, 43, 60})
 "Headers of IPv6 that may stand before TCP's: hop by hop, routing, destination."
 _PLACES = {_ETHERNET: (12, 14), _COOKED: (14, 16), _COOKED_2: (0, 20)}
-"Where a link's header says what follows it, and where that begins."
+"Place at which a link's header says what follows it, and place where that begins."
 
 
 class Segment(NamedTuple):
@@ -44,7 +37,7 @@ class Segment(NamedTuple):
     nbytes: int
     "Size of the payload that it had."
     data: bytes
-    "As much of that as was kept."
+    "Beginning of the payload, as far as it was kept."
     identity: int
     "Identification of the packet, 0 where it has none: equal in copies of one packet."
 

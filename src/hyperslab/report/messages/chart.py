@@ -40,9 +40,7 @@ def rates_svg(nodes: Sequence[Node], start_s: float, step_s: int) -> str:
     return _svg(body, len(nodes), caption)
 
 
-def transfers_svg(
-    transfers: Sequence[Transfer], start_ns: int, low_s: float, high_s: float
-) -> str:
+def transfers_svg(transfers: Sequence[Transfer], start_ns: int, low_s: float, high_s: float) -> str:
     """When each worker fetched values, a lane each, on the axis of the page whose zero is
     `start_ns`.
     """

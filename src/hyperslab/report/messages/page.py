@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from hyperslab.report.messages.chart import RECEIVED, SENT, rates_svg, transfers_svg
@@ -132,13 +132,12 @@ def _matrix(numbers: Numbers) -> str:
 
 
 def _operations(numbers: Numbers) -> str:
-    rows = []
-    for one in numbers.operations[:OPERATIONS_SHOWN]:
-        rows.append(
-            f"<tr><th>{escape(one.name)}</th>"
-            f"{_amount(f'{one.count:,}', one.count_share)}"
-            f"{_amount(show_bytes(one.nbytes), one.nbytes_share)}</tr>\n"
-        )
+    rows = [
+        f"<tr><th>{escape(one.name)}</th>"
+        f"{_amount(f'{one.count:,}', one.count_share)}"
+        f"{_amount(show_bytes(one.nbytes), one.nbytes_share)}</tr>\n"
+        for one in numbers.operations[:OPERATIONS_SHOWN]
+    ]
     hint = "A batch counts each of its operations, and its bytes are shared out evenly among them."
     more = ""
     if len(numbers.operations) > OPERATIONS_SHOWN:
@@ -186,7 +185,7 @@ def _heartbeats(numbers: Numbers) -> str:
     )
 
 
-def _told(spread: Spread | None, show) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _told(spread: Spread | None, show: Callable[[float], str]) -> str:
     if spread is None:
         return ""
     return f"{show(spread.median)} ({show(spread.least)} to {show(spread.most)})"
@@ -211,9 +210,9 @@ def _transfers(numbers: Numbers, trace: Trace) -> str:
         ]
     )
     return (
-        f"<h2>Values that workers fetched from each other</h2>\n<p class=\"hint\">"
-        f"{show_count(len(numbers.transfers), 'transfer')}, {show_bytes(total)}, by the workers' own"
-        f" logs; the slowest are listed.</p>\n{transfers_svg(drawn, ready_ns, low, high)}\n"
+        f'<h2>Values that workers fetched from each other</h2>\n<p class="hint">'
+        f"{show_count(len(numbers.transfers), 'transfer')}, {show_bytes(total)}, by the workers'"
+        f" own logs; the slowest are listed.</p>\n{transfers_svg(drawn, ready_ns, low, high)}\n"
         '<div class="wide"><table><thead><tr><th>to</th><th>from</th><th>bytes</th><th>time</th>'
         f"<th>for tasks</th></tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
