@@ -9,7 +9,6 @@ name it, so that both count alike.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +82,10 @@ class Conversation:
         self._last[by_first] = said[-1]
         if len(said) == 1:
             return ((said[0], 1),)
-        return tuple(Counter(said).items())
+        counts: dict[str, int] = {}  # a Counter takes three times as long for a few
+        for name in said:
+            counts[name] = counts.get(name, 0) + 1
+        return tuple(counts.items())
 
 
 def portions(nbytes: int, operations: Operations) -> Iterator[int]:

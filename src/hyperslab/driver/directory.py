@@ -24,12 +24,14 @@ run-0001/                one folder per submission, never changed by a later one
     result/              of a reduction, while it is being written
     worker.log           what functions and engines printed
     trace.parquet        every phase of every attempt
+    messages.parquet     messages of the engine's processes, where they were kept
     summary.json, provenance.json, failures.json, report.html
     comparison.html      beside other runs, once that was asked for
   of engines that hand out batches:
     orders.*.pickle*     what all batches of a round share, and the batches of commands
     running/             marks: which task each batch is at, while the round runs
     tree.*.json          bytes that the engine's reduction tree has moved
+    messages/*.jsonl     what Dask's processes have recorded, until it stops
     hyperslab.zip        this package, for workers without it
     spark-events/        Spark's own record
     joblog.*.tsv         GNU Parallel's own record, of each round
