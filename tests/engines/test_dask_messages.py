@@ -170,6 +170,30 @@ def test_recorders_of_one_process_share_what_they_wrap(tmp_path: Path) -> None:
     assert counts["register-worker"] == 1
 
 
+def test_a_recorder_ends_with_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was killed cannot end the recorders on a cluster of somebody else."""
+    from distributed.comm.tcp import TCP
+
+    monkeypatch.setattr(recorder, "FLUSH_S", 0.02)
+    before = TCP.write
+    recorder.start(str(tmp_path), "led")
+    assert TCP.write != before
+    for number in range(20):
+        (tmp_path / recorder.LEASE).write_text(f"{number}")
+        time.sleep(0.01)
+    assert TCP.write != before
+    monkeypatch.setattr(recorder, "LEASE_S", 0.2)
+    deadline = time.monotonic() + 60
+    while TCP.write != before:
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.02)
+    recorder.stop(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        recorder.start(str(tmp_path / "gone"), "led")
+    recorder.stop(str(tmp_path / "gone"))
+    assert TCP.write == before
+
+
 def test_a_process_that_was_killed_loses_its_last_line(tmp_path: Path) -> None:
     row = '[5,1,"a:1","b:2",[["x",2]],100]'
     (tmp_path / "h-1-aa.jsonl").write_text(

@@ -25,12 +25,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from hyperslab.traffic import Conversation, said_by
 
 FLUSH_S = 1.0
+LEASE_S = 180.0
+"""Time after which a recorder ends whose driver is silent: network file systems may show a change
+a minute late.
+"""
 SUFFIX = ".jsonl"
+LEASE = "driver"
+"Name of the file by which a driver says that it lives."
+Role = Literal["driver", "led", "free"]
+"""What a recorder is: that of a driver; one that ends with its driver, whatever kills it; or one
+that ends with its process.
+"""
 _SHARED = "hyperslab_recorder"
 "Attribute of Dask's class of connections that holds what is shared in a process."
 _ENDS = "_hyperslab_ends"
@@ -48,11 +58,16 @@ _SOCKETS = (("stream",), ("sock", "stream"), ("handler", "ws_connection", "strea
 class Log:
     """The file of one process, to which a thread of its own writes."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, role: Role) -> None:
         self.users = 0
+        self._folder = folder
+        self._role = role
+        self._lease = os.path.join(folder, LEASE)
+        self._changed = (0, time.monotonic())
         self.rows: list[tuple[Any, ...]] = []
         name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
-        os.makedirs(folder, exist_ok=True)
+        if role != "led":  # one that is led would bring back what the driver has removed
+            os.makedirs(folder, exist_ok=True)
         self._file = open(os.path.join(folder, name), "w", encoding="utf-8")  # noqa: SIM115
         self._writing = threading.Lock()
         self._is_over = threading.Event()
@@ -72,6 +87,23 @@ class Log:
     def _flush_often(self) -> None:
         while not self._is_over.wait(FLUSH_S):
             self._flush()
+            if self._role == "driver":
+                self._renew()
+            if self._role == "led" and self._is_abandoned():
+                abandon(self._folder)
+
+    def _renew(self) -> None:
+        with contextlib.suppress(OSError), open(self._lease, "w", encoding="utf-8") as file:
+            file.write(f"{time.time()}\n")
+
+    def _is_abandoned(self) -> bool:
+        """Whether the driver has not been heard of for long, by the clock of this host."""
+        now = time.monotonic()
+        with contextlib.suppress(OSError):
+            seen = os.stat(self._lease).st_mtime_ns
+            if seen != self._changed[0]:
+                self._changed = (seen, now)
+        return now - self._changed[1] > LEASE_S
 
     def _flush(self) -> None:
         roles = _roles()
@@ -105,7 +137,7 @@ class Shared:
         setattr(owner, name, function)
 
 
-def start(folder: str) -> None:
+def start(folder: str, role: Role = "free") -> None:
     """Record the messages of this process into a folder, too; each call needs its `stop`. Raises
     OSError where it cannot be written to.
     """
@@ -117,7 +149,7 @@ def start(folder: str) -> None:
         setattr(Comm, _SHARED, shared)
     with shared.changing:
         if folder not in shared.logs:
-            shared.logs[folder] = Log(folder)
+            shared.logs[folder] = Log(folder, role)
         shared.logs[folder].users += 1
         if not shared.replaced:
             _wrap(shared)
@@ -136,11 +168,24 @@ def stop(folder: str) -> None:
             return
         log.users -= 1
         if log.users == 0:
-            del shared.logs[folder]
-            log.close()
-        while shared.replaced and not shared.logs:
-            owner, name, original = shared.replaced.pop()
-            setattr(owner, name, original)
+            _end(shared, folder)
+
+
+def abandon(folder: str) -> None:
+    """End all that was begun for a folder, whose driver is gone."""
+    from distributed.comm.core import Comm
+
+    shared = Comm.__dict__[_SHARED]
+    with shared.changing:
+        if folder in shared.logs:
+            _end(shared, folder)
+
+
+def _end(shared: Any, folder: str) -> None:
+    shared.logs.pop(folder).close()
+    while shared.replaced and not shared.logs:
+        owner, name, original = shared.replaced.pop()
+        setattr(owner, name, original)
 
 
 def _wrap(shared: Any) -> None:

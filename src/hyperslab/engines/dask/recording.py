@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 import json
-import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +19,6 @@ from hyperslab.engines.batches.workers import sent_by_value
 from hyperslab.engines.dask import recorder
 from hyperslab.traffic import Message, Traffic
 
-PLUGIN = "hyperslab-recorder"
 PRELOAD = "hyperslab.engines.dask.preload"
 KINDS = ("scheduler", "worker", "nanny", "client")
 "Kinds of processes, for each of which Dask's configuration lists modules to be preloaded."
@@ -28,8 +27,6 @@ LIMIT_S = 30.0
 _SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
 "Operations by which one end says what it is, where a process is several things."
 
-logger = logging.getLogger("distributed.hyperslab")
-
 
 class Recording:
     """The recorders of a run."""
@@ -37,23 +34,27 @@ class Recording:
     def __init__(self, client: Any, folder: Path) -> None:
         self._client = client
         self.folder = folder / FOLDER
+        self._plugin = f"hyperslab-recorder-{os.urandom(4).hex()}"
+        "Name of this run's own: other runs may record on the same cluster."
         self.notes: list[str] = []
         self.transfers: list[dict[str, Any]] = []
         self._begin(str(self.folder))
 
     def _begin(self, folder: str) -> None:
         """Record here, on the scheduler, and on all workers, also on those that join later."""
-        recorder.start(folder)
+        recorder.start(folder, "driver")
         with (
             sent_by_value(cloudpickle, recorder),
             sent_by_value(cloudpickle, traffic),
         ):
             try:
-                within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.start, folder))
+                within(
+                    LIMIT_S, lambda: self._client.run_on_scheduler(recorder.start, folder, "led")
+                )
             except OSError as error:  # TimeoutError is one
                 why = f"the scheduler does not record its messages ({error})"
                 self.notes.append(f"{why}: they are as the other ends have seen them")
-            plugin = _plugin(recorder.start, recorder.stop, folder)
+            plugin = _plugin(self._plugin, recorder.start, recorder.stop, folder)
             within(LIMIT_S, lambda: self._client.register_plugin(plugin))
 
     def end(self, is_lost: bool) -> None:
@@ -63,7 +64,7 @@ class Recording:
             with sent_by_value(cloudpickle, recorder), sent_by_value(cloudpickle, traffic):
                 try:
                     self.transfers = list(_transfers(self._client))
-                    within(LIMIT_S, lambda: self._client.unregister_worker_plugin(PLUGIN))
+                    within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
                     within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
                 except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
                     self.notes.append(f"the recorders were not ended ({error})")
@@ -77,15 +78,16 @@ class Recording:
         return found
 
 
-def _plugin(begin: Any, end: Any, folder: str) -> Any:
+def _plugin(called: str, begin: Any, end: Any, folder: str) -> Any:
     """What Dask sets up on every worker, those that join later included."""
     from distributed import WorkerPlugin
 
     class Recorder(WorkerPlugin):
-        name = PLUGIN
+        name = called
 
         def setup(self, worker: Any) -> None:
-            begin(folder)
+            with suppress(OSError):  # a run that is over: its folder may be gone
+                begin(folder, "led")
 
         def teardown(self, worker: Any) -> None:
             end(folder)
@@ -143,8 +145,8 @@ def gathered(folder: Path, remove: bool = False) -> Traffic:
         if told.torn:
             notes.append(f"{path.name} ends in the middle of a line: its process was killed")
     if remove:
-        for path in files:
-            path.unlink()
+        for path in [*files, folder / recorder.LEASE]:
+            path.unlink(missing_ok=True)
         with suppress(OSError):  # a worker that has come in the meantime
             folder.rmdir()
     messages.sort(key=lambda message: message.time_ns)

@@ -201,7 +201,7 @@ def _transfers(numbers: Numbers, trace: Trace) -> str:
     drawn = numbers.transfers[:TRANSFERS_DRAWN]
     total = sum(one.nbytes for one in numbers.transfers)
     rows = "".join(
-        f"<tr><th>{escape(one.target)}</th><td>{escape(one.source)}</td>"
+        f'<tr><th>{escape(one.target)}</th><td class="number">{escape(one.source)}</td>'
         f'<td class="number">{show_bytes(one.nbytes)}</td>'
         f'<td class="number">{show_seconds((one.end_ns - one.start_ns) / 1e9)}</td>'
         f'<td class="text">{escape(_keys(one.keys))}</td></tr>\n'
