@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ PRELOAD = "hyperslab.engines.dask.preload"
 KINDS = ("scheduler", "worker", "nanny", "client")
 "Kinds of processes, for each of which Dask's configuration lists modules to be preloaded."
 FOLDER = "messages"
-LIMIT_S = 30.0
+LIMIT_S = 15.0
 _SAYS_WHO = {"register-client": "client", "register_nanny": "nanny"}
 "Operations by which one end says what it is, where a process is several things."
 
@@ -38,6 +39,7 @@ class Recording:
         "Name of this run's own: other runs may record on the same cluster."
         self.notes: list[str] = []
         self.transfers: list[dict[str, Any]] = []
+        self._since_ns = time.time_ns()
         self._begin(str(self.folder))
 
     def _begin(self, folder: str) -> None:
@@ -63,7 +65,7 @@ class Recording:
         if not is_lost:
             with sent_by_value(cloudpickle, recorder), sent_by_value(cloudpickle, traffic):
                 try:
-                    self.transfers = list(_transfers(self._client))
+                    self.transfers = list(_transfers(self._client, self._since_ns))
                     within(LIMIT_S, lambda: self._client.unregister_worker_plugin(self._plugin))
                     within(LIMIT_S, lambda: self._client.run_on_scheduler(recorder.stop, folder))
                 except Exception as error:  # noqa: BLE001  # whatever a dying cluster raises
@@ -95,11 +97,13 @@ def _plugin(called: str, begin: Any, end: Any, folder: str) -> Any:
     return Recorder()
 
 
-def _transfers(client: Any) -> Iterator[dict[str, Any]]:
-    """Values that workers have fetched from each other, as their own logs have it."""
+def _transfers(client: Any, since_ns: int) -> Iterator[dict[str, Any]]:
+    """Values that workers have fetched from each other since then, as their own logs have it."""
     told = within(LIMIT_S, lambda: client.run(_incoming, on_error="ignore"))
     for address, transfers in told.items():
         for start_s, stop_s, who, nbytes, keys in transfers:
+            if stop_s * 1e9 < since_ns:
+                continue  # of somebody before
             yield {
                 "start_ns": int(start_s * 1e9),
                 "end_ns": int(stop_s * 1e9),
