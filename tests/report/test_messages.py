@@ -1,0 +1,150 @@
+"""Messages are counted once, whichever of their ends have seen them, and add up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hyperslab.report.messages.chart import rates_svg
+from hyperslab.report.messages.numbers import MOST_STEPS, Spread, numbers_of
+from hyperslab.report.messages.page import NODES_SHOWN, messages_html, messages_line
+from hyperslab.traffic import ACK, Conversation, Kind, Message, Traffic, portions, said_by
+from tests.report.made_traces import S, span, trace
+
+NODES = {"a:1": "scheduler", "b:2": "worker 0", "c:3": "worker 1"}
+
+
+def _said(
+    time_s: float, source: str, target: str, name: str, nbytes: int, kind: Kind = "sent"
+) -> Message:
+    return Message(round(time_s * S), source, target, ((name, 1),), nbytes, kind)
+
+
+def _traffic(*messages: Message) -> Traffic:
+    return Traffic.of(messages, meta={"nodes": NODES})
+
+
+def test_what_both_ends_have_seen_counts_once() -> None:
+    numbers = numbers_of(
+        _traffic(
+            _said(1, "b:2", "a:1", "x", 100),
+            _said(1.1, "b:2", "a:1", "x", 100, "received"),
+            _said(2, "a:1", "b:2", "reply:x", 50, "received"),
+            _said(3, "c:3", "a:1", "y", 7),
+            _said(3.1, "c:3", "a:1", "y", 7, "received"),
+            _said(3.2, "c:3", "a:1", "z", 8, "received"),
+        )
+    )
+    counts = {one.name: (one.count, one.nbytes) for one in numbers.operations}
+    assert counts == {"x": (1, 100), "reply:x": (1, 50), "y": (1, 7), "z": (1, 8)}
+    assert numbers.messages == 4
+    assert numbers.nbytes == 165
+    assert [(one.source, one.target, one.nbytes) for one in numbers.pairs] == [
+        ("scheduler", "worker 0", 50),
+        ("worker 0", "scheduler", 100),
+        ("worker 1", "scheduler", 15),
+    ]
+
+
+def test_bytes_by_second_and_node() -> None:
+    numbers = numbers_of(
+        _traffic(
+            _said(10.2, "b:2", "a:1", "x", 100),
+            _said(11.1, "b:2", "a:1", "x", 10),
+            _said(11.3, "b:2", "a:1", "x", 5),
+            _said(13.3, "a:1", "c:3", "x", 1),
+        )
+    )
+    by_node = {node.name: node for node in numbers.nodes}
+    assert by_node["worker 0"].sent_by_step == (110, 5, 0, 0)
+    assert by_node["scheduler"].received_by_step == (110, 5, 0, 0)
+    assert by_node["scheduler"].sent_by_step == (0, 0, 0, 1)
+    assert numbers.seconds == pytest.approx(3.1)
+    assert [(size.below_nbytes, size.messages) for size in numbers.sizes] == [
+        (2, 1),
+        (8, 1),
+        (16, 1),
+        (128, 1),
+    ]
+
+
+def test_a_year_between_two_messages_is_few_steps() -> None:
+    numbers = numbers_of(
+        _traffic(_said(0, "b:2", "a:1", "x", 3), _said(365 * 86400, "b:2", "a:1", "x", 4))
+    )
+    assert numbers.step_s > 300
+    assert all(len(node.sent_by_step) <= MOST_STEPS for node in numbers.nodes)
+    assert sum(sum(node.sent_by_step) for node in numbers.nodes) == 7
+
+
+def test_heartbeats() -> None:
+    beats = [_said(1 + 0.5 * n, "b:2", "a:1", "heartbeat_worker", 600 + n) for n in range(3)]
+    answers = [_said(1.1 + 0.5 * n, "a:1", "b:2", "reply:heartbeat_worker", 77) for n in range(3)]
+    (beat,) = numbers_of(_traffic(*beats, *answers)).heartbeats
+    assert (beat.node, beat.count) == ("worker 0", 3)
+    assert beat.interval_s == Spread(0.5, 0.5, 0.5)
+    assert beat.request_nbytes == Spread(601, 600, 602)
+    assert beat.reply_nbytes == Spread(77, 77, 77)
+
+
+def test_what_messages_name() -> None:
+    assert said_by({"op": "get_data", "keys": ()}) == ("get_data",)
+    assert said_by([{"op": "a"}, {"op": "b"}, "c"]) == ("a", "b")
+    assert said_by("OK") == (ACK,)
+    assert said_by({"status": "OK"}) == said_by(None) == said_by(7) == said_by([]) == ()
+
+
+def test_answers_are_called_after_what_was_asked() -> None:
+    talk = Conversation()
+    assert talk.named((), False) == (("reply:unknown", 1),)
+    assert talk.named(("get_data",), True) == (("get_data", 1),)
+    assert talk.named((), False) == (("reply:get_data", 1),)
+    assert talk.named((ACK,), True) == ((ACK, 1),)
+    assert talk.named(("identity",), True) == (("identity", 1),)
+    assert talk.named((ACK,), False) == (("reply:identity", 1),)
+    assert talk.named(("a", "b", "a"), True) == (("a", 2), ("b", 1))
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 5, 1000, 2**50 + 1])
+def test_portions_add_up(nbytes: int) -> None:
+    shares = list(portions(nbytes, (("a", 3), ("b", 1), ("c", 7))))
+    assert sum(shares) == nbytes
+    assert all(share >= 0 for share in shares)
+
+
+def test_the_file_holds_all(tmp_path: Path) -> None:
+    batch = Message(5, "b:2", "é:1", (("a", 2), ("b", 1)), 10, "received")
+    traffic = Traffic.of([batch, _said(1, "a:1", "b:2", "x", 1)], meta={"nodes": NODES})
+    traffic.save(tmp_path / "m.parquet")
+    loaded = Traffic.load(tmp_path / "m.parquet")
+    assert numbers_of(loaded) == numbers_of(traffic)
+    assert loaded.meta == traffic.meta
+    assert loaded.columns["is_sent"].tolist() == [False, False, True]
+    assert loaded.columns["nbytes"].tolist() == [6, 4, 1]
+    assert len(loaded) == 2
+
+
+def test_the_section_of_the_page() -> None:
+    """Of more nodes than fit, the busiest."""
+    made = trace([span("h/w0/t0", 0, "compute", 0, 1)])
+    assert messages_html(None, made) == ""
+    assert "There were none." in messages_html(_traffic(), made)
+    crowd = [_said(1, f"<n{n}>:1", "a:1", "<op>", n + 1) for n in range(NODES_SHOWN + 5)]
+    page = messages_html(_traffic(*crowd), made)
+    assert f"The {NODES_SHOWN} busiest of {NODES_SHOWN + 6} nodes." in page
+    assert "<op>" not in page
+    assert "&lt;op&gt;" in page
+    assert "&lt;n1&gt;" not in page
+    assert messages_line(numbers_of(_traffic())) == "0 messages, 0 B"
+
+
+def test_bars_stay_in_their_lane() -> None:
+    numbers = numbers_of(
+        _traffic(_said(0, "b:2", "a:1", "x", 10**9), _said(900, "c:3", "a:1", "x", 1))
+    )
+    chart = rates_svg(numbers.nodes, 0.0, numbers.step_s)
+    heights = [float(found) for found in re.findall(r"v-?([\d.]+)h", chart)]
+    assert heights
+    assert max(heights) == pytest.approx(17.0)
