@@ -38,7 +38,7 @@ class Packet(NamedTuple):
     nbytes: int
     "Size that it had."
     data: bytes
-    "Its beginning, as far as it was kept."
+    "Bytes from its beginning, as many as were kept."
 
 
 class NoCapture(Exception):

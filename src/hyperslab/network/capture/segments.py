@@ -37,7 +37,7 @@ class Segment(NamedTuple):
     nbytes: int
     "Size of the payload that it had."
     data: bytes
-    "Beginning of the payload, as far as it was kept."
+    "Bytes from the beginning of the payload, as many as were kept."
     identity: int
     "Identification of the packet, 0 where it has none: equal in copies of one packet."
 
