@@ -65,7 +65,7 @@ programs: system-packages $(VENV)/oldest-dask | $(VENV)/.cargo
 
 # The oldest Dask that pyproject.toml allows, beside the installed one, whose other libraries it shares: the recorder of
 # messages rests on names that Dask does not promise.
-$(VENV)/oldest-dask: pyproject.toml | $(VENV)/.created
+$(VENV)/oldest-dask: pyproject.toml | $(VENV)/.installed-test
 	@oldest=$$(sed -n 's/^dask = \["dask\[distributed\]>=\([0-9.]*\)".*/\1/p' pyproject.toml); \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ "dask==$$oldest" "distributed==$$oldest"
 	@touch $@
