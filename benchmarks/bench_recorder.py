@@ -7,7 +7,8 @@ A run has a block for every task, which adds one and sleeps. Futures are Dask's 
 quarter as long, and are as many messages as there can be in so much time. Before each pair a coin
 says which of both comes first; the first pair is thrown away. Of every pair the ratio of the times
 is taken (of runs: makespans without start-up), and of these the median counts, with the interval in
-which the median of such ratios lies (of ranks, at least 95 %).
+which the median of such ratios lies (of ranks, at least 95 %). The processor time of all processes
+is shown, too, which other programs on the machine change less; of runs it holds what comes after.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import psutil
 
 import hyperslab
 from benchmarks.gates import Gates
@@ -84,21 +86,36 @@ def _measured(folder: Path, arguments: argparse.Namespace) -> dict[str, list[flo
         }
 
 
-def _ratios(timed: Callable[[bool], float], arguments: argparse.Namespace) -> list[float]:
+def _ratios(
+    timed: Callable[[bool], tuple[float, float]], arguments: argparse.Namespace
+) -> list[float]:
     coin = random.Random(1)
     ratios = []
     for number in range(arguments.repeats + 1):
-        took = {records: timed(records) for records in coin.sample((False, True), 2)}
+        both = {records: timed(records) for records in coin.sample((False, True), 2)}
+        took = {records: pair[0] for records, pair in both.items()}
+        spent = {records: pair[1] for records, pair in both.items()}
         ratio = took[True] / took[False]
-        print(f"{number}: {took[False]:.3f} s, recorded {took[True]:.3f} s: {ratio:.4f}")
+        print(
+            f"{number}: {took[False]:.3f} s, recorded {took[True]:.3f} s: {ratio:.4f};"
+            f" processor {spent[False]:.2f} s, recorded {spent[True]:.2f} s"
+        )
         ratios.append(ratio)
     return ratios[1:]
 
 
+def _processor_s() -> float:
+    """Processor time of this process and those below it."""
+    own = psutil.Process()
+    times = [one.cpu_times() for one in (own, *own.children(recursive=True))]
+    return float(sum(each.user + each.system for each in times))
+
+
 def _run(
     source: Path, out: Path, address: str, records: bool, arguments: argparse.Namespace
-) -> float:
-    """Makespan of a run, in seconds, without its start-up."""
+) -> tuple[float, float]:
+    """Makespan of a run without its start-up, and processor time of all of it, in seconds."""
+    before_s = _processor_s()
     result = hyperslab.run(
         hyperslab.Pipeline(str(source)).map("increment", {"delay": arguments.delay}).write(out),
         engine="dask-futures",
@@ -107,28 +124,33 @@ def _run(
         record_messages=records,
         report=False,
     )
+    spent_s = _processor_s() - before_s
     if records:
         _tell(Traffic.load(result.folder / FILE))
     shutil.rmtree(out)
-    return result.summary.makespan_without_startup_s
+    return result.summary.makespan_without_startup_s, spent_s
 
 
-def _futures(folder: Path, address: str, records: bool, arguments: argparse.Namespace) -> float:
-    """Time of as many futures, in seconds, from the first to the last."""
+def _futures(
+    folder: Path, address: str, records: bool, arguments: argparse.Namespace
+) -> tuple[float, float]:
+    """Time of as many futures from the first to the last, and processor time, in seconds."""
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
         recording = None
         if records:
             recording = Recording(client, folder)
+        before_s = _processor_s()
         began = time.perf_counter()
         delays = [arguments.delay / 4] * arguments.futures
         client.gather(client.map(time.sleep, delays, pure=False))
         took_s = time.perf_counter() - began
+        spent_s = _processor_s() - before_s
         if recording is not None:
             recording.end(is_lost=False)
             _tell(recording.traffic())
-    return took_s
+    return took_s, spent_s
 
 
 def _tell(traffic: Traffic) -> None:
