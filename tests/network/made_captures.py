@@ -85,7 +85,7 @@ def ipv4(segment: Sent) -> bytes:
     )
     hosts = b"".join(bytes(map(int, host.split("."))) for host, _ in ends)
     nbytes = 40 + len(segment.data)
-    head = struct.pack(">BBHHHBBH", 0x45, 0, nbytes, segment.identity, 0x4000, 64, 6, 0)
+    head = struct.pack(">BBHHHBBH", 0x45, 0, nbytes, segment.identity % 2**16, 0x4000, 64, 6, 0)
     return head + hosts + tcp + segment.data
 
 
