@@ -30,11 +30,13 @@ def test_a_run_on_a_cluster_of_its_own(tmp_path: Path) -> None:
     required(dask.missing())
     out = tmp_path / "out"
     slots = ("--engine", "dask-futures", "--workers", 2, "--threads", 1, "--blocks", 8)
-    succeed("run", "stats", ANATOMICAL, "-o", out, *slots, "--record-messages")
+    pause = ("-p", "delay=0.4")  # in which workers say that they live
+    succeed("run", "increment", ANATOMICAL, "-o", out, *slots, *pause, "--record-messages")
     told = json.loads(succeed("report", out, "--json"))["messages"]
     assert told["origin"] == "recorded"
     assert told["notes"] == []
-    assert [node["name"] for node in told["nodes"]] == [
+    names = [node["name"] for node in told["nodes"]]
+    assert [name for name in names if not name.startswith("nanny")] == [
         "scheduler",
         "client",
         "worker 0",
