@@ -68,7 +68,10 @@ SUMMARIES = {
     "experiment": (
         "Vary factors around a baseline, in random order and repeated, and say what follows."
     ),
-    "netlab": "Record the messages of a Dask program, or decode a capture of them.",
+    "netlab": (
+        "Make nodes on this host whose links are slow, distant or lossy, and run commands in them;"
+        " see what goes over the links of a cluster."
+    ),
     "functions": "List the built-in functions with their parameters.",
     "probe": (
         "Measure what the storage of PATHs does: bandwidth, latency, operations on names; and keep"
@@ -95,6 +98,11 @@ SUB_VERBS: dict[str, dict[str, str]] = {
         "verdicts": "verdicts:verdicts",
     },
     "netlab": {
+        "up": "netlab:up",
+        "status": "netlab:status",
+        "exec": "netlab:exec_",
+        "set": "netlab:set_",
+        "down": "netlab:down",
         "record": "record:record",
         "decode": "decode:decode",
     },

@@ -1,1 +1,1 @@
-"""Networks of clusters: what goes over them."""
+"""Networks: a laboratory of links, and what goes over them."""

@@ -114,7 +114,6 @@ def test_what_is_no_capture() -> None:
     for arguments, said in (
         ("netlab decode no.pcap", "no.pcap: there is no such file"),
         (f"netlab decode {ANATOMICAL}", "is no capture"),
-        ("netlab", "netlab: choose one of"),
         ("netlab decoded", "did you mean 'decode'?"),
     ):
         done = call(*shlex.split(arguments))
