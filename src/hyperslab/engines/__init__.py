@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
-from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
+from hyperslab.engines.jobs import JOBS, JOBS_AT_A_TIME, JobsLeft, Queued
+from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
 from hyperslab.plan.shipment import Shipment
@@ -50,6 +51,12 @@ class Managed:
         """Where an address means processes that the user has started together, all of which run
         the same command: be a worker in all of them but one, and end there. That one is the driver,
         and is given how to let the others end, with its exit status.
+        """
+        return None
+
+    @staticmethod
+    def cluster_on(nodes: Nodes) -> NodeCluster | None:
+        """How its cluster is started by commands on hosts; None for an engine that has none such.
         """
         return None
 
@@ -204,6 +211,20 @@ def join(name: str, connect: str) -> Dismissal | None:
     with _loading(name):
         dismissal: Dismissal | None = _class_of(name).join(connect)
     return dismissal
+
+
+def cluster_on(name: str, nodes: Nodes) -> NodeCluster:
+    """How the cluster of an engine is started by commands on hosts. Raises UsageError for an engine
+    that has none such.
+    """
+    with _loading(name):
+        found: NodeCluster | None = _class_of(name).cluster_on(nodes)
+    if found is None:
+        raise UsageError(
+            f"--netlab is for engines whose workers are started by a command, such as dask-futures,"
+            f" not for --engine {name}"
+        )
+    return found
 
 
 def default_workers(name: str, host: Host) -> tuple[int, int]:

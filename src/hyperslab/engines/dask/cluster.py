@@ -25,8 +25,10 @@ from hyperslab.engines.dask.client import (
     task_stream,
 )
 from hyperslab.engines.dask.keeper_process import START_LIMIT_S, KeeperProcess
+from hyperslab.engines.dask.on_nodes import cluster_on
 from hyperslab.engines.dask.recording import Recording
 from hyperslab.engines.dask.watch import Watch
+from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import CONTINUES, RunStopped
 from hyperslab.trace import Slot
 from hyperslab.traffic import Traffic
@@ -79,6 +81,11 @@ class DaskEngine(BatchEngine):
     def require(options: EngineOptions) -> None:
         """Raise ImportError where Dask is missing: said before anything starts."""
         import distributed  # noqa: F401
+
+    @staticmethod
+    def cluster_on(nodes: Nodes) -> NodeCluster:
+        """A scheduler and workers, each by a command."""
+        return cluster_on(nodes)
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)

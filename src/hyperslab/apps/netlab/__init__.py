@@ -1,0 +1,1 @@
+"""Clusters in a laboratory of links: made, measured and removed together."""
