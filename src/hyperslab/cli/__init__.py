@@ -12,6 +12,7 @@ import typer
 
 from hyperslab.cli import starting
 from hyperslab.cli.companions import dismiss, leave_to_the_first
+from hyperslab.cli.line import keep_line
 from hyperslab.cli.plain import PlainGroup
 from hyperslab.cli.telling import (
     drop_unwritten,
@@ -74,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if tuple(given[:2]) != TAKES_A_COMMAND:
         asked = [argument for argument in given if argument != DEBUG]
     set_debugging(DEBUG in given)
+    keep_line(given)
     verb = asked[:1]
     try:
         with speaking_flags():

@@ -55,6 +55,7 @@ from hyperslab.cli.flags import (
     resume_flag,
 )
 from hyperslab.cli.function import Shape, add_function
+from hyperslab.cli.in_lab import run_in_laboratory
 from hyperslab.cli.inputs import gather_inputs, naming_flags, parse_inputs
 from hyperslab.cli.outcome import show_locality, show_result, show_submitted
 from hyperslab.cli.parse import parse_resample, parse_shape, parse_storage_options
@@ -160,6 +161,14 @@ def run(
     workers: Workers = None,
     threads: Threads = None,
     connect: Annotated[str, Opt(help=connect_help(), rich_help_panel=ENGINE)] = "",
+    netlab: Annotated[
+        Path | None,
+        Opt(
+            help="Spec of a laboratory of links, in .toml: a cluster of the engine is started on"
+            " its nodes, for this run alone (see 'hyperslab netlab').",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None,
     throttle: Throttle = None,
     slurm_option: SlurmOption = [],  # noqa: B006
     detach: Annotated[
@@ -359,6 +368,8 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
+    if netlab is not None:
+        return run_in_laboratory(netlab, options, out, quiet, detach)
     return _carry_out(pipeline, options, out, quiet, verbose, detach)
 
 

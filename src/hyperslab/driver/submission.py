@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,6 +42,8 @@ from hyperslab.traffic import Traffic
 from hyperslab.units import show_count
 
 RECORDS_VERSION = 1
+SURROUNDINGS = "HYPERSLAB_SURROUNDINGS"
+"Variable by which a run is told where it runs, as JSON."
 KEPT = ("trace.parquet", "summary.json", "provenance.json")
 "Files without which no report can be written."
 PAGE = "report.html"
@@ -205,9 +209,16 @@ def provenance(plan: Mapping[str, Any], engine: str) -> dict[str, str]:
         "plan fingerprint": plan["fingerprint"],
         "code fingerprint": plan["code"],
         **_plan_words(plan["summary"]),
+        **surroundings(),
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         **describe(),
     }
+
+
+def surroundings() -> dict[str, str]:
+    """What whoever has started this run says of where it runs, in words by what they are about."""
+    told: dict[str, str] = json.loads(os.environ.get(SURROUNDINGS, "{}"))
+    return told
 
 
 def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:

@@ -96,6 +96,12 @@ def program(module: str, given: Sequence[int | str]) -> list[str]:
     return [sys.executable, "-c", bootstrap(module, given, f"sys.path[:] = {path!r}")]
 
 
+def interpreted(code: str) -> list[str]:
+    """The command that runs code which needs `sys`, with our import path."""
+    path = [folder or os.getcwd() for folder in sys.path]
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
+
+
 def bootstrap(module: str, given: Sequence[int | str], setting: str) -> str:
     """The code that runs a module's `main` with these arguments, once the import path is set."""
     arguments = ", ".join(map(repr, given))

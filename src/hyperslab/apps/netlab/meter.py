@@ -1,0 +1,201 @@
+"""Meter: what the links of a laboratory carry while something runs in it, and whether the machine
+had processors to spare: a run that had none tells nothing of its links.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperslab.errors import HyperslabError, RunStopped
+from hyperslab.machine import pressure
+from hyperslab.network.lab.backends.choosing import BACKENDS
+from hyperslab.network.lab.reading import Reading
+from hyperslab.network.lab.registry import Lab
+from hyperslab.units import show_share
+
+LEAST_IDLE_SHARE = 0.1
+"Share of all processors' time that has to be idle, or a run counts as bound by processors."
+_STEP_S = 0.25
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counters of a moment."""
+
+    at_ns: int
+    "Monotonic clock."
+    reading: Reading
+    machine: Mapping[str, Any]
+    "See `hyperslab.machine.pressure`."
+    cpu_s: Mapping[str, float]
+    "Processor time of the cluster's processes, by the nodes that they run in."
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """What the link of a node has carried."""
+
+    node: str
+    sent_nbytes: int
+    received_nbytes: int
+    sent_packets: int
+    received_packets: int
+    dropped: Mapping[str, int]
+    "Packets that did not arrive, both directions, by cause."
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a laboratory has done for a time."""
+
+    seconds: float
+    links: Sequence[LinkUse]
+    idle_share: float | None
+    "Share of all processors' time; None where the kernel hides it."
+    emulator_share: float
+    "Share of all processors' time that handing packets on took; 0 where the kernel does that."
+    cpu_share: Mapping[str, float]
+    "Processors that each node's part of the cluster kept busy, on average."
+    starved: str
+    "Why the emulator's links were not what was asked for, as a sentence; '' where they were."
+    bytes_by_step: Mapping[str, Sequence[tuple[float, int, int]]]
+    "Seconds since the beginning, and bytes sent and received since then, by node."
+
+    @property
+    def bound(self) -> str:
+        """Why processors and not links made it take its time, as a clause; '' where they did not.
+        """
+        if self.idle_share is None or self.idle_share >= LEAST_IDLE_SHARE:
+            return ""
+        return (
+            f"CPU-bound: {show_share(self.idle_share)} of the processors' time was idle, less than"
+            f" {show_share(LEAST_IDLE_SHARE)}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Record as JSON has it."""
+        return {**asdict(self), "bound": self.bound}
+
+
+class Meter:
+    """Samples of a laboratory, one after the other."""
+
+    def __init__(self, lab: Lab, processes: Mapping[int, str]) -> None:
+        self._lab = lab
+        self._processes = processes
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.samples: list[Sample] = [self._sample()]
+        self._trouble = ""
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look once more, and end."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_STEP_S):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        try:
+            self.samples.append(self._sample())
+        except HyperslabError as error:  # told when numbers are asked for
+            self._trouble = str(error)
+
+    def _sample(self) -> Sample:
+        reading = BACKENDS[self._lab.backend].read(self._lab)
+        at_ns = time.monotonic_ns()
+        return Sample(at_ns, reading, pressure.sample(), self._cpu_s())
+
+    def _cpu_s(self) -> dict[str, float]:
+        spent: dict[str, float] = {}
+        for number, node in self._processes.items():
+            with suppress(OSError):  # it has ended
+                fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+                ticks = int(fields[11]) + int(fields[12])
+                spent[node] = spent.get(node, 0.0) + ticks / _TICKS_PER_S
+        return spent
+
+    def usage(self, start_ns: int = 0, end_ns: int = 2**63) -> Usage:
+        """What was done between two moments of the monotonic clock: bytes from the last sample
+        before to the first one after. Raises RunStopped where the links were not there.
+        """
+        if self._trouble:
+            raise RunStopped(f"the links of '{self._lab.name}' were lost: {self._trouble}")
+        before = [one for one in self.samples if one.at_ns <= start_ns] or self.samples[:1]
+        after = [one for one in self.samples if one.at_ns >= end_ns] or self.samples[-1:]
+        first, last = before[-1], after[0]
+        within = [one for one in self.samples if start_ns <= one.at_ns <= end_ns]
+        steps = [one for one in self.samples if first.at_ns <= one.at_ns <= last.at_ns]
+        if len(within) < 2:
+            within = [first, last]
+        return _usage(first, last, (within[0], within[-1]), steps)
+
+
+def _usage(first: Sample, last: Sample, inner: tuple[Sample, Sample], steps: Sequence[Sample]) -> Usage:
+    seconds = (last.at_ns - first.at_ns) / 1e9
+    carried = last.reading.since(first.reading)
+    load = pressure.between(inner[0].machine, inner[1].machine)
+    idle_share = None
+    if load["busy_share"] is not None:
+        idle_share = max(0.0, 1 - load["busy_share"] - load["stolen_share"])
+    emulator_share = 0.0
+    if carried.strain is not None and seconds and load["cpus"]:
+        emulator_share = carried.strain.cpu_ns / 1e9 / seconds / load["cpus"]
+    inner_s = (inner[1].at_ns - inner[0].at_ns) / 1e9
+    cpu_share = {
+        node: (spent - inner[0].cpu_s.get(node, 0.0)) / inner_s
+        for node, spent in inner[1].cpu_s.items()
+        if inner_s
+    }
+    return Usage(
+        seconds=seconds,
+        links=[_link(node, carried) for node in carried.links],
+        idle_share=idle_share,
+        emulator_share=emulator_share,
+        cpu_share=cpu_share,
+        starved=carried.starved(),
+        bytes_by_step=_steps(steps),
+    )
+
+
+def _link(node: str, carried: Reading) -> LinkUse:
+    up, down = carried.links[node]["up"], carried.links[node]["down"]
+    causes = dict.fromkeys([*up.drops, *down.drops])
+    dropped = {cause: up.drops.get(cause, 0) + down.drops.get(cause, 0) for cause in causes}
+    return LinkUse(node, up.nbytes, down.nbytes, up.packets, down.packets, dropped)
+
+
+def _steps(samples: Sequence[Sample]) -> dict[str, list[tuple[float, int, int]]]:
+    first = samples[0]
+    found: dict[str, list[tuple[float, int, int]]] = {node: [] for node in first.reading.links}
+    for one in samples:
+        seconds = round((one.at_ns - first.at_ns) / 1e9, 3)
+        for node, both in one.reading.since(first.reading).links.items():
+            found[node].append((seconds, both["up"].nbytes, both["down"].nbytes))
+    return found
+
+
+@contextmanager
+def metered(lab: Lab, processes: Mapping[int, str]) -> Iterator[Meter]:
+    """A meter, as long as the block lasts. Raises LabFailed where links cannot be read."""
+    meter = Meter(lab, processes)
+    meter.start()
+    try:
+        yield meter
+    finally:
+        meter.stop()

@@ -1,0 +1,102 @@
+"""Running of a command of hyperslab in the client's node of a laboratory, on a cluster there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab
+from hyperslab.apps.netlab.facts import variables
+from hyperslab.apps.netlab.meter import Meter, Usage, metered
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.engines.environment import interpreted
+from hyperslab.network.lab.registry import Lab
+from hyperslab.network.lab.spec import LabSpec
+from hyperslab.storage.recordfile import save_record
+from hyperslab.trace import Trace
+from hyperslab.units import show_bytes, show_seconds, show_share
+
+FILE = "network.json"
+"Record of a run in a laboratory, beside its trace."
+_COMMAND = "sys.argv[0] = 'hyperslab'; from hyperslab.cli import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has run in a laboratory."""
+
+    status: int
+    lab: Lab
+    usage: Usage | None
+    "What the links carried while its tasks ran; None where it has left no trace."
+
+
+def run_in_lab(
+    spec: LabSpec, engine: str, arguments: Sequence[str], threads: int, out: Path
+) -> Ended:
+    """Run `hyperslab` with these arguments and the cluster's --connect; the record of its run, in
+    the directory or file `out`, is given what the links did. Raises UsageError and LabFailed.
+    """
+    with cluster_in_lab(spec, engine, threads) as cluster:
+        earlier = newest(out)
+        with metered(cluster.lab, cluster.processes) as meter:
+            status = _run(cluster, [*arguments, "--connect", cluster.connect])
+        folder = newest(out)
+        usage = None
+        if folder is not None and folder != earlier:
+            usage = measured_of(folder, cluster.lab, meter)
+        return Ended(status, cluster.lab, usage)
+
+
+def _run(cluster: Cluster, arguments: Sequence[str]) -> int:
+    """The exit status of the command, which hears of Ctrl-C itself, and is told of SIGTERM."""
+    words = [*cluster.prefix, *interpreted(_COMMAND), *arguments]
+    process = subprocess.Popen(words, env={**os.environ, **variables(cluster.lab)})
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+
+
+def newest(out: Path) -> Path | None:
+    """Folder of the records of the newest run there."""
+    found = RunDirectory.of(out).submissions()
+    return found[-1] if found else None
+
+
+def measured_of(folder: Path, lab: Lab, meter: Meter) -> Usage | None:
+    """What the links did while a run had its tasks, written beside its trace; None of one that has
+    left none. Raises RunStopped where the links were not there.
+    """
+    if not (folder / "trace.parquet").is_file():
+        return None
+    meta = Trace.load(folder / "trace.parquet").meta
+    usage = meter.usage(meta["ready_ns"], meta["end_ns"])
+    save_record(folder / FILE, {"lab": lab.as_json(), "usage": usage.as_json()})
+    return usage
+
+
+def lines_of(lab: Lab, usage: Usage) -> list[str]:
+    """What the links did, as the terminal shows it."""
+    lines = [
+        f"links      {one.node}: sent {show_bytes(one.sent_nbytes)}, received"
+        f" {show_bytes(one.received_nbytes)}{_dropped(one.dropped)}"
+        for one in usage.links
+    ]
+    idle = "not known"
+    if usage.idle_share is not None:
+        idle = f"{show_share(usage.idle_share)} idle"
+    told = f"network    {lab.backend}, for {show_seconds(usage.seconds)}; processors {idle}"
+    if usage.emulator_share:
+        told += f", {show_share(usage.emulator_share)} for the emulator"
+    return [told, *lines, *(f"note       {why}" for why in (usage.bound, usage.starved) if why)]
+
+
+def _dropped(causes: Mapping[str, int]) -> str:
+    told = [f"{number:,} by {cause}" for cause, number in causes.items() if number]
+    return f"; packets dropped: {', '.join(told)}" if told else ""

@@ -1,0 +1,43 @@
+"""`hyperslab run --netlab SPEC`: the same command in the client's node of a laboratory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from hyperslab.cli.destination import refusal_of
+from hyperslab.cli.line import line_without
+from hyperslab.cli.telling import told_if_heard
+from hyperslab.driver.options import Options
+from hyperslab.errors import UsageError
+from hyperslab.storage.location import local_folder
+
+FLAG = "--netlab"
+
+
+def run_in_laboratory(
+    spec: Path, options: Options, out: str, quiet: bool, detach: bool
+) -> int:
+    """Make the laboratory and a cluster on its nodes, run this command in it, and remove both.
+    Returns the exit status of the command, or 1 where the links were not what was asked for.
+    """
+    from hyperslab.apps.netlab.running import lines_of, run_in_lab
+    from hyperslab.network.lab import load_spec
+
+    if options.workers:
+        raise UsageError(f"{FLAG} and --workers: the nodes of the laboratory are the workers")
+    for flag, is_given in (("--connect", bool(options.connect)), ("--detach", detach)):
+        if is_given:
+            raise UsageError(f"{FLAG} and {flag}: give one of them")
+    if refusal := refusal_of(out):
+        raise UsageError(refusal)
+    words = line_without(FLAG, "--threads")
+    threads = options.threads or 1
+    ended = run_in_lab(load_spec(spec), options.engine, words, threads, Path(local_folder(out)))
+    if ended.usage is None:
+        return ended.status
+    if not quiet:
+        with told_if_heard():
+            typer.echo("\n".join(lines_of(ended.lab, ended.usage)))
+    return ended.status or int(bool(ended.usage.starved))
