@@ -5,6 +5,7 @@
   increments.
 - `h5py`: blocks of an HDF5 dataset, whole rows along its first axis, read by h5py in a pool of
   processes and reduced to their sum.
+- `dask-arrays`: rounds of a computation on plain Dask arrays, on a cluster (`dask_rounds`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ class Asked(NamedTuple):
     params: Mapping[str, Any]
     began_ns: int
     "Moment at which the program began, by the monotonic clock."
+    workload: str = ""
+    connect: str = ""
+    record_messages: bool = False
 
 
 def main() -> None:
@@ -69,20 +73,31 @@ def main() -> None:
 def _asked(arguments: Sequence[str], began_ns: int) -> Asked:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("workload")
-    parser.add_argument("paths", nargs="+")
+    parser.add_argument("paths", nargs="*")
     parser.add_argument("--out", "-o", required=True)
     parser.add_argument("--workers", type=int, default=Host.here().cpus)
     parser.add_argument("--threads", type=int, choices=[1], default=1)
     parser.add_argument("--blocks", type=int, default=1)
     parser.add_argument("--param", "-p", action="append", default=[])
-    for flag in ("--no-report", "--quiet"):
+    parser.add_argument("--connect", default="")
+    for flag in ("--no-report", "--quiet", "--record-messages"):
         parser.add_argument(flag, action="store_true")
     for flag in IGNORED:
         parser.add_argument(flag)
     given = parser.parse_args(arguments)
     files = [file for path in given.paths for file in _files(Path(path))]
     params = parse_params(given.param)
-    return Asked(files, Path(given.out), given.workers, given.blocks, params, began_ns)
+    return Asked(
+        files,
+        Path(given.out),
+        given.workers,
+        given.blocks,
+        params,
+        began_ns,
+        given.workload,
+        given.connect,
+        given.record_messages,
+    )
 
 
 def _files(source: Path) -> list[Path]:
@@ -176,9 +191,22 @@ def _plan(asked: Asked, tasks: int) -> dict[str, Any]:
     return {"fingerprint": "h5py", "code": "h5py", "tasks": tasks, "summary": summary}
 
 
+def rounds_on_dask(asked: Asked) -> None:
+    """Compute in rounds on a Dask cluster. Raises UsageError and RunStopped."""
+    from hyperslab.apps.experiment.dask_rounds import Rounds, run_rounds
+
+    given = dict(asked.params)
+    try:
+        rounds = Rounds(asked.workload, **given)
+    except TypeError as error:
+        raise UsageError(f"--param: {error}; give array, chunk, rounds, idle_s or seed") from error
+    run_rounds(rounds, asked.connect, asked.out, asked.record_messages)
+
+
 PROGRAMS: Mapping[str, Callable[[Asked], None]] = {
     "spark-binary-files": binary_files,
     "h5py": read_by_h5py,
+    "dask-arrays": rounds_on_dask,
 }
 "All of them, by the names that the factor `engine` takes beside those of engines."
 

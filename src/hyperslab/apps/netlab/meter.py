@@ -152,7 +152,7 @@ def _usage(first: Sample, last: Sample, inner: tuple[Sample, Sample], steps: Seq
     load = pressure.between(inner[0].machine, inner[1].machine)
     idle_share = None
     if load["busy_share"] is not None:
-        idle_share = max(0.0, 1 - load["busy_share"] - load["stolen_share"])
+        idle_share = round(max(0.0, 1 - load["busy_share"] - load["stolen_share"]), 4)
     emulator_share = 0.0
     if carried.strain is not None and seconds and load["cpus"]:
         emulator_share = carried.strain.cpu_ns / 1e9 / seconds / load["cpus"]
