@@ -48,7 +48,13 @@ class CellResult:
 
     @property
     def done(self) -> list[Attempt]:
-        return [attempt for attempt in self.attempts if attempt.state == "done"]
+        """Attempts whose numbers count: none of those that were rejected."""
+        return [one for one in self.attempts if one.state == "done" and not one.rejected]
+
+    @property
+    def rejected(self) -> list[Attempt]:
+        """Attempts that were done and tell nothing."""
+        return [one for one in self.attempts if one.state == "done" and one.rejected]
 
     def by_replicate(self, measure: str = MEASURE) -> dict[int, float]:
         """A number, by default the makespan, of the trials that were done."""

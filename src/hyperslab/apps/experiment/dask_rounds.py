@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from hyperslab.apps.experiment.process import NUMBERS
 from hyperslab.connectors.dask_arrays import WORKLOADS, computation, is_right
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
@@ -30,8 +31,6 @@ from hyperslab.units import show_count
 
 IDLE = "idle"
 "Workload in which a cluster has nothing to do."
-FILE = "numbers.json"
-"Record of numbers that no summary has, beside it."
 HEARTBEAT = "heartbeat_worker"
 DATA = "reply:get_data"
 TASK = "compute-task"
@@ -143,7 +142,7 @@ def _save(
     }
     if traffic is not None:
         numbers |= message_numbers(traffic)
-    (folder / FILE).write_text(json.dumps(numbers, indent=1) + "\n")
+    (folder / NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n")
 
 
 def message_numbers(traffic: Traffic) -> dict[str, float]:

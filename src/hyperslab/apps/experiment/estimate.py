@@ -18,6 +18,7 @@ from hyperslab.apps.experiment.design import Cell, Trial
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.inputs import Inputs
 from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.setting import Setting
 from hyperslab.apps.experiment.spec import Loaded
 from hyperslab.errors import DoesNotFit
 from hyperslab.machine.host import Host
@@ -28,6 +29,10 @@ START_S = 4.0
 "Guess of the time that interpreter, engine and records take."
 NBYTES_PER_S = 2e8
 "Guess of the rate at which a trial reads and writes."
+LABORATORY_S = 4.0
+"Guess of the time that a laboratory takes to be made and removed, with a cluster on it."
+NODE_S = 3.0
+"Guess of the time that each node of it takes, whose links are measured."
 PAUSE_S = 0.5
 "Time between two trials: looking at the load, removing outputs."
 RECORDS_NBYTES = 2**19
@@ -54,7 +59,7 @@ class Estimator:
     def seconds(self, cell: Cell, record: Record) -> float:
         """How long a trial of a cell takes."""
         spec = self.loaded.spec
-        around_s = PAUSE_S + spec.before.settle_s
+        around_s = PAUSE_S + spec.before.settle_s + _laboratory_s(self.loaded.setting(cell.levels))
         own = [attempt.wall_s for attempt in record.of_cell(cell)]
         if own:
             return fmean(own) + around_s
@@ -137,6 +142,13 @@ class Estimator:
         if known:
             return int(max(known))
         return self.inputs.nbytes(self.loaded.setting(cell.levels))
+
+
+def _laboratory_s(setting: Setting) -> float:
+    """How long a trial's laboratory takes to be made and removed."""
+    if setting.links is None:
+        return 0.0
+    return LABORATORY_S + NODE_S * len(setting.links.nodes())
 
 
 def require_space(spaces: Iterable[Space]) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from hyperslab import formats
+from hyperslab.apps.experiment.links import Slow, require_rate, require_slow, with_links
 from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.driver.options import GRANULARITIES
 from hyperslab.engines.facts import engine_names
@@ -25,7 +26,7 @@ from hyperslab.machine.host import Host
 from hyperslab.plan.mistakes import clause_of
 from hyperslab.workloads.synth import Format
 
-PROGRAMS = ("spark-binary-files", "h5py")
+PROGRAMS = ("spark-binary-files", "h5py", "dask-arrays")
 "Programs that run beside hyperslab, see `programs`, which is not imported before one is."
 GROUP = "hyperslab.factors"
 "Group of entry points of packages that bring factors."
@@ -127,6 +128,8 @@ Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Times = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")]
 Engine = Annotated[str, AfterValidator(_known_engine)]
+Slowed = Annotated[str, AfterValidator(require_slow)]
+Rate = Annotated[str, AfterValidator(require_rate)]
 Pinned = Annotated[str, AfterValidator(_known_processors)]
 Limit = Annotated[int, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
@@ -278,6 +281,48 @@ def stagger(setting: Setting, level: float) -> Setting:
 def workload(setting: Setting, level: str) -> Setting:
     """The function."""
     return replace(setting, workload=level)
+
+
+@factor("array", Count, "Length of both axes of a Dask array.")
+def array(setting: Setting, level: int) -> Setting:
+    """Parameter of dask-arrays."""
+    return setting.with_param("array", level)
+
+
+@factor("chunk", Count, "Length of both axes of the chunks of a Dask array.")
+def chunk(setting: Setting, level: int) -> Setting:
+    """Parameter of dask-arrays."""
+    return setting.with_param("chunk", level)
+
+
+@factor("lab_workers", Count, "Workers of a laboratory of links, each on a node of its own.")
+def lab_workers(setting: Setting, level: int) -> Setting:
+    """Nodes of the laboratory."""
+    return replace(setting, links=with_links(setting.links, workers=level))
+
+
+@factor("link_rate", Rate, "Rate of all links of a laboratory, such as '100Mbit', or 'none'.")
+def link_rate(setting: Setting, level: str) -> Setting:
+    """Rate of all links."""
+    return replace(setting, links=with_links(setting.links, rate=level))
+
+
+@factor("link_delay_ms", Seconds, "Milliseconds that what a node sends is under way.")
+def link_delay_ms(setting: Setting, level: float) -> Setting:
+    """Delay of all links, one way."""
+    return replace(setting, links=with_links(setting.links, delay_ms=float(level)))
+
+
+@factor("slow", Slowed, "Links that are worse: 'none', 'scheduler', 'worker 5ms', 'all 2%'.")
+def slow(setting: Setting, level: str) -> Setting:
+    """Links that differ from the others."""
+    return replace(setting, links=with_links(setting.links, slow=Slow.parse(level)))
+
+
+@factor("slow_rate", Rate, "Rate of links that 'slow' names alone.")
+def slow_rate(setting: Setting, level: str) -> Setting:
+    """Rate of the links that differ."""
+    return replace(setting, links=with_links(setting.links, slow_rate=level))
 
 
 @factor("processors", Pinned, "Processors that a trial is pinned to, such as '0-3,8', or 'all'.")

@@ -111,6 +111,8 @@ class Inputs:
         target = self._tier_or_own(setting.output_tier)
         if setting.recipe is not None:
             return self._tier_or_own(setting.input_tier), target
+        if not self.loaded.spec.source.paths:
+            return target, target
         first = self.arguments(setting)[0].partition("::")[0]
         if is_remote(first) or Path(first).is_dir():
             return first, target

@@ -6,6 +6,7 @@ when the runner dies, whatever the trial has started ends with it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,18 @@ from hyperslab.report.failures import grouped
 from hyperslab.report.summary import Summary
 from hyperslab.units import show_count, show_seconds
 
-KEPT = ("trace.parquet", "summary.json", "provenance.json", "plan.json", "status.json")
+NUMBERS = "numbers.json"
+"Record of numbers that a program has and no summary, beside it."
+KEPT = (
+    "trace.parquet",
+    "summary.json",
+    "provenance.json",
+    "plan.json",
+    "status.json",
+    NUMBERS,
+    "network.json",
+    "messages.parquet",
+)
 "Records of a trial's run that stay when its outputs are removed."
 ENDING_LIMIT_S = 30.0
 TAIL_NBYTES = 2**16
@@ -64,13 +76,17 @@ class Command:
     "Name of a program that runs instead of `hyperslab run`, see `programs`."
     processors: Sequence[int] = ()
     "Processors that all of it is pinned to; none: it may use all."
+    prefix: Sequence[str] = ()
+    "Words before those of its command, which have it run elsewhere."
+    environment: Mapping[str, str] = field(default_factory=dict)
+    "Variables beside those of this process."
 
 
 def run_trial(command: Command, out: Path, log: Path, limit_s: float, lock: int) -> Ended:
     """Run a trial to its end, or until the limit. `lock` is inherited by all of its processes."""
     began = time.monotonic()
     with log.open("ab") as output:
-        process = _start(_line(command), output.fileno(), lock)
+        process = _start(command, output.fileno(), lock)
     try:
         status: int | None = process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -97,18 +113,20 @@ def _line(command: Command) -> list[str]:
     code = f"import sys; sys.path[:] = {path!r}; from {place} import main; main()"
     if command.processors:
         code = f"import os; os.sched_setaffinity(0, {list(command.processors)!r}); {code}"
-    return [sys.executable, "-c", code, command.program or "run", *command.arguments]
+    words = [sys.executable, "-c", code, command.program or "run", *command.arguments]
+    return [*command.prefix, *words]
 
 
-def _start(command: Sequence[str], output: int, lock: int) -> subprocess.Popen[bytes]:
+def _start(command: Command, output: int, lock: int) -> subprocess.Popen[bytes]:
     lifeline = workers_end()
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(keeper.__file__), str(lifeline), *command],
+        [sys.executable, "-I", "-S", str(keeper.__file__), str(lifeline), *_line(command)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         pass_fds=[lifeline, lock],
         start_new_session=True,
+        env={**os.environ, **command.environment},
     )
 
 
@@ -122,7 +140,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _records(out: Path) -> Path | None:
+def records_of(out: Path) -> Path | None:
     """Folder of the records of a trial's run, where it came so far."""
     found = RunDirectory(out).submissions()
     if found:
@@ -132,14 +150,23 @@ def _records(out: Path) -> Path | None:
 
 def _numbers(out: Path) -> dict[str, float | None]:
     """The numbers of a run's summary; none where there is none that can be read."""
-    folder = _records(out)
+    folder = records_of(out)
     if folder is None or not (folder / "summary.json").is_file():
         return {}
     try:
         fields = asdict(Summary.load(folder / "summary.json"))
     except (HyperslabError, ValueError, TypeError):
         return {}
+    fields |= _numbers_of_program(folder / NUMBERS)
     return {name: value for name, value in fields.items() if _is_number(value)}
+
+
+def _numbers_of_program(path: Path) -> dict[str, Any]:
+    """Numbers that no summary has; none of a program that has left none."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -148,7 +175,7 @@ def _is_number(value: Any) -> bool:
 
 def _reason(out: Path, log: Path, status: int) -> str:
     """Why a trial failed: its first reason for failed tasks, or the last sentence that it said."""
-    folder = _records(out)
+    folder = records_of(out)
     if folder is not None:
         try:
             failures = load_failures(folder)
@@ -191,7 +218,7 @@ def keep_records(out: Path, folder: Path) -> None:
     """Move the records of a trial's run away from its outputs, which can be removed then. Raises
     OSError.
     """
-    records = _records(out)
+    records = records_of(out)
     if records is None:
         return
     for name in KEPT:

@@ -64,6 +64,10 @@ class Attempt:
     "Who else took its processors, in words; '' where nobody did."
     storage: Mapping[str, float | None] = field(default_factory=dict)
     "What its storage was like right before it, see `before.storage_of`."
+    network: Mapping[str, Any] = field(default_factory=dict)
+    "Laboratory that it ran in, and what its links carried, see `laboratory`; {} of one in none."
+    rejected: str = ""
+    "Why its time tells nothing of what was asked, as a clause; '' where it does."
 
     @property
     def key(self) -> Key:
@@ -86,8 +90,8 @@ class Record:
         return self.by_trial.get(trial.number, ())
 
     def counted(self) -> list[Attempt]:
-        """The attempt that stands for each trial that was tried: the newest that was not starved,
-        or else the newest.
+        """The attempt that stands for each trial that was tried: the newest that was neither
+        starved nor rejected, or else the newest.
         """
         return [_best(attempts) for attempts in self.by_trial.values()]
 
@@ -98,7 +102,7 @@ class Record:
 
 
 def _best(attempts: Sequence[Attempt]) -> Attempt:
-    usual = [attempt for attempt in attempts if not attempt.starved]
+    usual = [attempt for attempt in attempts if not attempt.starved and not attempt.rejected]
     return (usual or attempts)[-1]
 
 

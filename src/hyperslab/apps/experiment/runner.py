@@ -11,7 +11,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -24,14 +24,32 @@ from hyperslab.apps.experiment.design import Cell, Trial, cells_of, trials_of
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.estimate import Estimator, require_space
 from hyperslab.apps.experiment.inputs import Inputs
+from hyperslab.apps.experiment.laboratory import (
+    Around,
+    around,
+    clear,
+    means_for,
+    numbers_of,
+    prefix_of,
+    record_of,
+)
+from hyperslab.apps.experiment.links import Means
 from hyperslab.apps.experiment.mounting import mounted, require_emulation
-from hyperslab.apps.experiment.process import Command, Ended, keep_records, run_trial
+from hyperslab.apps.experiment.process import (
+    Command,
+    Ended,
+    keep_records,
+    records_of,
+    run_trial,
+)
 from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.driver.options import Options
 from hyperslab.machine import pressure
+from hyperslab.errors import UsageError
 from hyperslab.machine.host import Host, boot_id, describe
+from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.storage.renaming import synchronise
 from hyperslab.units import show_list, show_share
 
@@ -112,6 +130,7 @@ def begin(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     and KeyboardInterrupt on Ctrl-C.
     """
     require_emulation(experiment.inputs, experiment.settings(wish.cells))
+    _means(experiment)
     with experiment.directory.owned():
         _require_space(experiment, wish, Record())
         experiment.directory.begin(experiment.loaded)
@@ -128,7 +147,8 @@ def resume(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
 def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     record = experiment.record()
     _require_space(experiment, wish, record)
-    session = Session(len(record.sessions) + 1, time.time(), machine())
+    means = _means(experiment)
+    session = Session(len(record.sessions) + 1, time.time(), machine() | _links(means, record))
     records.append(experiment.directory.record, session)
     synchronise(experiment.directory.root, only_names=True)
     if next_trial(experiment, wish, record, session) is None:
@@ -139,7 +159,7 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
         with mounted(experiment.inputs, settings, watcher.tell):
             _survey(experiment, wish, watcher)
             experiment.inputs.make(settings, watcher.tell)
-            record = _run_trials(experiment, wish, session, watcher)
+            record = _run_trials(experiment, wish, session, means, watcher)
             _tidy(experiment, wish, record, session)
     except KeyboardInterrupt as reason:
         reason.add_note("'hyperslab experiment resume' with the same arguments goes on from here")
@@ -147,6 +167,26 @@ def _carry_out(experiment: Experiment, wish: Wish, watcher: Watcher) -> Record:
     finally:
         watcher.end()
     return record
+
+
+def _means(experiment: Experiment) -> Means | None:
+    """What makes the links of all trials. Raises UsageError where nothing here does."""
+    return means_for(experiment.loaded.spec, experiment.settings(experiment.cells))
+
+
+def _links(means: Means | None, record: Record) -> dict[str, Any]:
+    """What a session says of its links. Raises UsageError for others than earlier sessions had."""
+    if means is None:
+        return {}
+    for earlier in record.sessions:
+        before = earlier.machine.get("links", means.backend)
+        if before != means.backend:
+            raise UsageError(
+                f"the links of earlier trials were made by {before}, now they would be by"
+                f" {means.backend}: times of both cannot be compared; begin anew in another"
+                " directory with --out"
+            )
+    return {"links": means.backend}
 
 
 def _tidy(experiment: Experiment, wish: Wish, record: Record, session: Session) -> None:
@@ -169,15 +209,20 @@ def _require_space(experiment: Experiment, wish: Wish, record: Record) -> None:
     require_space(experiment.estimator.space(wish.cells, left, record, wish.keep))
 
 
-def _run_trials(experiment: Experiment, wish: Wish, session: Session, watcher: Watcher) -> Record:
+def _run_trials(
+    experiment: Experiment, wish: Wish, session: Session, means: Means | None, watcher: Watcher
+) -> Record:
     """Run what is to be done, and record each trial as soon as it has ended."""
+    if means is not None:
+        clear(experiment.directory.root)
     record = experiment.record()
     while (trial := next_trial(experiment, wish, record, session)) is not None:
         others = [one for one in wish.trials if one != trial]
         untried = [one for one in others if not record.of(one)]
         left_s = experiment.estimator.left_s([trial, *untried], record)
         watcher.begin(trial, len(others) - len(untried), len(wish.trials), left_s)
-        attempt = _attempt(experiment, trial, len(record.of(trial)) + 1, session, wish.keep)
+        number = len(record.of(trial)) + 1
+        attempt = _attempt(experiment, trial, number, session, means, wish.keep)
         records.append(experiment.directory.record, attempt)
         record = experiment.record()
         watcher.ended(trial, attempt)
@@ -212,7 +257,12 @@ def _is_due_again(
 
 
 def _attempt(
-    experiment: Experiment, trial: Trial, number: int, session: Session, keep: bool
+    experiment: Experiment,
+    trial: Trial,
+    number: int,
+    session: Session,
+    means: Means | None,
+    keep: bool,
 ) -> Attempt:
     """Run a trial once, and remove its outputs."""
     spec = experiment.loaded.spec
@@ -223,53 +273,127 @@ def _attempt(
         shutil.rmtree(left, ignore_errors=True)
     folder.mkdir(parents=True)
     out.parent.mkdir(parents=True, exist_ok=True)
-    command = _command(experiment, setting, out)
     lock = experiment.directory.hold_trial()
+    name = f"{prefix_of(experiment.directory.root)}{trial.number}-{number}"
     try:
-        first = pressure.sample()
-        files = experiment.inputs.files(setting)
-        preparation = prepare(spec.before, files, _cluster(setting), folder)
-        storage = storage_of(files, out.parent)
-        time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
-        second = pressure.sample()
-        began_s = time.time()
-        try:
-            ended = run_trial(command, out, folder / "output.log", spec.trial_limit_s, lock)
-        except BaseException:
-            shutil.rmtree(out, ignore_errors=True)
-            raise
-        during = _load(second, pressure.sample())
+        with around(setting, means, name, spec.seed) as surroundings:
+            course = _course(experiment, setting, folder, surroundings, lock)
+    except LabFailed as error:
+        course = _without_laboratory(error)
     finally:
         os.close(lock)
     experiment.inputs.clear(setting)
-    ended = _tidied(ended, out, folder, keep)
+    ended = _tidied(course.ended, out, folder, keep)
     return Attempt(
         number=trial.number,
         replicate=trial.replicate,
         levels=trial.cell.levels,
         attempt=number,
         session=session.number,
-        began_s=began_s,
+        began_s=course.began_s,
         wall_s=ended.wall_s,
         state=ended.state,
         reason=ended.reason,
         numbers=ended.numbers,
-        preparation=preparation,
-        load_before=_load(first, second),
-        load_during=during,
-        starved=starved_by(during, spec.starved),
-        storage=storage,
+        preparation=course.preparation,
+        load_before=course.load_before,
+        load_during=course.load_during,
+        starved=course.starved,
+        storage=course.storage,
+        network=course.network,
+        rejected=course.rejected,
     )
 
 
-def _command(experiment: Experiment, setting: Setting, out: Path) -> Command:
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a trial went, and what was around it."""
+
+    ended: Ended
+    began_s: float
+    "Wall clock when it began."
+    starved: str
+    preparation: Mapping[str, str] = field(default_factory=dict)
+    storage: Mapping[str, float | None] = field(default_factory=dict)
+    load_before: Mapping[str, Any] = field(default_factory=dict)
+    load_during: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+    rejected: str = ""
+
+
+def _course(
+    experiment: Experiment, setting: Setting, folder: Path, surroundings: Around, lock: int
+) -> Course:
+    """Run a trial, and look at the machine before, and meanwhile."""
+    spec = experiment.loaded.spec
+    out = experiment.inputs.out(setting, folder)
+    first = pressure.sample()
+    files = experiment.inputs.files(setting)
+    preparation = prepare(spec.before, files, _cluster(setting), folder)
+    storage = storage_of(files, out.parent)
+    time.sleep(max(0.0, LOOK_S - (time.monotonic() - first["at_s"])))
+    second = pressure.sample()
+    began_s = time.time()
+    command = _command(experiment, setting, out, surroundings)
+    try:
+        ended = run_trial(command, out, folder / "output.log", spec.trial_limit_s, lock)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
+    during = _load(second, pressure.sample())
+    usage = surroundings.usage(records_of(out))
+    takers = list(_takers(during, spec.starved))
+    rejected = ""
+    network: dict[str, Any] = {}
+    if surroundings.lab is not None:
+        network = record_of(surroundings.lab, usage)
+    if surroundings.lab is not None and usage is not None:
+        ended = replace(ended, numbers={**ended.numbers, **numbers_of(surroundings.lab, usage)})
+        takers += filter(None, [usage.starved])
+        rejected = show_list(list(filter(None, [usage.bound, usage.starved])))
+    return Course(
+        ended=ended,
+        began_s=began_s,
+        starved=show_list(takers),
+        preparation=preparation,
+        storage=storage,
+        load_before=_load(first, second),
+        load_during=during,
+        network=network,
+        rejected=rejected,
+    )
+
+
+def _without_laboratory(error: LabFailed) -> Course:
+    """The course of a trial whose links were not what was asked for, which is tried again as one
+    that was starved.
+    """
+    now = pressure.sample()
+    load = _load(now, now)
+    ended = Ended("failed", str(error), 0.0, {})
+    return Course(ended, time.time(), str(error), load_before=load, load_during=load)
+
+
+def _command(
+    experiment: Experiment, setting: Setting, out: Path, surroundings: Around
+) -> Command:
     """What a trial runs that writes to a directory."""
+    asked = setting
+    if setting.links is not None:  # whose nodes are the workers, with so many threads
+        asked = setting.without_flag("--threads").without_flag("--workers")
     arguments = [
         experiment.loaded.workload(setting),
         *experiment.inputs.arguments(setting),
-        *("--out", str(out), *experiment.inputs.flags(setting), "--no-report", "--quiet"),
+        *("--out", str(out), *experiment.inputs.flags(asked), "--no-report", "--quiet"),
+        *surroundings.arguments,
     ]
-    return Command(arguments, setting.program, processors_of(setting.processors))
+    return Command(
+        arguments,
+        setting.program,
+        processors_of(setting.processors),
+        surroundings.prefix,
+        surroundings.environment,
+    )
 
 
 def _cluster(setting: Setting) -> Options:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hyperslab.apps.experiment.links import Links
 from hyperslab.plan.written import parse_size
 
 
@@ -79,6 +80,8 @@ class Setting:
     "Directory, or named tier, in which the trial writes; None: the experiment's own."
     folders: tuple[Folder, ...] = ()
     "Further directories that the run is told of."
+    links: Links | None = None
+    "Laboratory that it runs in; None: in none."
 
     def value_of(self, flag: str) -> str:
         """The value of a flag of `hyperslab run`, the last one where there are several; '' without
@@ -95,6 +98,16 @@ class Setting:
     def with_flag(self, flag: str, value: Any) -> Setting:
         """The setting with a flag of `hyperslab run` and its value."""
         return replace(self, flags=(*self.flags, flag, str(value)))
+
+    def without_flag(self, flag: str) -> Setting:
+        """The setting without a flag that has a value."""
+        kept: list[str] = []
+        for word in self.flags:
+            if kept and kept[-1] == flag:
+                kept.pop()
+            elif not word.startswith(f"{flag}="):
+                kept.append(word)
+        return replace(self, flags=tuple(kept))
 
     def with_folder(self, flag: str, value: str, level: str, is_ours: bool = False) -> Setting:
         """The setting with a flag whose value, a text with {}, holds a directory or a tier; or a

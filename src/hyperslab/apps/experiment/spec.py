@@ -18,6 +18,7 @@ from hyperslab.apps.experiment.factors import FACTORS, Level
 from hyperslab.apps.experiment.named import NamedTier, with_real
 from hyperslab.apps.experiment.setting import Recipe, Setting
 from hyperslab.errors import UsageError, suggest
+from hyperslab.network.lab.spec import Backend
 from hyperslab.plan.mistakes import Mistake, Table, mistakes_of, sentences
 from hyperslab.plan.positions import line_of
 from hyperslab.plan.written import parse_size
@@ -89,6 +90,15 @@ class Starved(Table):
     "Further attempts at a starved trial."
 
 
+class Network(Table):
+    """What makes the links of laboratories."""
+
+    backend: Backend = "auto"
+    "One that makes the links of all trials; auto: the first that can."
+    tolerance: Share = 0.2
+    "Share by which links may differ from what is asked for."
+
+
 class Spec(Table):
     """A whole experiment."""
 
@@ -113,6 +123,7 @@ class Spec(Table):
     "Seed of the order of trials."
     before: Before = Before()
     starved: Starved = Starved()
+    network: Network = Network()
     trial_limit_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
     "Seconds after which a trial is ended, and has failed."
     probe_s: Seconds = 12.0
@@ -139,7 +150,10 @@ class Loaded:
 
     def identity(self) -> dict[str, Any]:
         """All that makes it this experiment, as JSON has it."""
-        return {"scale": self.scale, "files": dict(self.digests), **self.spec.model_dump()}
+        asked = self.spec.model_dump()
+        if self.spec.network == Network():  # which specs without laboratories do not have
+            del asked["network"]
+        return {"scale": self.scale, "files": dict(self.digests), **asked}
 
     def workload(self, setting: Setting | None = None) -> str:
         """The function as `hyperslab run` is given it, from any folder."""

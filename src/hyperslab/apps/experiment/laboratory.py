@@ -1,0 +1,121 @@
+"""Laboratory: the network of a trial, made with a cluster on it for this trial alone, and what its
+links carried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from hyperslab.apps.experiment.links import Means, means_of
+from hyperslab.apps.experiment.setting import Setting
+from hyperslab.apps.experiment.spec import Spec
+from hyperslab.apps.netlab.cluster import cluster_in_lab
+from hyperslab.apps.netlab.facts import variables
+from hyperslab.apps.netlab.meter import Meter, Usage, metered
+from hyperslab.apps.netlab.running import measured_of
+from hyperslab.driver.options import Options
+from hyperslab.network.lab import remove
+from hyperslab.network.lab.registry import Lab, recorded
+
+OF_PROGRAMS = "dask-futures"
+"Engine whose cluster programs run on that are none of ours."
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a trial is started with."""
+
+    prefix: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    lab: Lab | None = None
+    meter: Meter | None = None
+
+    def usage(self, records: Path | None) -> Usage | None:
+        """What the links carried while a trial ran that has left records; None without a
+        laboratory, or of a trial that has left no trace. Raises RunStopped where links were lost.
+        """
+        if self.lab is None or self.meter is None or records is None:
+            return None
+        self.meter.stop()
+        return measured_of(records, self.lab, self.meter)
+
+
+def means_for(spec: Spec, settings: Sequence[Setting]) -> Means | None:
+    """What makes the links of all settings; None where none has any. Raises UsageError where no
+    laboratory can be made here.
+    """
+    asked = [setting.links for setting in settings if setting.links is not None]
+    if not asked:
+        return None
+    return means_of(asked, spec.network.backend, spec.network.tolerance)
+
+
+def prefix_of(root: Path) -> str:
+    """What the names of an experiment's laboratories begin with."""
+    return f"x{hashlib.sha256(os.fsencode(root)).hexdigest()[:8]}-"
+
+
+def clear(root: Path) -> None:
+    """Remove laboratories of this experiment, which a runner has left that was killed together with
+    their keeper.
+    """
+    for lab in recorded():
+        if lab.name.startswith(prefix_of(root)):
+            remove(lab)
+
+
+@contextmanager
+def around(setting: Setting, means: Means | None, name: str, seed: int) -> Iterator[Around]:
+    """A block in which a trial has its laboratory, and a cluster on it. Raises UsageError, and
+    LabFailed where its links are not what was asked for.
+    """
+    if setting.links is None or means is None:
+        yield Around()
+        return
+    engine = setting.value_of("--engine") or Options().engine
+    if setting.program:
+        engine = OF_PROGRAMS
+    threads = int(setting.value_of("--threads") or 1)
+    spec = means.spec(setting.links, name, seed)
+    with (
+        cluster_in_lab(spec, engine, threads) as cluster,
+        metered(cluster.lab, cluster.processes) as meter,
+    ):
+        told = ("--connect", cluster.connect)
+        yield Around(cluster.prefix, told, variables(cluster.lab), cluster.lab, meter)
+
+
+def record_of(lab: Lab, usage: Usage | None) -> dict[str, Any]:
+    """What the record of an attempt says of its network."""
+    told: dict[str, Any] = {"backend": lab.backend, "mode": lab.mode}
+    told["measured"] = [asdict(one) for one in lab.measured]
+    if usage is not None:
+        told["links"] = [asdict(one) for one in usage.links]
+        told["cpu_share"] = dict(usage.cpu_share)
+    return told
+
+
+def numbers_of(lab: Lab, usage: Usage) -> dict[str, float | None]:
+    """Numbers of a trial's network, beside those of its summary."""
+    roles = {node.name: node.role for node in lab.nodes}
+    scheduler = [one for one in usage.links if roles[one.node] == "scheduler"]
+    workers = [one for one in usage.links if roles[one.node] == "worker"]
+    return {
+        "network_s": usage.seconds,
+        "idle_share": usage.idle_share,
+        "emulator_share": usage.emulator_share,
+        "sent_nbytes": sum(one.sent_nbytes for one in usage.links),
+        "scheduler_sent_nbytes": sum(one.sent_nbytes for one in scheduler),
+        "worker_sent_nbytes": fmean(one.sent_nbytes for one in workers),
+        "scheduler_sent_packets": sum(one.sent_packets for one in scheduler),
+        "worker_sent_packets": fmean(one.sent_packets for one in workers),
+        "dropped_packets": sum(sum(one.dropped.values()) for one in usage.links),
+    }
