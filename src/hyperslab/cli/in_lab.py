@@ -16,9 +16,7 @@ from hyperslab.storage.location import local_folder
 FLAG = "--netlab"
 
 
-def run_in_laboratory(
-    spec: Path, options: Options, out: str, quiet: bool, detach: bool
-) -> int:
+def run_in_laboratory(spec: Path, options: Options, out: str, quiet: bool, detach: bool) -> int:
     """Make the laboratory and a cluster on its nodes, run this command in it, and remove both.
     Returns the exit status of the command, or 1 where the links were not what was asked for.
     """

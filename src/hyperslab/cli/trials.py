@@ -265,7 +265,7 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total, **about)
 
     def ended(self, trial: Trial, attempt: Attempt) -> None:
-        if attempt.state != "done" or attempt.starved:
+        if attempt.state != "done" or attempt.starved or attempt.rejected:
             self.tell(f"{_name(trial)}: {how_it_went(attempt)}")
 
     def end(self) -> None:
@@ -285,4 +285,6 @@ def how_it_went(attempt: Attempt) -> str:
         words = show_seconds(makespan_s)
     if attempt.starved:
         words += f" (starved: {attempt.starved})"
+    if attempt.rejected:
+        words += f" (kept out: {attempt.rejected})"
     return words

@@ -22,7 +22,9 @@ Opt = typer.Option
 
 
 def verdicts(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="dask-vs-spark or storage-tiers.")],
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="dask-vs-spark, storage-tiers or dask-network.")
+    ],
     scale: Annotated[
         str, Opt(help="Scale of its specs: quick, laptop or paper, for example.")
     ] = "laptop",

@@ -1,4 +1,4 @@
-"""Computations on plain Dask arrays whose results are known: what they move between workers differs.
+"""Computations on plain Dask arrays whose results are known, and which move little or much.
 
 - `elementwise`: products of chunks; only those move that Dask has made on different workers.
 - `tree-reduction`: sums of chunks, pair by pair.

@@ -56,8 +56,7 @@ class Managed:
 
     @staticmethod
     def cluster_on(nodes: Nodes) -> NodeCluster | None:
-        """How its cluster is started by commands on hosts; None for an engine that has none such.
-        """
+        """How its cluster is started by commands on hosts; None for an engine without such."""
         return None
 
     @staticmethod

@@ -189,6 +189,13 @@ def _certainty(experiment: Experiment, record: Record, comparisons: int) -> Iter
             f" often as allowed, such as {_named(starved[0])} ({starved[0].starved}): their times"
             " are too long."
         )
+    rejected = [attempt for attempt in counted if attempt.rejected]
+    if rejected:
+        yield (
+            f"{show_count(len(rejected), 'trial')} kept out of all means and comparisons, such as"
+            f" {_named(rejected[0])} ({rejected[0].rejected})."
+        )
+    yield from _laboratories(counted)
     yield from _preparations(counted)
     yield from machine_changes(record.sessions)
     if record.damaged:
@@ -240,6 +247,17 @@ def _failures(counted: Sequence[Attempt]) -> Iterator[str]:
         yield f"{show_count(len(own), 'trial')} failed, such as {_named(own[0])}: {reason}."
     if len(reasons) > REASONS_TOLD:
         yield f"Trials failed for {len(reasons) - REASONS_TOLD} other reasons, too."
+
+
+def _laboratories(counted: Sequence[Attempt]) -> Iterator[str]:
+    """Say what made the links of trials that ran in laboratories."""
+    found = {(one.network["backend"], one.network["mode"]) for one in counted if one.network}
+    for backend, mode in sorted(found):
+        how = f"{backend} ({mode})" if backend == "emulator" else backend
+        yield (
+            f"Links were made on this host alone by {how}, and measured before each trial; nodes"
+            " share its processors and its memory."
+        )
 
 
 def _named(attempt: Attempt) -> str:

@@ -8,13 +8,13 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from hyperslab.apps.experiment.process import NUMBERS
-from hyperslab.connectors.dask_arrays import WORKLOADS, computation, is_right
+from hyperslab.connectors.dask_arrays import LEAST_CHUNKS, WORKLOADS, computation, is_right
 from hyperslab.driver.directory import RunDirectory, save_status
 from hyperslab.driver.measured import Moments, build_trace
 from hyperslab.driver.submission import save_records, surroundings
@@ -65,6 +65,7 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
         folder = directory.new_submission(_plan(asked))
         save_status(folder, "running", {"tasks": asked.rounds})
         client = connect(place)
+        _warm_up(client, asked)
         recorder = Recording(client, folder) if record_messages else None
         start_ns = time.monotonic_ns()
         outcomes = _outcomes(client, asked)
@@ -83,7 +84,15 @@ def run_rounds(asked: Rounds, place: str, out: Path, record_messages: bool) -> N
 def _outcomes(client: Any, asked: Rounds) -> list[Outcome]:
     if asked.workload == IDLE:
         return [_timed(0, lambda: time.sleep(asked.idle_s))]
-    return [_timed(number, lambda n=number: _round(client, asked, n)) for number in range(asked.rounds)]
+    return [
+        _timed(number, lambda n=number: _round(client, asked, n)) for number in range(asked.rounds)
+    ]
+
+
+def _warm_up(client: Any, asked: Rounds) -> None:
+    """Compute something small once, for which workers load what they need. Raises RunStopped."""
+    if asked.workload != IDLE:
+        _round(client, replace(asked, array=LEAST_CHUNKS * asked.chunk, seed=asked.seed + 100), 0)
 
 
 def _timed(number: int, work: Any) -> Outcome:

@@ -8,6 +8,7 @@ from pathlib import Path
 from hyperslab.apps.experiment.answer import Answer
 from hyperslab.apps.experiment.charts import makespans_svg, ratios_svg, standing_alone, totals_svg
 from hyperslab.apps.experiment.expected_page import expected_sheet, places_sheet
+from hyperslab.apps.experiment.links_page import links_sheet
 from hyperslab.apps.experiment.published import published_for
 from hyperslab.apps.experiment.published_page import published_sheets
 from hyperslab.apps.experiment.record import Record
@@ -56,6 +57,7 @@ def sheets_of(experiment: Experiment, record: Record, answer: Answer) -> list[Sh
         comparisons_sheet(answer),
         expected_sheet(answer),
         places_sheet(answer),
+        links_sheet(answer),
         *published_sheets(answer, published),
         numbers_sheet(answer),
         phases_sheet(answer),

@@ -12,6 +12,7 @@ from hyperslab.apps.experiment.comparison import CellResult
 from hyperslab.apps.experiment.directory import ExperimentDirectory
 from hyperslab.apps.experiment.expected_page import expected_section
 from hyperslab.apps.experiment.gantts import gantt_section, page_of, write_trial_pages
+from hyperslab.apps.experiment.links_page import links_sheet
 from hyperslab.apps.experiment.published import published_for
 from hyperslab.apps.experiment.published_page import published_sheets
 from hyperslab.apps.experiment.record import Attempt, Record
@@ -52,6 +53,7 @@ def write_experiment_page(
         _makespans(answer.results),
         _totals(answer.results),
         comparisons_sheet(answer).html(),
+        links_sheet(answer).html(),
         _ratios(answer),
         expected_section(answer),
         *(sheet.html() for sheet in published_sheets(answer, published)),
@@ -129,6 +131,8 @@ def _trial(attempt: Attempt, page: str) -> str:
         state = f"{state}: {attempt.reason}"
     if attempt.starved:
         state = f"{state}; starved: {attempt.starved}"
+    if attempt.rejected:
+        state = f"{state}; kept out: {attempt.rejected}"
     cells = (
         str(attempt.replicate),
         levels,

@@ -46,8 +46,8 @@ from hyperslab.apps.experiment.record import Attempt, Record, Session
 from hyperslab.apps.experiment.setting import Setting, processors_of
 from hyperslab.apps.experiment.spec import Loaded, Starved
 from hyperslab.driver.options import Options
-from hyperslab.machine import pressure
 from hyperslab.errors import UsageError
+from hyperslab.machine import pressure
 from hyperslab.machine.host import Host, boot_id, describe
 from hyperslab.network.lab.namespaces import LabFailed
 from hyperslab.storage.renaming import synchronise
@@ -374,9 +374,7 @@ def _without_laboratory(error: LabFailed) -> Course:
     return Course(ended, time.time(), str(error), load_before=load, load_during=load)
 
 
-def _command(
-    experiment: Experiment, setting: Setting, out: Path, surroundings: Around
-) -> Command:
+def _command(experiment: Experiment, setting: Setting, out: Path, surroundings: Around) -> Command:
     """What a trial runs that writes to a directory."""
     asked = setting
     if setting.links is not None:  # whose nodes are the workers, with so many threads

@@ -1,5 +1,5 @@
-"""A process of its own that makes a laboratory, starts a cluster on its nodes, and removes both when
-whoever asked for them lets go or is gone.
+"""A process of its own that makes a laboratory, starts a cluster on its nodes, and removes both
+when whoever asked for them lets go or is gone.
 
     driver -> keeper   Asked; closing the connection ends all
     keeper -> driver   Ready, or Failed

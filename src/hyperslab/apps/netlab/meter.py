@@ -71,8 +71,7 @@ class Usage:
 
     @property
     def bound(self) -> str:
-        """Why processors and not links made it take its time, as a clause; '' where they did not.
-        """
+        """Why processors and not links took the time, as a clause; '' where they did not."""
         if self.idle_share is None or self.idle_share >= LEAST_IDLE_SHARE:
             return ""
         return (
@@ -146,7 +145,9 @@ class Meter:
         return _usage(first, last, (within[0], within[-1]), steps)
 
 
-def _usage(first: Sample, last: Sample, inner: tuple[Sample, Sample], steps: Sequence[Sample]) -> Usage:
+def _usage(
+    first: Sample, last: Sample, inner: tuple[Sample, Sample], steps: Sequence[Sample]
+) -> Usage:
     seconds = (last.at_ns - first.at_ns) / 1e9
     carried = last.reading.since(first.reading)
     load = pressure.between(inner[0].machine, inner[1].machine)

@@ -4,12 +4,13 @@ as Markdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hyperslab.apps.experiment.answer import Answer, answer_of
-from hyperslab.apps.experiment.claims import dask_vs_spark, storage_tiers
+from hyperslab.apps.experiment.claims import dask_network, dask_vs_spark, storage_tiers
 from hyperslab.apps.experiment.claims.claim import Claim, Evidence, Judged
 from hyperslab.apps.experiment.figures import write_figures
 from hyperslab.apps.experiment.runner import Experiment
@@ -24,6 +25,8 @@ CHARTS = {
     "expected.svg": "Measured over expected",
 }
 "Figures that the page shows, of those that an experiment has."
+Advice = Callable[[Sequence[tuple[Claim, Judged]]], Sequence[str]]
+"What tells whoever owns a cluster what follows from the claims."
 PAPERS_OWN = "paper"
 "Scale of the sizes and levels of the papers."
 
@@ -37,6 +40,9 @@ class Paper:
     title: str
     citation: str
     claims: Sequence[Claim]
+    errata: Sequence[str] = ()
+    "Sentences on mistakes of the paper that do not depend on trials."
+    advice: Advice | None = None
 
     @property
     def specs(self) -> list[str]:
@@ -44,9 +50,19 @@ class Paper:
         return list(dict.fromkeys(claim.spec for claim in self.claims if claim.spec))
 
 
+def _paper(name: str, module: Any) -> Paper:
+    errata = getattr(module, "ERRATA", ())
+    advice = getattr(module, "advice", None)
+    return Paper(name, module.TITLE, module.PAPER, module.CLAIMS, errata, advice)
+
+
 PAPERS = {
-    name: Paper(name, module.TITLE, module.PAPER, module.CLAIMS)
-    for name, module in (("dask-vs-spark", dask_vs_spark), ("storage-tiers", storage_tiers))
+    name: _paper(name, module)
+    for name, module in (
+        ("dask-vs-spark", dask_vs_spark),
+        ("storage-tiers", storage_tiers),
+        ("dask-network", dask_network),
+    )
 }
 
 
@@ -75,7 +91,7 @@ class Finding:
 def findings_of(experiments: Sequence[Experiment]) -> list[Finding]:
     """What came of the experiments that have a trial which was done."""
     found = [Finding(one, answer_of(one, one.record())) for one in experiments]
-    return [one for one in found if any(result.done for result in one.answer.results)]
+    return [one for one in found if any(r.done or r.rejected for r in one.answer.results)]
 
 
 def judged(paper: Paper, findings: Sequence[Finding]) -> list[tuple[Claim, Judged]]:
@@ -102,10 +118,13 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
         below = Path(paper.name) / one.name.rpartition("/")[2]
         files = write_figures(folder / below, one.experiment, one.experiment.record(), one.answer)
         shown.append((one, below, {path.name for path in files}))
+    found = judged(paper, findings)
     lines = [
         *_head(paper, findings, command),
-        *_claims(judged(paper, findings), {one.name: _emulated(one) for one in findings}),
-        *(line for found in shown for line in _experiment(*found)),
+        *_claims(found, {one.name: _emulated(one) for one in findings}),
+        *_listed("Advice", paper.advice(found) if paper.advice else ()),
+        *_listed("Errata of the paper", paper.errata),
+        *(line for each in shown for line in _experiment(*each)),
     ]
     path = folder / f"{paper.name}.md"
     try:
@@ -114,6 +133,11 @@ def write_verdicts(folder: Path, paper: Paper, findings: Sequence[Finding], comm
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}") from error
     return path
+
+
+def _listed(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield from (f"## {title}", "", *(f"- {text}" for text in sentences), "")
 
 
 def _head(paper: Paper, findings: Sequence[Finding], command: str) -> Iterator[str]:

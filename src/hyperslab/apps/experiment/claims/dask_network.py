@@ -1,0 +1,379 @@
+"""Claims of H. J. Kind et al., Studying Dask (2019), on the links of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+
+from hyperslab.apps.experiment.answer import show_interval
+from hyperslab.apps.experiment.claims.claim import (
+    Claim,
+    Evidence,
+    Judged,
+    Outcome,
+    Values,
+    expecting,
+    judged_ratio,
+    rising,
+)
+from hyperslab.apps.experiment.comparison import CellResult, Comparison, compare
+from hyperslab.apps.experiment.factors import Level
+from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
+from hyperslab.apps.experiment.links import Slow
+from hyperslab.network.lab.link import parse_rate
+from hyperslab.units import show_bytes, show_list, show_seconds, show_share
+
+PLACEMENT = "dask-network/placement"
+DELAY = "dask-network/delay"
+LOSS = "dask-network/loss"
+GRID = "dask-network/grid"
+WORKERS = "dask-network/workers"
+SHAPES = "dask-network/shapes"
+IDLE = "dask-network/idle"
+TASK_SHARE = 0.48
+"Share of the scheduler's packets that hand out tasks, in the paper."
+NEAR = 0.1
+"Difference of two shares from which on they are not the same."
+DATA_SHARE = 0.98
+"Share of a worker's packets that hold data, in the paper."
+SENT_RATIO = 20.0
+"Packets of a worker over those of the scheduler, as the paper prints it."
+INTERVAL_S = 1.022
+"Time from one heartbeat to the next, as the paper prints it."
+REQUEST_NBYTES, REPLY_NBYTES = 279, 77
+"Sizes of a heartbeat and of the answer, in the paper."
+LIKE = 0.2
+"Relative difference from which on two quantities are not the same."
+
+
+def _beside(evidence: Evidence, level: str, reference: str, **others: Level) -> list[Comparison]:
+    return list(evidence.beside("slow", level, reference, **others))
+
+
+def _worker_or_scheduler(evidence: Evidence) -> Judged:
+    return expecting({"slower"}, _beside(evidence, "worker", "scheduler"))
+
+
+def _scheduler_counts(evidence: Evidence) -> Judged:
+    return expecting({"slower"}, _beside(evidence, "scheduler", "none"))
+
+
+def _all_or_worker(evidence: Evidence) -> Judged:
+    return expecting({"slower"}, _beside(evidence, "all", "worker"))
+
+
+def _faults(evidence: Evidence, place: str) -> list[str]:
+    """Delays or losses that were tried of a place, as their levels say."""
+    levels = map(str, evidence.levels("slow"))
+    return [level.partition(" ")[2] for level in levels if Slow.parse(level).place == place]
+
+
+def _same_fault(evidence: Evidence) -> Judged:
+    """Look at a worker beside the scheduler, each with the same delay or loss."""
+    both = [one for one in _faults(evidence, "worker") if one in _faults(evidence, "scheduler")]
+    found = [
+        one for fault in both for one in _beside(evidence, f"worker {fault}", f"scheduler {fault}")
+    ]
+    return expecting({"slower"}, found)
+
+
+def _tolerates(evidence: Evidence) -> Judged:
+    """Look at what the scheduler's losses cost; the paper's took a fifth longer at 15 %."""
+    faults = _faults(evidence, "scheduler")
+    found = [one for fault in faults for one in _beside(evidence, f"scheduler {fault}", "none")]
+    return expecting({"equivalent", "faster"}, found)
+
+
+def _proportional(evidence: Evidence) -> Judged:
+    """Look at whether time grows with the scheduler's delay."""
+    faults = _faults(evidence, "scheduler")
+    if len(faults) < 2:
+        return Judged("not tested", ["Fewer than two delays of the scheduler have been run."])
+    return expecting(
+        {"slower"}, _beside(evidence, f"scheduler {faults[-1]}", f"scheduler {faults[0]}")
+    )
+
+
+def _round_trip_or_rate(evidence: Evidence) -> Judged:
+    """Compare cells whose round trip is so many times longer with those whose rate is as many times
+    lower: the longer of the two times says which matters more.
+    """
+    told: list[str] = []
+    ratios: list[Interval] = []
+    for far, slow, factor in _counterparts(evidence):
+        one = compare("link_delay_ms", far, slow, evidence.margin)
+        if one.ratio is None:
+            continue
+        ratios.append(one.ratio)
+        told.append(
+            f"Delays {factor:g} times as long take {show_interval(one.ratio)} as long as rates"
+            f" {factor:g} times lower."
+        )
+    if not ratios:
+        return Judged("not tested", ["No two cells differ by the same factor in delay and rate."])
+    judged = [judged_ratio(ratio, text) for ratio, text in zip(ratios, told, strict=True)]
+    outcomes = {one.outcome for one in judged} - {"open"}
+    if not outcomes:
+        return Judged("open", told)
+    return Judged("in part" if len(outcomes) > 1 else outcomes.pop(), told)
+
+
+def _counterparts(evidence: Evidence) -> Iterator[tuple[CellResult, CellResult, float]]:
+    """Cells of a longer delay, of a lower rate, and by how much."""
+    base_ms = float(evidence.baseline["link_delay_ms"])
+    base_bits = _bits(evidence.baseline["link_rate"])
+    for delay in evidence.levels("link_delay_ms")[1:]:
+        for rate in evidence.levels("link_rate")[1:]:
+            factor = float(delay) / base_ms
+            if abs(base_bits / _bits(rate) / factor - 1) < NEAR:
+                far, slow = evidence.cell(link_delay_ms=delay), evidence.cell(link_rate=rate)
+                if far is not None and slow is not None:
+                    yield far, slow, factor
+
+
+def _bits(rate: Level) -> float:
+    return float(parse_rate("link_rate", str(rate)))
+
+
+def _counted(evidence: Evidence, name: str) -> list[float]:
+    """A number of all trials that know it, also of those that processors held up: what is counted
+    does not depend on time.
+    """
+    cell = evidence.cell()
+    if cell is None:
+        return []
+    kept = [*cell.done, *cell.rejected]
+    return [value for one in kept if (value := one.numbers.get(name)) is not None]
+
+
+def _task_share(evidence: Evidence) -> Judged:
+    shares = _counted(evidence, "task_share")
+    if not shares:
+        return _nothing()
+    mean = fmean(shares)
+    told = (
+        f"{show_share(mean)} of the scheduler's messages hand out tasks (paper: 48 % of packets)."
+    )
+    return Judged(_near(mean, TASK_SHARE, NEAR), [told])
+
+
+def _data_share(evidence: Evidence) -> Judged:
+    shares = _counted(evidence, "data_share")
+    if not shares:
+        return _nothing()
+    mean = fmean(shares)
+    told = f"{show_share(mean)} of the bytes that workers send are data (paper: 98 % of packets)."
+    return Judged("reproduced" if mean >= DATA_SHARE - NEAR / 2 else "refuted", [told])
+
+
+def _near(value: float, expected: float, margin: float) -> Outcome:
+    return "reproduced" if abs(value - expected) <= margin else "refuted"
+
+
+def _nothing() -> Judged:
+    return Judged("not tested", ["No trial has counted messages."])
+
+
+def _sent_ratio(evidence: Evidence) -> Judged:
+    """Compare what a worker sends with what the scheduler does."""
+    told = []
+    ratios = {}
+    for name, words in (("messages", "messages"), ("sent_nbytes", "bytes")):
+        workers = _counted(evidence, f"worker_{name}")
+        schedulers = _counted(evidence, f"scheduler_{name}")
+        if workers and schedulers:
+            ratios[name] = fmean(workers) / fmean(schedulers)
+            told.append(f"A worker sends {ratios[name]:.3g} times as many {words}.")
+    if not ratios:
+        return _nothing()
+    is_so = abs(ratios.get("messages", 0.0) / SENT_RATIO - 1) <= LIKE
+    return Judged("reproduced" if is_so else "refuted", told)
+
+
+def _interval(evidence: Evidence) -> Judged:
+    return _as_printed(evidence, "heartbeat_interval_s", INTERVAL_S, show_seconds)
+
+
+def _size(evidence: Evidence) -> Judged:
+    asked = _as_printed(
+        evidence, "heartbeat_request_nbytes", REQUEST_NBYTES, lambda size: f"{size:.0f} B"
+    )
+    replied = _as_printed(
+        evidence, "heartbeat_reply_nbytes", REPLY_NBYTES, lambda size: f"{size:.0f} B"
+    )
+    told = [f"Requests: {asked.evidence[0]}", f"Answers: {replied.evidence[0]}"]
+    if asked.outcome == replied.outcome:
+        return Judged(asked.outcome, told)
+    return Judged("in part", told)
+
+
+def _as_printed(
+    evidence: Evidence, name: str, printed: float, show: Callable[[float], str]
+) -> Judged:
+    values = _counted(evidence, name)
+    if not values:
+        return _nothing()
+    mean = fmean(values)
+    told = f"{show(mean)} here, {show(printed)} in the paper."
+    return Judged(_near(mean / printed, 1.0, LIKE), [told])
+
+
+def _idle_rate(evidence: Evidence) -> Judged:
+    """Look at what an idle cluster sends in a second, with few workers and with many."""
+    levels = sorted(evidence.levels("lab_workers"), key=float)
+    ends = [_rates(evidence, levels[0]), _rates(evidence, levels[-1])]
+    return rising("Bytes in a second on all links", ends[0], ends[1])
+
+
+def _rates(evidence: Evidence, level: Level) -> Values | None:
+    """Bytes in a second of the trials with so many workers."""
+    cell = evidence.cell(lab_workers=level)
+    if cell is None:
+        return None
+    sent, seconds = cell.by_replicate("sent_nbytes"), cell.by_replicate("network_s")
+    rates = {one: sent[one] / seconds[one] for one in sent.keys() & seconds.keys()}
+    return f"{level} workers", rates
+
+
+def _fewer_workers(evidence: Evidence) -> Judged:
+    base = evidence.baseline["lab_workers"]
+    found = [
+        one
+        for level in evidence.levels("lab_workers")[1:]
+        for one in evidence.beside("lab_workers", level, base)
+    ]
+    return expecting({"slower"}, found)
+
+
+def _shapes(evidence: Evidence) -> Judged:
+    """Look at what a slow link of a worker costs each computation."""
+    found = [
+        one
+        for workload in evidence.levels("workload")
+        for one in _beside(evidence, "worker", "none", workload=workload)
+    ]
+    return expecting({"slower"}, found)
+
+
+def _fewer_bytes(evidence: Evidence) -> Judged:
+    """Look at whether Dask moves fewer bytes over slow links."""
+    slow, fast = evidence.cell(slow="all"), evidence.cell(slow="none")
+    if slow is None or fast is None:
+        return Judged("not tested", ["None of the cells that tell has been run."])
+    own, other = slow.by_replicate("sent_nbytes"), fast.by_replicate("sent_nbytes")
+    both = sorted(own.keys() & other.keys())
+    if not both:
+        return Judged("not tested", ["No replicate has both cells that tell."])
+    ratio = ratio_interval([other[one] for one in both], [own[one] for one in both])
+    means = [mean_interval(list(values.values())).mean for values in (other, own)]
+    told = (
+        f"{show_list([show_bytes(round(mean)) for mean in means])} over fast and slow links:"
+        f" {show_interval(ratio)} as much over fast ones."
+    )
+    return judged_ratio(ratio, told)
+
+
+def advice(found: Sequence[tuple[Claim, Judged]]) -> list[str]:
+    """What follows for the owner of a cluster, with the evidence."""
+    return list(_advice({claim.text: one for claim, one in found}))
+
+
+def _advice(found: Mapping[str, Judged]) -> Iterator[str]:
+    for text, sentences in ADVICE.items():
+        one = found.get(text)
+        if one is not None and one.outcome in sentences:
+            yield f"{sentences[one.outcome]} {one.evidence[0]}"
+
+
+FAST_PORTS = "A slow link costs more on a worker than on the scheduler: workers get the fast ports."
+OWN_LINK = "A slow link of the scheduler costs time, too."
+DISTANCE = "The same delay costs more on a worker than on the scheduler."
+LOSSES = "The same loss costs more on a worker than on the scheduler."
+ROUND_TRIPS = "A short round trip matters more than a high rate."
+FEWER = "Two workers take longer than three."
+"Claims that advice rests on."
+TITLE = "Dask's network"
+PAPER = (
+    "H. J. Kind, J. W. Khong, M. Oo, W. Y. F. See, T. L. Kaihui, *Studying Dask: 50.012 Networks"
+    " Project*, 2019"
+)
+CLAIMS = (
+    Claim(
+        FAST_PORTS,
+        PLACEMENT,
+        _worker_or_scheduler,
+    ),
+    Claim(OWN_LINK, PLACEMENT, _scheduler_counts),
+    Claim("Slow links everywhere cost more than one worker's.", PLACEMENT, _all_or_worker),
+    Claim(DISTANCE, DELAY, _same_fault),
+    Claim("Time grows with the delay of the scheduler.", DELAY, _proportional),
+    Claim(LOSSES, LOSS, _same_fault),
+    Claim("Losses on the scheduler's link hardly cost anything.", LOSS, _tolerates),
+    Claim(ROUND_TRIPS, GRID, _round_trip_or_rate),
+    Claim("About half of what the scheduler sends hands out tasks.", PLACEMENT, _task_share),
+    Claim("Nearly all that a worker sends are data.", PLACEMENT, _data_share),
+    Claim(
+        "A worker sends about 20 times as many packets as the scheduler.", PLACEMENT, _sent_ratio
+    ),
+    Claim("A worker says every 1022 ms that it lives.", IDLE, _interval),
+    Claim("A heartbeat takes 279 bytes, and its answer 77.", IDLE, _size),
+    Claim(
+        "A cluster that has nothing to do sends more, the more workers it has.", IDLE, _idle_rate
+    ),
+    Claim(FEWER, WORKERS, _fewer_workers),
+    Claim(
+        "A slow link of one worker costs time whatever is computed (the paper tried one"
+        " computation).",
+        SHAPES,
+        _shapes,
+    ),
+    Claim(
+        "Dask moves fewer bytes over slow links (not in the paper, which takes bytes for granted).",
+        PLACEMENT,
+        _fewer_bytes,
+    ),
+)
+ERRATA = (
+    ("A worker sends 6.7 times as many packets as the scheduler in the authors' own records"
+    " (22,398 against 3,329); the 20 times that are printed divide by 1,109 packets, which is what"
+    " the scheduler sends to one worker."),
+    ("The link that is called 10 Gbit/s carried 7 Gbit/s, and the one of 1 Gbit/s 507 Mbit/s, by the"
+    " paper's own table."),
+    ("The table of link placement seems to mix kinds of links: single slow links are described as"
+    " emulated E1000 cards, all four slow ones as capped VirtIO."),
+    ("That round trips matter more than rates rests on two cards whose rates differ by 3 % (507 and"
+    " 522 Mbit/s) and whose round trips differ by 1.4 times."),
+    ("The heartbeat interval is printed as 1022 ms; the bytes that are shown (cb 3f e0 00 ...) are"
+    " 0.5 s."),
+    ("Packets were counted, not messages: several messages in a packet count once, and what a"
+    " message needs beyond its first packet counts as data."),
+)
+ADVICE: Mapping[str, Mapping[str, str]] = {
+    FAST_PORTS: {
+        "reproduced": "Give fast ports to the workers first.",
+        "refuted": "Do not count on it that the scheduler can have the slow port.",
+    },
+    OWN_LINK: {
+        "reproduced": "The scheduler is next.",
+        "refuted": "The scheduler can have a slow port.",
+    },
+    DISTANCE: {
+        "reproduced": "Put workers at one switch; the scheduler may be farther away.",
+        "in part": "Put workers at one switch, and the scheduler, too, where delays are long.",
+        "refuted": "Put the scheduler as close to the workers as they are to each other.",
+    },
+    LOSSES: {
+        "reproduced": "Look for lost packets on the links of workers first.",
+        "refuted": "Look for lost packets on all links, also on the scheduler's.",
+    },
+    ROUND_TRIPS: {
+        "reproduced": "Of two networks take the one with the shorter round trips.",
+        "refuted": "Of two networks take the one with the higher rate.",
+        "in part": "Measure your own computation: rate and round trip take turns to matter more.",
+    },
+    FEWER: {
+        "reproduced": "Another worker pays.",
+        "refuted": "Do not add workers before you have looked at the links.",
+    },
+}
+"Sentences on claims, by what came of them."
