@@ -9,21 +9,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from hyperslab.errors import UsageError, suggest
-
-if TYPE_CHECKING:
-    from dask.array import Array
 
 LEAST_CHUNKS = 2
 _STEPS = 6
 "Standard deviations by which a result may differ from the one that is expected."
 
 
-def transpose_sum(array: int, chunk: int, seed: int) -> Array:
+def transpose_sum(array: int, chunk: int, seed: int) -> Any:
     """The computation of H. J. Kind et al., Studying Dask (2019): the sum of the product of four
     random arrays, each added to its transpose, over that of the four arrays.
     """
@@ -34,18 +31,18 @@ def transpose_sum(array: int, chunk: int, seed: int) -> Array:
     return above / below
 
 
-def elementwise(array: int, chunk: int, seed: int) -> Array:
+def elementwise(array: int, chunk: int, seed: int) -> Any:
     """The mean of a product of four random arrays."""
     four = [_random(array, chunk, seed + number) for number in range(4)]
     return (four[0] * four[1] * four[2] * four[3]).mean()
 
 
-def tree_reduction(array: int, chunk: int, seed: int) -> Array:
+def tree_reduction(array: int, chunk: int, seed: int) -> Any:
     """The mean of an array, whose sums of chunks are added pair by pair."""
     return _random(array, chunk, seed).sum(split_every=2) / array**2
 
 
-def rechunk(array: int, chunk: int, seed: int) -> Array:
+def rechunk(array: int, chunk: int, seed: int) -> Any:
     """The mean of the squares of an array that is cut into rows, then into columns."""
     import dask.array as da
 
@@ -53,13 +50,13 @@ def rechunk(array: int, chunk: int, seed: int) -> Array:
     return (rows.rechunk((array, chunk)) ** 2).mean()
 
 
-def _random(array: int, chunk: int, seed: int) -> Array:
+def _random(array: int, chunk: int, seed: int) -> Any:
     import dask.array as da
 
     return da.random.default_rng(seed).random((array, array), chunks=(chunk, chunk))
 
 
-WORKLOADS: Mapping[str, tuple[Callable[[int, int, int], Array], float, float]] = {
+WORKLOADS: Mapping[str, tuple[Callable[[int, int, int], Any], float, float]] = {
     "transpose-sum": (transpose_sum, 16.0, 11.0),
     "elementwise": (elementwise, 1 / 16, 0.1),
     "tree-reduction": (tree_reduction, 1 / 2, 0.3),
@@ -70,7 +67,7 @@ times the length of an array.
 """
 
 
-def computation(name: str, array: int, chunk: int, seed: int) -> Array:
+def computation(name: str, array: int, chunk: int, seed: int) -> Any:
     """A computation that has not begun. Raises UsageError."""
     if name not in WORKLOADS:
         raise UsageError(

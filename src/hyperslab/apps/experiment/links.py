@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from hyperslab.apps.netlab.keeper import CLIENT, SCHEDULER
 from hyperslab.errors import UsageError
 from hyperslab.network.lab.backends.choosing import choose, require_means
-from hyperslab.network.lab.link import Link
-from hyperslab.network.lab.spec import NO_RATE, LabSpec, Mode, NodeSpec
+from hyperslab.network.lab.link import Link, Mode
+from hyperslab.network.lab.spec import NO_RATE, Backend, LabSpec, NodeSpec
 
 Place = Literal["none", "scheduler", "worker", "all"]
 PLACES: tuple[str, ...] = get_args(Place)
@@ -107,7 +107,7 @@ class Links:
 class Means:
     """How the links of an experiment are made: all of them alike."""
 
-    backend: str
+    backend: Backend
     mode: Mode
     tolerance: float
 
@@ -132,7 +132,8 @@ def means_of(asked: Iterable[Links], backend: str, tolerance: float) -> Means:
     mode: Mode = "gso"
     if any(link.loss or link.reorder for link in links):
         mode = "exact"
-    return Means(choose(backend, links, mode), mode, tolerance)
+    chosen = cast(Backend, choose(backend, links, mode))
+    return Means(chosen, mode, tolerance)
 
 
 def with_links(links: Links | None, **changes: object) -> Links:

@@ -16,7 +16,7 @@ from hyperslab.apps.experiment.claims.claim import (
     judged_ratio,
     rising,
 )
-from hyperslab.apps.experiment.comparison import CellResult, Comparison, compare
+from hyperslab.apps.experiment.comparison import MEASURE, CellResult, Comparison, compare
 from hyperslab.apps.experiment.factors import Level
 from hyperslab.apps.experiment.intervals import Interval, mean_interval, ratio_interval
 from hyperslab.apps.experiment.links import Slow
@@ -47,7 +47,7 @@ LIKE = 0.2
 
 
 def _beside(evidence: Evidence, level: str, reference: str, **others: Level) -> list[Comparison]:
-    return list(evidence.beside("slow", level, reference, **others))
+    return list(evidence.beside("slow", level, reference, MEASURE, **others))
 
 
 def _worker_or_scheduler(evidence: Evidence) -> Judged:
@@ -334,19 +334,31 @@ CLAIMS = (
     ),
 )
 ERRATA = (
-    ("A worker sends 6.7 times as many packets as the scheduler in the authors' own records"
-    " (22,398 against 3,329); the 20 times that are printed divide by 1,109 packets, which is what"
-    " the scheduler sends to one worker."),
-    ("The link that is called 10 Gbit/s carried 7 Gbit/s, and the one of 1 Gbit/s 507 Mbit/s, by the"
-    " paper's own table."),
-    ("The table of link placement seems to mix kinds of links: single slow links are described as"
-    " emulated E1000 cards, all four slow ones as capped VirtIO."),
-    ("That round trips matter more than rates rests on two cards whose rates differ by 3 % (507 and"
-    " 522 Mbit/s) and whose round trips differ by 1.4 times."),
-    ("The heartbeat interval is printed as 1022 ms; the bytes that are shown (cb 3f e0 00 ...) are"
-    " 0.5 s."),
-    ("Packets were counted, not messages: several messages in a packet count once, and what a"
-    " message needs beyond its first packet counts as data."),
+    (
+        "A worker sends 6.7 times as many packets as the scheduler in the authors' own records"
+        " (22,398 against 3,329); the 20 times that are printed divide by 1,109 packets, which is"
+        " what the scheduler sends to one worker."
+    ),
+    (
+        "The link that is called 10 Gbit/s carried 7 Gbit/s, and the one of 1 Gbit/s 507 Mbit/s, by"
+        " the paper's own table."
+    ),
+    (
+        "The table of link placement seems to mix kinds of links: single slow links are described"
+        " as emulated E1000 cards, all four slow ones as capped VirtIO."
+    ),
+    (
+        "That round trips matter more than rates rests on two cards whose rates differ by 3 % (507"
+        " and 522 Mbit/s) and whose round trips differ by 1.4 times."
+    ),
+    (
+        "The heartbeat interval is printed as 1022 ms; the bytes that are shown (cb 3f e0 00 ...)"
+        " are 0.5 s."
+    ),
+    (
+        "Packets were counted, not messages: several messages in a packet count once, and what a"
+        " message needs beyond its first packet counts as data."
+    ),
 )
 ADVICE: Mapping[str, Mapping[str, str]] = {
     FAST_PORTS: {
