@@ -16,8 +16,9 @@ from hyperslab.apps.experiment.shipped import find, shipped
 from hyperslab.cli.trials import Silent
 from hyperslab.errors import UsageError
 from hyperslab.storage.emulation import program
+from tests.network.lab.labs import require
 
-LIGHT = ("processes", "h5py")
+LIGHT = ("processes", "h5py", "dask-arrays")
 "Engines that start within a second; the others have tests of their own."
 
 
@@ -30,13 +31,20 @@ def _can_emulate() -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", [spec.name for spec in shipped()])
+def _runs(name: str) -> bool:
+    """Whether a spec is run: of those in laboratories, which take half a minute each, one is."""
+    return not name.startswith("dask-network/") or name == "dask-network/delay"
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in shipped() if _runs(spec.name)])
 def test_two_trials_of_a_spec(name: str, tmp_path: Path) -> None:
     """The first cell and the one that differs from it in most factors."""
     loaded = find(name).load("smoke")
     spec = loaded.spec.model_copy(update={"probe_s": 0.0})
     if any(tier.emulate for tier in spec.tiers.values()) and not _can_emulate():
         pytest.skip("this machine cannot emulate tiers")
+    if name.startswith("dask-network/"):
+        require("emulator")
     asked = Experiment.of(dataclasses.replace(loaded, spec=spec), tmp_path / "out")
     cells = [cell for cell in asked.cells if _is_light(cell)] or asked.cells
     last = max(cells, key=lambda cell: len(cell.changed))
@@ -46,6 +54,8 @@ def test_two_trials_of_a_spec(name: str, tmp_path: Path) -> None:
     assert [(one.state, one.reason) for one in record.attempts] == [("done", "")] * len(chosen)
     assert len(chosen) == 2
     assert answer_of(asked, record).decision
+    if name.startswith("dask-network/"):
+        assert all(one.network["links"] and one.numbers["sent_nbytes"] for one in record.attempts)
     assert not (tmp_path / "out" / "tiers").exists() or not any(
         path.is_mount() for path in (tmp_path / "out" / "tiers").iterdir()
     )

@@ -1,0 +1,169 @@
+"""Claims on Dask's network: judged as a record says, but for trials that tell nothing of links."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hyperslab.apps.experiment.answer import answer_of
+from hyperslab.apps.experiment.claims import dask_network
+from hyperslab.apps.experiment.claims.claim import Claim, Judged
+from hyperslab.apps.experiment.claims.page import PAPERS, Finding, judged, write_verdicts
+from hyperslab.apps.experiment.links_page import links_sheet
+from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.runner import Experiment
+from hyperslab.apps.experiment.shipped import find
+from tests.apps.experiment.specs import record_of
+
+PAPER = PAPERS["dask-network"]
+NUMBERS = {
+    "task_share": 0.35,
+    "data_share": 0.99,
+    "worker_messages": 900.0,
+    "scheduler_messages": 1800.0,
+    "worker_sent_nbytes": 5e7,
+    "scheduler_sent_nbytes": 1e6,
+    "sent_nbytes": 1.5e8,
+    "heartbeat_interval_s": 0.5,
+    "heartbeat_request_nbytes": 633.0,
+    "heartbeat_reply_nbytes": 77.0,
+    "network_s": 10.0,
+}
+NETWORK = {"backend": "emulator", "mode": "gso", "links": [], "cpu_share": {}}
+
+
+def asked(name: str, root: Path) -> Experiment:
+    return Experiment.of(find(f"dask-network/{name}").load("quick"), root)
+
+
+def record(
+    experiment: Experiment,
+    factors: Mapping[str, Sequence[float]],
+    numbers: Mapping[str, Mapping[str, float]] | None = None,
+    rejected: str = "",
+) -> Record:
+    """A record of trials in laboratories; cells named in `rejected` tell nothing of links."""
+    made = record_of(experiment, factors, {"links": "emulator"})
+    attempts = []
+    for trial, one in zip(experiment.trials, made.attempts, strict=True):
+        own = (numbers or {}).get(trial.cell.name, {})
+        fields: dict[str, Any] = {"numbers": {**NUMBERS, **one.numbers, **own}, "network": NETWORK}
+        if rejected and rejected in trial.cell.name:
+            fields["rejected"] = "CPU-bound: 2 % of the processors' time was idle"
+        attempts.append(dataclasses.replace(one, **fields))
+    return dataclasses.replace(
+        made, attempts=attempts, by_trial={one.number: [one] for one in attempts}
+    )
+
+
+def found(experiment: Experiment, made: Record) -> dict[str, Judged]:
+    finding = Finding(experiment, answer_of(experiment, made))
+    name = experiment.loaded.name
+    return {claim.text: one for claim, one in judged(PAPER, [finding]) if claim.spec == name}
+
+
+def outcome(said: Mapping[str, Judged], words: str) -> str:
+    (one,) = [each.outcome for text, each in said.items() if words in text]
+    return one
+
+
+def varied(by: float) -> tuple[float, float, float]:
+    return by * 0.99, by, by * 1.01
+
+
+def test_whose_link_is_slow(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    slow = {"slow worker": varied(5), "slow all": varied(9), "slow scheduler": varied(1.01)}
+    said = found(placement, record(placement, slow))
+    assert outcome(said, "fast ports") == "reproduced"
+    assert outcome(said, "of the scheduler costs time") == "refuted"
+    assert outcome(said, "everywhere") == "reproduced"
+    said = found(placement, record(placement, slow | {"slow scheduler": varied(5)}))
+    assert outcome(said, "fast ports") == "refuted"
+    assert outcome(said, "of the scheduler costs time") == "reproduced"
+
+
+def test_trials_bound_by_processors_are_in_no_verdict_and_no_mean(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    slow = {"slow worker": varied(5)}
+    made = record(placement, slow, rejected="slow worker")
+    said = found(placement, made)
+    assert outcome(said, "fast ports") == "not tested"
+    assert outcome(said, "of the scheduler costs time") == "refuted"
+    answer = answer_of(placement, made)
+    (worker,) = [one for one in answer.results if one.cell.name == "slow worker"]
+    assert worker.makespan_s is None
+    assert len(worker.rejected) == 3
+    assert any("3 trials kept out" in text and "CPU-bound" in text for text in answer.certainty)
+    assert any("by emulator (gso)" in text for text in answer.certainty)
+    rows = {row[0]: row for row in links_sheet(answer).rows}
+    assert rows["slow worker"][-1] == "3"
+    assert rows["baseline"][3] == "150 MB"
+
+
+def test_messages_are_counted_also_where_processors_were_short(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    said = found(placement, record(placement, {}, rejected="baseline"))
+    assert outcome(said, "hands out tasks") == "refuted"
+    assert outcome(said, "are data") == "reproduced"
+    assert outcome(said, "20 times") == "refuted"
+    many = {"baseline": {"task_share": 0.5, "worker_messages": 36_000.0, "data_share": 0.5}}
+    said = found(placement, record(placement, {}, many))
+    assert outcome(said, "hands out tasks") == "reproduced"
+    assert outcome(said, "are data") == "refuted"
+    assert outcome(said, "20 times") == "reproduced"
+
+
+def test_fewer_bytes_over_slow_links(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path)
+    assert outcome(found(placement, record(placement, {})), "fewer bytes") == "open"
+    few = {"slow all": {"sent_nbytes": 5e7}}
+    exact = found(placement, record(placement, {}, few))
+    assert outcome(exact, "fewer bytes") in ("reproduced", "open")
+
+
+def test_the_same_fault_on_both_sides(tmp_path: Path) -> None:
+    for name, one in (("delay", "100ms"), ("loss", "10%")):
+        experiment = asked(name, tmp_path / name)
+        alike = found(experiment, record(experiment, {}))
+        assert outcome(alike, "costs more on a worker") == "refuted"
+        slow = found(experiment, record(experiment, {f"slow worker {one}": varied(3)}))
+        assert outcome(slow, "costs more on a worker") == "in part"
+
+
+def test_round_trips_against_rates(tmp_path: Path) -> None:
+    grid = asked("grid", tmp_path)
+    far = {"link_delay_ms 8": varied(4), "link_rate 25Mbit": varied(2)}
+    near = {"link_delay_ms 8": varied(2), "link_rate 25Mbit": varied(4)}
+    text = "round trip matters more"
+    assert outcome(found(grid, record(grid, far)), text) == "reproduced"
+    assert outcome(found(grid, record(grid, near)), text) == "refuted"
+    assert outcome(found(grid, record(grid, {})), text) == "open"
+
+
+def test_heartbeats_and_workers(tmp_path: Path) -> None:
+    idle = asked("idle", tmp_path / "idle")
+    said = found(idle, record(idle, {}))
+    assert outcome(said, "1022 ms") == "refuted"
+    assert outcome(said, "279 bytes") == "in part"
+    workers = asked("workers", tmp_path / "workers")
+    slow = found(workers, record(workers, {"lab_workers 2": varied(1.3)}))
+    assert outcome(slow, "longer than three") == "reproduced"
+
+
+def test_the_page_has_errata_and_advice_with_evidence(tmp_path: Path) -> None:
+    placement = asked("placement", tmp_path / "placement")
+    made = record(placement, {"slow worker": varied(5)})
+    placement.directory.root.mkdir()
+    finding = Finding(placement, answer_of(placement, made))
+    text = write_verdicts(tmp_path / "out", PAPER, [finding], "hyperslab ...").read_text()
+    assert "## Advice" in text
+    assert "- Give fast ports to the workers first. slow worker takes 5" in text
+    assert "## Errata of the paper" in text
+    assert "6.7 times as many packets" in text
+    told: list[tuple[Claim, Judged]] = [
+        (claim, Judged("open", ["Nothing is told."])) for claim in dask_network.CLAIMS
+    ]
+    assert dask_network.advice(told) == []

@@ -1,0 +1,186 @@
+"""A Dask cluster on the nodes of a laboratory: real namespaces, links and workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab, require_nodes
+from hyperslab.apps.netlab.facts import variables
+from hyperslab.apps.netlab.meter import LEAST_IDLE_SHARE, Meter, Usage, metered
+from hyperslab.apps.netlab.running import measured_of, newest
+from hyperslab.errors import UsageError
+from hyperslab.network.lab import registry
+from hyperslab.network.lab.namespaces import LabFailed
+from tests.network.lab.labs import TOLERANT, require, spec
+from tests.system.end_to_end.command import call_program, image_of, save
+
+NODES = TOLERANT + 'backend = "emulator"\n[nodes.scheduler]\n[nodes.client]\n[nodes.w1]\n'
+SLOW = NODES.replace("[nodes.w1]", '[nodes.w1]\nrate = "50Mbit"\n[nodes.w2]')
+PATIENCE_S = 60.0
+DRIVER = """
+import sys, time
+from pathlib import Path
+from hyperslab.apps.netlab.cluster import cluster_in_lab
+from hyperslab.network.lab import load_spec
+with cluster_in_lab(load_spec(Path(sys.argv[1])), "dask-futures") as cluster:
+    print(cluster.lab.name, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(records: Path) -> Iterator[Cluster]:
+    require("emulator")
+    with cluster_in_lab(spec(SLOW), "dask-futures") as made:
+        yield made
+    assert registry.recorded() == []
+
+
+def program(
+    cluster: Cluster, out: Path, workload: str, **params: object
+) -> tuple[Usage, dict[str, float]]:
+    """What links did while a program ran in the client's node, and its numbers."""
+    given = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
+    words = ["-m", "hyperslab.apps.experiment.programs", "dask-arrays", workload, "--out", str(out)]
+    with metered(cluster.lab, cluster.processes) as meter:
+        subprocess.run(
+            [
+                *cluster.prefix,
+                *(sys.executable, *words, "--connect", cluster.connect, "--record-messages"),
+                *given,
+            ],
+            env={**os.environ, **variables(cluster.lab)},
+            check=True,
+            timeout=PATIENCE_S * 2,
+        )
+    folder = newest(out)
+    assert folder is not None
+    usage = measured_of(folder, cluster.lab, meter)
+    assert usage is not None
+    return usage, json.loads((folder / "numbers.json").read_text())
+
+
+def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    usage, numbers = program(cluster, out, "transpose-sum", array=400, chunk=100, rounds=2)
+    sent = {one.node: one.sent_nbytes for one in usage.links}
+    received = {one.node: one.received_nbytes for one in usage.links}
+    assert set(sent) == {"scheduler", "client", "w1", "w2"}
+    assert sum(sent.values()) == pytest.approx(sum(received.values()), rel=0.02)
+    assert min(sent["w1"], sent["w2"]) > 2 * sent["scheduler"]
+    payload = numbers["worker_message_nbytes"] * 2 + numbers["scheduler_message_nbytes"]
+    on_links = sent["w1"] + sent["w2"] + sent["scheduler"]
+    assert payload < on_links < 1.5 * payload, "what TCP adds, and no more"
+    assert 0.1 < numbers["task_share"] < 0.6
+    assert numbers["data_share"] > 0.9
+    assert numbers["round_min_s"] <= numbers["round_avg_s"] <= numbers["round_max_s"]
+    assert set(usage.cpu_share) == {"scheduler", "w1", "w2"}
+    assert all(steps[-1][0] >= steps[0][0] for steps in usage.bytes_by_step.values())
+    folder = newest(out)
+    assert folder is not None
+    facts = json.loads((folder / "provenance.json").read_text())["facts"]
+    assert "backend emulator" in facts["network"]
+    assert "w1 sends 50 Mbit/s" in facts["links"]
+    assert "measured: rate up" in facts["links"]
+    network = json.loads((folder / "network.json").read_text())
+    assert network["usage"]["bound"] == usage.bound
+
+
+def test_an_idle_cluster_says_that_it_lives(cluster: Cluster, tmp_path: Path) -> None:
+    usage, numbers = program(cluster, tmp_path / "out", "idle", idle_s=3)
+    assert numbers["heartbeat_interval_s"] == pytest.approx(0.5, rel=0.5)
+    assert numbers["heartbeat_reply_nbytes"] == 77
+    assert numbers["data_share"] == 0
+    assert usage.seconds >= 3
+
+
+def test_a_run_that_had_no_idle_processors_is_bound_by_them(cluster: Cluster) -> None:
+    meter = Meter(cluster.lab, cluster.processes)
+    meter.start()
+    time.sleep(0.5)
+    meter.stop()
+    usage = meter.usage()
+    fields = {name: getattr(usage, name) for name in Usage.__slots__}
+    assert "CPU-bound" in Usage(**fields | {"idle_share": LEAST_IDLE_SHARE / 2}).bound
+    assert Usage(**fields | {"idle_share": LEAST_IDLE_SHARE * 2}).bound == ""
+    assert Usage(**fields | {"idle_share": None}).bound == ""
+
+
+def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
+    """First the driver, whose keeper goes on; then a keeper, whose driver does."""
+    require("emulator")
+    path = tmp_path / "spec.toml"
+    path.write_text(NODES)
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(path)], stdout=subprocess.PIPE
+    ) as driver:
+        assert driver.stdout is not None
+        name = driver.stdout.readline().decode().strip()
+        driver.kill()
+    deadline = time.monotonic() + PATIENCE_S
+    while any(lab.name == name for lab in registry.recorded()):
+        assert time.monotonic() < deadline, "the keeper has left the laboratory"
+        time.sleep(0.05)
+    with cluster_in_lab(spec(NODES), "dask-futures") as made:
+        (keeper,) = _parents(made.processes)
+        os.kill(keeper, signal.SIGKILL)
+        name = made.lab.name
+    assert not any(lab.name == name for lab in registry.recorded())
+    for number in made.processes:
+        assert not Path(f"/proc/{number}").exists()
+
+
+def _parents(processes: object) -> set[int]:
+    assert isinstance(processes, dict)
+    stats = (Path(f"/proc/{number}/stat").read_text() for number in processes)
+    return {int(stat.rpartition(")")[2].split()[1]) for stat in stats}
+
+
+def test_a_cluster_that_cannot_start_is_told(records: Path) -> None:
+    require("emulator")
+    with (
+        pytest.raises(LabFailed, match="the cluster could not start: what runs on w1"),
+        cluster_in_lab(spec(NODES), "dask-futures", threads=-3),
+    ):
+        pass
+    assert not any(lab.name.startswith("run-") and lab.owner is None for lab in registry.recorded())
+
+
+def test_nodes_that_a_cluster_needs() -> None:
+    for missing in ("scheduler", "client"):
+        text = SLOW.replace(f"[nodes.{missing}]\n", "")
+        with pytest.raises(UsageError, match=rf"add \[nodes.{missing}\]"):
+            require_nodes(spec(text), "dask-bag")
+    with pytest.raises(UsageError, match="needs a worker"):
+        require_nodes(spec("[nodes.scheduler]\n[nodes.client]\n"), "dask-bag")
+    with pytest.raises(UsageError, match="not for --engine processes"):
+        require_nodes(spec(SLOW), "processes")
+
+
+def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
+    """The command is run again in the client's node, and what it writes is right."""
+    require("emulator")
+    path = tmp_path / "spec.toml"
+    path.write_text(NODES)
+    image = save(tmp_path / "a.nii", np.arange(64, dtype=np.int16).reshape(4, 4, 4))
+    out = tmp_path / "out"
+    words = ("run", "increment", image, "-o", out, "--engine", "dask-delayed", "--netlab", path)
+    refused = call_program(*words, "--connect", "tcp://198.18.0.2:8786")
+    assert refused.code == 2
+    assert "--netlab and --connect: give one of them" in refused.err
+    done = call_program(*words, "--no-report")
+    assert done.code == 0, done.err
+    assert "links      w1: sent" in done.out
+    written = np.asarray(image_of(out / "a.nii").dataobj)
+    assert (written == np.arange(64).reshape(4, 4, 4) + 1).all()
+    assert registry.recorded() == []
