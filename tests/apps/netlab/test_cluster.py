@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from hyperslab.apps.netlab.cluster import Cluster, cluster_in_lab, require_nodes
@@ -136,8 +137,15 @@ def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
         os.kill(keeper, signal.SIGKILL)
         name = made.lab.name
     assert not any(lab.name == name for lab in registry.recorded())
-    for number in made.processes:
-        assert not Path(f"/proc/{number}").exists()
+    assert not any(map(_lives, made.processes))
+
+
+def _lives(number: int) -> bool:
+    """Whether a process runs, and is no zombie that nobody has waited for."""
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _parents(processes: object) -> set[int]:
