@@ -368,9 +368,7 @@ def run(
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
-    if netlab is not None:
-        return run_in_laboratory(netlab, options, out, quiet, detach)
-    return _carry_out(pipeline, options, out, quiet, verbose, detach)
+    return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
 
 
 def _begin(engine: str, connect: str) -> None:
@@ -402,9 +400,19 @@ def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
 
 
 def _carry_out(
-    pipeline: Pipeline, options: Options, out: str, quiet: bool, verbose: bool, detach: bool
+    pipeline: Pipeline,
+    options: Options,
+    out: str,
+    quiet: bool,
+    verbose: bool,
+    detach: bool,
+    netlab: Path | None,
 ) -> int:
-    """Run a pipeline, and tell what came of it, or leave it to jobs. Returns the exit status."""
+    """Run a pipeline, and tell what came of it, or leave it to jobs, or to the same command in a
+    laboratory. Returns the exit status.
+    """
+    if netlab is not None:
+        return run_in_laboratory(netlab, options, out, quiet, detach)
     if detach:
         return _leave(pipeline, options, out, quiet)
     folder = Path(local_folder(out))

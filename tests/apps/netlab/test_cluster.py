@@ -143,7 +143,7 @@ def test_who_is_killed_leaves_nothing(records: Path, tmp_path: Path) -> None:
 def _lives(number: int) -> bool:
     """Whether a process runs, and is no zombie that nobody has waited for."""
     try:
-        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 

@@ -41,7 +41,8 @@ class Slow:
                 f"'{text}' names no links: give none, or scheduler, worker or all, and a rate, a"
                 " delay or a loss behind it, such as 'worker 5ms' or 'worker 2%'"
             )
-        place, fault = match[1], match[2] or ""
+        place = match[1]
+        fault = match[2] or ""
         if loss := _LOSS.fullmatch(fault):
             return cls(place, loss=float(loss[1]) / 100)
         if _DELAY.fullmatch(fault):

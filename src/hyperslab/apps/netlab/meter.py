@@ -137,7 +137,8 @@ class Meter:
             raise RunStopped(f"the links of '{self._lab.name}' were lost: {self._trouble}")
         before = [one for one in self.samples if one.at_ns <= start_ns] or self.samples[:1]
         after = [one for one in self.samples if one.at_ns >= end_ns] or self.samples[-1:]
-        first, last = before[-1], after[0]
+        first = before[-1]
+        last = after[0]
         within = [one for one in self.samples if start_ns <= one.at_ns <= end_ns]
         steps = [one for one in self.samples if first.at_ns <= one.at_ns <= last.at_ns]
         if len(within) < 2:
@@ -175,7 +176,8 @@ def _usage(
 
 
 def _link(node: str, carried: Reading) -> LinkUse:
-    up, down = carried.links[node]["up"], carried.links[node]["down"]
+    up = carried.links[node]["up"]
+    down = carried.links[node]["down"]
     causes = dict.fromkeys([*up.drops, *down.drops])
     dropped = {cause: up.drops.get(cause, 0) + down.drops.get(cause, 0) for cause in causes}
     return LinkUse(node, up.nbytes, down.nbytes, up.packets, down.packets, dropped)

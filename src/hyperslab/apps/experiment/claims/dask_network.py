@@ -126,7 +126,8 @@ def _counterparts(evidence: Evidence) -> Iterator[tuple[CellResult, CellResult, 
         for rate in evidence.levels("link_rate")[1:]:
             factor = float(delay) / base_ms
             if abs(base_bits / _bits(rate) / factor - 1) < NEAR:
-                far, slow = evidence.cell(link_delay_ms=delay), evidence.cell(link_rate=rate)
+                far = evidence.cell(link_delay_ms=delay)
+                slow = evidence.cell(link_rate=rate)
                 if far is not None and slow is not None:
                     yield far, slow, factor
 
@@ -230,7 +231,8 @@ def _rates(evidence: Evidence, level: Level) -> Values | None:
     cell = evidence.cell(lab_workers=level)
     if cell is None:
         return None
-    sent, seconds = cell.by_replicate("sent_nbytes"), cell.by_replicate("network_s")
+    sent = cell.by_replicate("sent_nbytes")
+    seconds = cell.by_replicate("network_s")
     rates = {one: sent[one] / seconds[one] for one in sent.keys() & seconds.keys()}
     return f"{level} workers", rates
 
@@ -257,10 +259,12 @@ def _shapes(evidence: Evidence) -> Judged:
 
 def _fewer_bytes(evidence: Evidence) -> Judged:
     """Look at whether Dask moves fewer bytes over slow links."""
-    slow, fast = evidence.cell(slow="all"), evidence.cell(slow="none")
+    slow = evidence.cell(slow="all")
+    fast = evidence.cell(slow="none")
     if slow is None or fast is None:
         return Judged("not tested", ["None of the cells that tell has been run."])
-    own, other = slow.by_replicate("sent_nbytes"), fast.by_replicate("sent_nbytes")
+    own = slow.by_replicate("sent_nbytes")
+    other = fast.by_replicate("sent_nbytes")
     both = sorted(own.keys() & other.keys())
     if not both:
         return Judged("not tested", ["No replicate has both cells that tell."])
