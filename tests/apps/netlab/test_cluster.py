@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,3 +193,15 @@ def test_run_in_a_laboratory(records: Path, tmp_path: Path) -> None:
     written = np.asarray(image_of(out / "a.nii").dataobj)
     assert (written == np.arange(64).reshape(4, 4, 4) + 1).all()
     assert registry.recorded() == []
+
+
+def test_spark_is_started_by_commands_too(records: Path) -> None:
+    """Its check says that the master has heard of all workers."""
+    require("emulator")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs java: install the Debian package openjdk-17-jre-headless")
+    pytest.importorskip("pyspark")
+    with cluster_in_lab(spec(SLOW), "spark") as made:
+        assert made.connect == f"spark://{made.lab['scheduler'].address}:7077"
+        assert sorted(made.processes.values()) == ["scheduler", "w1", "w2"]
+        assert all(map(_lives, made.processes))

@@ -63,7 +63,9 @@ class Usage:
     emulator_share: float
     "Share of all processors' time that handing packets on took; 0 where the kernel does that."
     cpu_share: Mapping[str, float]
-    "Processors that each node's part of the cluster kept busy, on average."
+    """Processors that the processes which make up the cluster kept busy, on average, by their nodes;
+    without those that they have started, as Spark's workers do.
+    """
     starved: str
     "Why the emulator's links were not what was asked for, as a sentence; '' where they were."
     bytes_by_step: Mapping[str, Sequence[tuple[float, int, int]]]

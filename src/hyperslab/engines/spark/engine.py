@@ -19,8 +19,10 @@ from hyperslab.engines.batches import batch, patience
 from hyperslab.engines.batches.engine import BatchEngine, Work
 from hyperslab.engines.batches.patience import Call, Solitude
 from hyperslab.engines.batches.tally import Tally, merge_two
+from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.engines.spark.java import copy_log, log_size, start_context, stop_context
 from hyperslab.engines.spark.messages import logged
+from hyperslab.engines.spark.on_nodes import cluster_on
 from hyperslab.engines.spark.session import (
     has_executors,
     quietly,
@@ -89,6 +91,11 @@ class Spark(BatchEngine):
         import pyspark  # noqa: F401
 
         require_java("--engine spark")
+
+    @staticmethod
+    def cluster_on(nodes: Nodes) -> NodeCluster:
+        """A master and workers, each by a command."""
+        return cluster_on(nodes)
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
