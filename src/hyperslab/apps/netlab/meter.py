@@ -63,7 +63,7 @@ class Usage:
     emulator_share: float
     "Share of all processors' time that handing packets on took; 0 where the kernel does that."
     cpu_share: Mapping[str, float]
-    """Processors that the processes which make up the cluster kept busy, on average, by their nodes;
+    """Processors that the processes of the cluster kept busy, on average, by their nodes;
     without those that they have started, as Spark's workers do.
     """
     starved: str
