@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from hyperslab.engines.facts import ENGINES, connecting, facts_of, unloadable
-from hyperslab.engines.jobs import JOBS, JOBS_AT_A_TIME, JobsLeft, Queued
+from hyperslab.engines.jobs import JOBS_AT_A_TIME, JobsLeft, Queued, engine_of
 from hyperslab.engines.nodes import NodeCluster, Nodes
 from hyperslab.errors import MissingExtra, UsageError
 from hyperslab.machine.host import Host
