@@ -211,8 +211,8 @@ def _transfers(numbers: Numbers, trace: Trace) -> str:
     )
     return (
         f'<h2>Values that workers fetched from each other</h2>\n<p class="hint">'
-        f"{show_count(len(numbers.transfers), 'transfer')}, {show_bytes(total)}, by the workers' own"
-        f" logs; the slowest are listed.</p>\n{transfers_svg(drawn, ready_ns, low, high)}\n"
+        f"{show_count(len(numbers.transfers), 'transfer')}, {show_bytes(total)}, by the workers'"
+        f" own logs; the slowest are listed.</p>\n{transfers_svg(drawn, ready_ns, low, high)}\n"
         '<div class="wide"><table><thead><tr><th>to</th><th>from</th><th>bytes</th><th>time</th>'
         f"<th>for tasks</th></tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
