@@ -268,8 +268,11 @@ def _answer(trace: Trace, summary: Summary, answer: str) -> str:
         f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>"
         for label, value in tiles.items()
     )
+    warning = ""
+    if summary.warning:
+        warning = f'<p class="warning">Warning: {prose(summary.warning)}.</p>\n'
     return (
-        f'<section>\n<p class="answer">{escape(answer)}</p>\n{verdict_html(verdict)}<div'
+        f'<section>\n<p class="answer">{escape(answer)}</p>\n{warning}{verdict_html(verdict)}<div'
         f' class="tiles">{cells}</div>\n{_others(verdict)}</section>'
     )
 
