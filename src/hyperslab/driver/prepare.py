@@ -12,6 +12,7 @@ from typing import Any
 
 from hyperslab import engines
 from hyperslab.blocks.gathering import Tell, unheard
+from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
@@ -28,7 +29,7 @@ from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, UsageError, in_callers_words, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
-from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.plan.written import texts
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
@@ -229,6 +230,7 @@ def _cut(prepared: Prepared) -> dict[str, Any]:
         "arrays": len(plan.partitions),
         "most_blocks": plan.most_blocks,
         "times_inflated": plan.times_inflated,
+        "inflates": any(map(is_one_gzip_stream, plan.inputs[PRIMARY].sources)),
     }
 
 

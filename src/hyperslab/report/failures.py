@@ -204,8 +204,10 @@ def kept_words(failures: Sequence[Failed], done: int) -> str:
     if not done or not lie_in_function(failures):
         return ""
     if done == 1:
-        return "the task that has succeeded keeps what the function made before it is edited"
-    return f"the {done:,} tasks that have succeeded keep what the function made before it is edited"
+        return "the task that has succeeded keeps what the function made before it was edited"
+    return (
+        f"the {done:,} tasks that have succeeded keep what the function made before it was edited"
+    )
 
 
 def _beside_task(one: Failed) -> str:
