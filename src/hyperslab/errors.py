@@ -126,7 +126,7 @@ def _joined(sentence: str, resuming: str) -> str:
 
 
 class LocalityWarning(UserWarning):
-    """What a function makes depends on where its blocks are cut, as a trial has shown."""
+    """Warning that what a function makes depends on where blocks are cut, as a trial has shown."""
 
 
 class HyperslabError(Exception):

@@ -23,7 +23,8 @@ def test_libraries_on_a_path_of_their_own_are_not_the_users(
     library.mkdir(parents=True)
     name = f"lib_{folder.partition('-')[0]}"
     (library / f"{name}.py").write_text("def deep(block):\n    return block.foo\n")
-    mine = tmp_path / "mine.py"
+    mine = tmp_path / "project" / "mine.py"
+    mine.parent.mkdir()
     mine.write_text(f"import {name}\n\n\ndef own(block):\n    return {name}.deep(block)\n")
     monkeypatch.syspath_prepend(str(library))
     function: Any = refer(f"{mine}:own")

@@ -28,16 +28,12 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
-import numpy as np
-
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
-from hyperslab.arrays.slab import Hyperslab
-from hyperslab.arrays.source import ArraySource
 from hyperslab.blocks.gathering import Tell, unheard
-from hyperslab.blocks.glimpse import glimpse, glimpse_box
 from hyperslab.driver.dependence import dependent_axes
-from hyperslab.driver.sample import Region, Sample, extents_amid, largest_extents
+from hyperslab.driver.sample import Sample, extents_amid
+from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.errors import NoArray, UsageError
 from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
@@ -121,7 +117,7 @@ def learn(
         uncut = {axis % ndim for axis in uncut}
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
-    seen = _seen(pipeline)
+    seen = seen_of(pipeline)
     answers, is_late = _in_a_fork(
         lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
     )
@@ -145,53 +141,12 @@ def learn(
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """Some values of each input, where they are quick to read; whatever was not seen is not
-    there.
-    """
-
-    ordered: Mapping[str, Array]
-    "Finite values in their order."
-    regions: Mapping[str, Region]
-    "Neighbours, with the place where they lie."
-
-
-def _seen(pipeline: Pipeline) -> _Seen:
-    ordered = {}
-    regions = {}
-    for name, inputs in pipeline.inputs.items():
-        source = inputs.sources[0]
-        parts = glimpse(source, pipeline.values)
-        values = np.concatenate(
-            [np.empty(0, source.dtype(pipeline.values)), *(part.ravel() for part in parts)]
-        )
-        values = values[np.isfinite(values)]
-        if values.dtype.kind in "iuf" and values.size:
-            ordered[name] = np.sort(values)
-        region = _region_of(source, parts, pipeline)
-        if region is not None:
-            regions[name] = region
-    return _Seen(ordered, regions)
-
-
-def _region_of(source: ArraySource, parts: Sequence[Array], pipeline: Pipeline) -> Region | None:
-    """Neighbours in an array of which these parts were seen; None where none are quick to read."""
-    if not parts:
-        return None
-    if len(parts) == 1:  # all of it, or the front of a stream
-        return Hyperslab.full(parts[0].shape), parts[0]
-    halo = pipeline.halo if source.ndim == pipeline.source.ndim else (0,) * source.ndim
-    most = [n + 2 * h for n, h in zip(largest_extents(source.ndim), halo, strict=True)]
-    return glimpse_box(source, most, pipeline.values)
-
-
 def _answers(
     pipeline: Pipeline,
     dtypes: Sequence[DType],
     whole: set[int],
     uncut: Iterable[int] | None,
-    seen: _Seen,
+    seen: Seen,
 ) -> Iterator[Any]:
     """The best attempt so far, until it is the last; then the axes along which the result depends
     on where blocks are cut, as made-up numbers show, then also as values show that were seen, in
@@ -212,7 +167,7 @@ def _answers(
 
 
 def _samples(
-    pipeline: Pipeline, dtypes: Sequence[DType], whole: Collection[int], seen: _Seen
+    pipeline: Pipeline, dtypes: Sequence[DType], whole: Collection[int], seen: Seen
 ) -> Iterator[Sample]:
     """Samples of numbers that are made up, of values that were seen, all over, and of these as they
     lie.

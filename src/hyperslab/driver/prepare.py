@@ -62,9 +62,9 @@ class Prepared:
     they are done again.
     """
     dependence: str = ""
-    "That what the functions make depends on where blocks are cut; '' where nothing is known."
+    "Sentence that results depend on where blocks are cut; '' where nothing is known."
     untried: str = ""
-    "That a function could not be tried, and why; '' where all could."
+    "Sentence that a function could not be tried, and why; '' where all could."
     failing: str = ""
     "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""

@@ -25,7 +25,7 @@ SPACE = 3
 _EDGES = (24, 16, 12, 8)
 "Extents of a box of neighbours along axes of space, the first that is not too large."
 _FURTHER = 4
-"Its extent along further axes."
+"Extent of that box along further axes."
 _PLACES = 5
 "Places along each axis of space where a box of neighbours may lie."
 _MOST_VALUES = 2**16

@@ -105,7 +105,7 @@ class Summary:
     java_gc_s: float | None = None
     "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
     warning: str = ""
-    "That the outputs may depend on where blocks were cut, as a trial has shown; '': it has not."
+    "What a trial has shown to be wrong, as that results depend on the blocks; '': nothing."
 
     def __repr__(self) -> str:
         tasks = show_count(self.tasks, "task")
