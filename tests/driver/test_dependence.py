@@ -8,6 +8,7 @@ import itertools
 import json
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -311,7 +312,7 @@ def test_a_run_and_its_plan_say_so_in_one_line(tmp_path: Path) -> None:
 def test_python_warns_at_the_line_of_the_call(tmp_path: Path) -> None:
     pipeline = Pipeline(NOISE).map(standardised)
     settings: dict[str, Any] = {"engine": "serial", "blocks": "2x1x1x1", "report": False}
-    ways = {
+    ways: dict[str, Callable[[], Any]] = {
         "run": lambda: hyperslab.run(pipeline.write(tmp_path / "out"), **settings),
         "compute": lambda: pipeline.compute(**settings),
         "reduce": lambda: pipeline.reduce("stats").compute(**settings),
