@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hyperslab.driver.prepare import prepare
     from hyperslab.driver.result import Result
     from hyperslab.driver.run import run
-    from hyperslab.errors import HyperslabError, TasksFailed
+    from hyperslab.errors import HyperslabError, LocalityWarning, TasksFailed
     from hyperslab.plan.pipeline import Fold, Pipeline
     from hyperslab.storage.remote.uploading import upload
     from hyperslab.storage.tiers.tier import Tier
@@ -45,7 +45,7 @@ _PLACES = {
     "driver.result": ("Result",),
     "driver.run": ("run",),
     "arrays.encoding": ("Encoding",),
-    "errors": ("HyperslabError", "TasksFailed"),
+    "errors": ("HyperslabError", "LocalityWarning", "TasksFailed"),
     "blocks.gathering": ("gather",),
     "arrays.partition": ("Rule",),
     "driver.manage": ("cancel", "clean", "status", "verify", "wait"),
@@ -64,6 +64,7 @@ __all__ = [
     "Fold",
     "Hyperslab",
     "HyperslabError",
+    "LocalityWarning",
     "Options",
     "Pipeline",
     "Result",

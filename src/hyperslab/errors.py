@@ -56,6 +56,11 @@ def speaking_flags() -> Iterator[None]:
         _speaks_flags.reset(token)
 
 
+def speaks_flags() -> bool:
+    """Whether it was the command line that called."""
+    return _speaks_flags.get()
+
+
 def in_callers_words(text: str) -> str:
     """A message as whoever called reads it: with flags of the command line, or words of Python."""
     if _speaks_flags.get():
@@ -118,6 +123,10 @@ def _is_value(word: str | None) -> bool:
 
 def _joined(sentence: str, resuming: str) -> str:
     return "; ".join(filter(None, (sentence, resuming)))
+
+
+class LocalityWarning(UserWarning):
+    """Warning that what a function makes depends on where blocks are cut, as a trial has shown."""
 
 
 class HyperslabError(Exception):

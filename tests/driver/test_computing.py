@@ -31,7 +31,7 @@ def test_a_run_that_stops_advises_to_compute_again(
     monkeypatch.setattr(computing, "run", stops)
     with pytest.raises(RunStopped) as raised:
         hyperslab.Pipeline(path).reduce("stats").compute()
-    said = f"{path}: use resume=True: or not; {path}; call compute() again"
+    said = f"{path}: use resume=True: or not; {path}; fix the cause, then call compute() again"
     assert str(raised.value) == said
 
 
@@ -56,7 +56,7 @@ def test_a_source_that_has_gone(tmp_path: Path) -> None:
     pipeline = hyperslab.Pipeline(path).map(gone)
     with pytest.raises(TasksFailed, match="is no longer there: restore it") as raised:
         pipeline.compute(engine="serial", blocks=4, trial=False)
-    assert str(raised.value).endswith("; call compute() again")
+    assert str(raised.value).endswith("; fix the cause, then call compute() again")
     assert "resume" not in str(raised.value)
 
 

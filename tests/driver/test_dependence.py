@@ -5,7 +5,10 @@ are.
 from __future__ import annotations
 
 import itertools
+import json
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,14 @@ import numpy as np
 import pytest
 from scipy import ndimage, signal
 
+import hyperslab
 from hyperslab.arrays import Array
 from hyperslab.driver import learning
 from hyperslab.driver.learning import learn
 from hyperslab.driver.options import Options
 from hyperslab.driver.prepare import prepare
 from hyperslab.plan.pipeline import Pipeline
-from tests.system.end_to_end.command import FUNCTIONAL, ROOT, call, save
+from tests.system.end_to_end.command import FUNCTIONAL, ROOT, call, save, succeed
 
 NOISE = np.random.default_rng(3).normal(1000, 100, (12, 10, 9, 11))
 
@@ -117,6 +121,44 @@ def test_what_needs_a_threshold_of_this_array_is_found(function: Any, dtype: str
     assert dependent(lambda block: np.where(block > 1050, block, 0)) == ()
 
 
+BRAIN = np.random.default_rng(4).normal(500, 30, (40, 36, 30))
+BRAIN[sum(x**2 for x in np.ogrid[-1.2:1.2:40j, -1.3:1.3:36j, -1.1:1.1:30j]) > 1] = 0
+
+
+def opened(block: Array) -> Array:
+    smooth = ndimage.gaussian_filter(block, 2) > 200
+    return np.asarray(ndimage.binary_opening(smooth), "u1")
+
+
+def bright(block: Array) -> Array:
+    return np.asarray(ndimage.gaussian_filter(block, 1) > 400, "u1")
+
+
+def test_a_threshold_after_smoothing_is_tried_on_neighbours(tmp_path: Path) -> None:
+    packed = save(tmp_path / "brain.nii.gz", BRAIN.astype("i2"))
+    series = np.tile(BRAIN.astype("f4")[..., None], (1, 1, 1, 80))
+    large = save(tmp_path / "series.nii", series)
+    assert large.stat().st_size > 8 * 2**20, "planes of it are seen, and a box is read beside"
+    for source in (BRAIN, packed):
+        for function in (opened, bright):
+            pipeline = Pipeline(source).map(function)
+            assert learn(pipeline, uncut=()).dependent == (0, 1, 2)
+        assert learn(Pipeline(source).map(opened, halo=10), uncut=()).dependent == ()
+        assert learn(Pipeline(source).map(bright, halo=4), uncut=()).dependent == ()
+    mean = Pipeline(large).map(lambda block: bright(block.mean(axis=3)))
+    assert learn(mean, uncut=()).dependent == (0, 1, 2)
+
+
+def test_neighbours_of_a_mask_lie_beside_those_of_the_array(tmp_path: Path) -> None:
+    image = save(tmp_path / "series.nii", np.tile(BRAIN[..., None], (1, 1, 1, 2)))
+    mask = save(tmp_path / "mask.nii", (BRAIN > 0).astype("u1"))
+    pipeline = Pipeline(image, mask=mask)
+    within = pipeline.map(lambda block, mask: bright(block) * (mask > 0))
+    assert learn(within, uncut=(3,)).dependent == (0, 1, 2)
+    beyond = pipeline.map(lambda block, mask: (block > 0) & (mask == 0))
+    assert learn(beyond, uncut=(3,)).dependent == ()
+
+
 def test_labels_are_tried_as_they_are_in_the_array() -> None:
     labels = np.where(NOISE > 1000, 2001, 1000).astype("i4")
     pipeline = Pipeline(NOISE, labels=labels)
@@ -212,7 +254,7 @@ def test_it_takes_no_longer_than_learning_itself(monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - began < 1.5, "three calls more would have shown it"
 
 
-def test_four_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
+def test_six_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
 
     def counted(block: Array) -> Array:
@@ -221,7 +263,9 @@ def test_four_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None
         return block
 
     assert dependent(counted) == ()
-    assert len(calls.read_text()) == 6, "both samples; two blocks made up, and two like the array"
+    assert len(calls.read_text()) == 8, (
+        "both samples; two blocks made up, two like the array, two of it"
+    )
 
 
 def warning(function: Any, source: Any, tmp_path: Path, **options: Any) -> str:
@@ -246,17 +290,43 @@ def test_a_run_and_its_plan_say_so_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def own(block):\n    return block - block.mean()\n")
     order = ("run", f"{path}:own", FUNCTIONAL, "--blocks", "2x1x1x1", "--no-report")
-    said = "what own makes depends on where blocks are cut along axis 0, as a trial on made-up"
+    said = "what own makes depends on where blocks are cut along axis 0, as a trial on a"
     (line,) = [
         line
         for line in call(*order, "-o", tmp_path / "a", "--dry-run").out.splitlines()
         if said in line
     ]
     assert "--check-locality tells which --halo helps, --axes-whole 0 does not cut there" in line
-    done = call(*order, "-o", tmp_path / "a", "--engine", "serial")
-    assert (done.code, done.err.count(said)) == (0, 1)
+    for place, flags in (("a", ()), ("quiet", ("-q",))):
+        done = call(*order, "-o", tmp_path / place, "--engine", "serial", *flags)
+        assert (done.code, done.err.count(f"warning    {said}")) == (0, 1)
+    told = json.loads(succeed("report", tmp_path / "quiet", "--json"))
+    assert told["summary"]["warning"].startswith(said)
+    assert f"warning    {said}" in succeed("report", tmp_path / "quiet")
+    page = (tmp_path / "quiet" / ".hyperslab" / "run-0001" / "report.html").read_text()
+    assert ">Warning: what own makes depends on" in page
     local = call("run", f"{ROOT}/examples/slope.py:fit", *order[2:], "-o", tmp_path / "b")
     assert (local.code, "depends" in local.out + local.err) == (0, False)
+
+
+def test_python_warns_at_the_line_of_the_call(tmp_path: Path) -> None:
+    pipeline = Pipeline(NOISE).map(standardised)
+    settings: dict[str, Any] = {"engine": "serial", "blocks": "2x1x1x1", "report": False}
+    ways: dict[str, Callable[[], Any]] = {
+        "run": lambda: hyperslab.run(pipeline.write(tmp_path / "out"), **settings),
+        "compute": lambda: pipeline.compute(**settings),
+        "reduce": lambda: pipeline.reduce("stats").compute(**settings),
+    }
+    for name, call_it in ways.items():
+        with pytest.warns(hyperslab.LocalityWarning, match="depends on where") as seen:
+            call_it()
+        assert [Path(one.filename) for one in seen] == [Path(__file__)], name
+        assert "check_locality tells which halo helps, axes_whole=" in str(seen[0].message)
+    summary = json.loads((tmp_path / "out/.hyperslab/run-0001/summary.json").read_text())
+    assert "axes_whole=" in json.dumps(summary)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline.compute(engine="serial", blocks="1")
 
 
 def test_a_filter_that_needs_a_long_series_is_tried_on_one() -> None:

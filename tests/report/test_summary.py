@@ -100,6 +100,7 @@ def test_every_number_of_a_hand_made_trace() -> None:
         "staging": {},
         "waited_s": 0.0,
         "java_gc_s": None,
+        "warning": "",
     }
 
 

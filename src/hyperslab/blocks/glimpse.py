@@ -49,6 +49,31 @@ def glimpse(source: ArraySource, values: Values = "real") -> list[Array]:
     return []
 
 
+def glimpse_box(
+    source: ArraySource, extents: Sequence[int], values: Values = "real"
+) -> tuple[Hyperslab, Array] | None:
+    """A region in the middle of an array, which is at least so long along each axis as far as the
+    array is, and where it lies. None where that is not quick to read, or cannot be read.
+    """
+    if is_remote(source.url) or source.broken or not source.size:
+        return None
+    try:
+        for cut in range(source.ndim + 1):
+            slab = _middle(source.shape, source.axes[:cut], extents)
+            if _is_quick(source, [slab], values):
+                return slab, reading.read(source, slab, values=values, threads=1)
+    except (HyperslabError, OSError):
+        return None
+    return None
+
+
+def _middle(shape: Sequence[int], slow: Sequence[int], extents: Sequence[int]) -> Hyperslab:
+    """The middle of an array along its slow axes, and all of the others."""
+    count = [min(extents[axis], n) if axis in slow else n for axis, n in enumerate(shape)]
+    start = [(n - c) // 2 for n, c in zip(shape, count, strict=True)]
+    return Hyperslab(tuple(start), tuple(count))
+
+
 def _choices(source: ArraySource) -> Iterator[list[Hyperslab]]:
     """Regions of fewer and fewer values: the slower axes are no longer whole, one after the
     other.

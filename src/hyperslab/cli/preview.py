@@ -146,13 +146,16 @@ def _why_again(plan: Plan, times: float) -> str:
 
 
 def say_plan(prepared: Prepared, out: Path, obstacle: str = "", notes: Sequence[str] = ()) -> int:
-    """Print what would be done as JSON; exit status 0. Raises DoesNotFit when it has said that."""
+    """Print what would be done as JSON; exit status 0, or 2 where a run would be refused. Raises
+    DoesNotFit when it has said that.
+    """
+    hindered = obstacle or prepared.obstacle
     told = {
         **asdict(preview_of(prepared, out)),
         "notes": notes,
         "warning": prepared.warning,
         "failing": prepared.failing,
-        "obstacle": obstacle or prepared.obstacle,
+        "obstacle": hindered,
     }
     try:
         admit(prepared.needs, out)
@@ -160,12 +163,12 @@ def say_plan(prepared: Prepared, out: Path, obstacle: str = "", notes: Sequence[
         document.say({**told, "fits": False, "why_not": str(error)})
         raise
     document.say({**told, "fits": True, "why_not": ""})
-    return 0
+    return 2 if hindered else 0
 
 
 def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
-    """What would be done and what it needs; exit status 0. Raises DoesNotFit for what this machine
-    cannot do.
+    """What would be done and what it needs; exit status 0, or 2 where a run would be refused.
+    Raises DoesNotFit for what this machine cannot do.
 
     `obstacle` says what else than `prepared` found would keep a run from beginning.
     """
@@ -174,14 +177,17 @@ def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
     if prepared.warning:
         typer.echo(f"warning    {prepared.warning}")
     admit(prepared.needs, out)
-    typer.echo(f"fits       {_fits(prepared.needs)}")
+    hindered = obstacle or prepared.obstacle
+    if not hindered:
+        typer.echo(f"fits       {_fits(prepared.needs)}")
     if prepared.failing:
         typer.echo(
             f"but        {prepared.failing} failed whenever it was tried, and may fail on every"
             " block"
         )
-    if hindered := obstacle or prepared.obstacle:
-        typer.echo(f"but        a run would be refused: {hindered}")
+    if hindered:
+        typer.echo(f"refused    a run would be: {hindered}")
+        return 2
     return 0
 
 

@@ -129,6 +129,8 @@ def _messages(records: Records) -> Numbers | None:
 def _tell(records: Records, page: Path) -> None:
     if records.failures:
         typer.echo(failure_headline(grouped(records.failures), records.plan.get("tasks", 0)))
+    if records.summary.warning:
+        typer.echo(f"warning    {records.summary.warning}\n")
     typer.echo(judge(records.trace, records.summary).paragraph)
     if words := expected_words(records.trace, records.summary):
         typer.echo(f"\nexpected   {words}")

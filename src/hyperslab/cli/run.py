@@ -64,7 +64,7 @@ from hyperslab.cli.telling import is_debugging, mention
 from hyperslab.driver import continuing
 from hyperslab.driver import run as driver
 from hyperslab.driver.options import Options
-from hyperslab.driver.prepare import prepare
+from hyperslab.driver.prepare import Prepared, prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.series import with_whole_series
 from hyperslab.engines.facts import DEFAULT, connect_help
@@ -393,7 +393,9 @@ def _leave(pipeline: Pipeline, options: Options, out: str, quiet: bool) -> int:
     folder = Path(local_folder(out))
     if refusal := refusal_of(out):
         raise UsageError(refusal)
-    left = continuing.submit(pipeline, options, out=folder, progress=progress_for(quiet))
+    prepared = _prepared(pipeline, options, folder, quiet)
+    progress = progress_for(quiet)
+    left = continuing.submit(pipeline, options, out=folder, progress=progress, prepared=prepared)
     if isinstance(left, Result):
         return show_result(left, folder, quiet)
     return show_submitted(left, folder, quiet)
@@ -426,7 +428,19 @@ def _run(pipeline: Pipeline, options: Options, folder: Path, refusal: str, quiet
         with suppress(OSError):  # of what cannot be written to, which is told next
             prepare(pipeline, options, folder, dry=True)  # wrong arguments are told first
         raise UsageError(refusal)
-    return driver.run(pipeline, options, out=folder, progress=progress_for(quiet), check=False)
+    prepared = _prepared(pipeline, options, folder, quiet)
+    progress = progress_for(quiet)
+    return driver.run(
+        pipeline, options, out=folder, progress=progress, prepared=prepared, check=False
+    )
+
+
+def _prepared(pipeline: Pipeline, options: Options, folder: Path, quiet: bool) -> Prepared:
+    """What a run will do; of wrong data it warns also where it is to be quiet."""
+    prepared = prepare(pipeline, options, folder, tell=functools.partial(mention, quiet=quiet))
+    if prepared.dependence:
+        mention(f"warning    {prepared.dependence}")
+    return prepared
 
 
 def _check_locality(pipeline: Pipeline, options: Options, dry_run: bool) -> int:

@@ -44,7 +44,7 @@ def _nothing_to_resume() -> Iterator[None]:
         yield
     except HyperslabError as error:
         if error.resuming:
-            error.retell(error.sentence, "call compute() again")
+            error.retell(error.sentence, "fix the cause, then call compute() again")
         raise
 
 

@@ -27,6 +27,7 @@ from hyperslab.driver.prepare import Prepared, done_earlier, prepare
 from hyperslab.driver.result import Result
 from hyperslab.driver.resume import Inherited
 from hyperslab.driver.run import Driver
+from hyperslab.driver.warned import warn_of
 from hyperslab.engines.environment import program
 from hyperslab.engines.facts import facts_of, require_jobs
 from hyperslab.engines.jobs import Detached
@@ -85,6 +86,7 @@ def submit(
     *,
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    prepared: Prepared | None = None,
     **settings: Unpack[Settings],
 ) -> Submitted | Result:
     """Leave a run to jobs of a batch system, the last of which ends it; the result, where there is
@@ -100,9 +102,10 @@ def submit(
     place = None
     if out is not None:
         place = Path(local_folder(out))
-    prepared = prepare(pipeline, options, place)
+    prepared = prepared or prepare(pipeline, options, place)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
+    warn_of(prepared.dependence)
     driver = Leaving(pipeline, prepared, options, progress or Quiet())
     try:
         return driver.execute()

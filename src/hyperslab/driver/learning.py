@@ -4,10 +4,10 @@ A function is called with two blocks whose extents differ along every axis, so t
 it returns are known by their extents. First no axis is whole; then, for functions that fit one
 length alone, such as that of a series, some are. Where it fails on made-up numbers it gets values
 that were seen of the array; whether it depends on where blocks are cut is asked of both, since only
-the array's own are on both sides of a threshold. It is called in a process of its own, which is
-forked for that: neither what it changes nor how it ends reaches the driver. A function of which
-nothing is learned is taken to keep the axes and the dtype of its block, and its tasks are held to
-that.
+the array's own are on both sides of a threshold, and of these as they lie in the array, since only
+neighbours stay there when they are smoothed. It is called in a process of its own, which is forked
+for that: neither what it changes nor how it ends reaches the driver. A function of which nothing is
+learned is taken to keep the axes and the dtype of its block, and its tasks are held to that.
 
 Held by tests/driver/test_learning.py.
 """
@@ -28,17 +28,15 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NoReturn
 
-import numpy as np
-
 from hyperslab.arrays import Array, DType
 from hyperslab.arrays.axes import Axes
 from hyperslab.blocks.gathering import Tell, unheard
-from hyperslab.blocks.glimpse import glimpse
 from hyperslab.driver.dependence import dependent_axes
-from hyperslab.driver.sample import Sample
+from hyperslab.driver.sample import Sample, extents_amid
+from hyperslab.driver.seen import Seen, seen_of
 from hyperslab.errors import NoArray, UsageError
 from hyperslab.plan.failure import describe_failure
-from hyperslab.plan.pipeline import Pipeline, Step, axes_after
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
 from hyperslab.plan.promise import Promise, require_names
 from hyperslab.plan.steps import call
 from hyperslab.report.failures import place_of
@@ -119,7 +117,7 @@ def learn(
         uncut = {axis % ndim for axis in uncut}
     names = " and ".join(step.ref.name for step in pipeline.steps)
     said = f"trying {names} on made-up numbers, for {LIMIT_S + _MOST_S:g} s at most (or --no-trial)"
-    seen = _seen(pipeline)
+    seen = seen_of(pipeline)
     answers, is_late = _in_a_fork(
         lambda: _answers(pipeline, dtypes, whole, uncut, seen), functools.partial(tell, said)
     )
@@ -143,44 +141,48 @@ def learn(
     return Lesson(pipeline.altered(steps=tuple(steps)), tuple(sorted(dependent)))
 
 
-def _seen(pipeline: Pipeline) -> dict[str, Array]:
-    """Some values of each input in their order, where they are quick to read."""
-    seen = {}
-    for name, inputs in pipeline.inputs.items():
-        source = inputs.sources[0]
-        parts = [part.ravel() for part in glimpse(source, pipeline.values)]
-        values = np.concatenate([np.empty(0, source.dtype(pipeline.values)), *parts])
-        values = values[np.isfinite(values)]
-        if values.dtype.kind in "iuf" and values.size:
-            seen[name] = np.sort(values)
-    return seen
-
-
 def _answers(
     pipeline: Pipeline,
     dtypes: Sequence[DType],
     whole: set[int],
     uncut: Iterable[int] | None,
-    seen: Mapping[str, Array],
+    seen: Seen,
 ) -> Iterator[Any]:
     """The best attempt so far, until it is the last; then the axes along which the result depends
-    on where blocks are cut, as made-up numbers show, then also as values show that were seen.
+    on where blocks are cut, as made-up numbers show, then also as values show that were seen, in
+    random places and in their own.
     """
     attempt = Attempt()
-    for attempt in _attempts(pipeline, dtypes, whole, seen):
+    for attempt in _attempts(pipeline, dtypes, whole, seen.ordered):
         yield attempt
     if uncut is None or len(attempt.promises) < len(pipeline.steps):
         return
     pairs = zip(pipeline.steps, attempt.promises, strict=True)
     steps = [_told(step, promises) for step, promises in pairs]
-    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, attempt.whole)])
-    if sample is None:
-        return
     found: set[int] = set()
-    for values in _kinds(seen):
+    for sample in _samples(pipeline, dtypes, attempt.whole, seen):
         with suppress(Exception):  # its tasks will tell what a function raises
-            found.update(dependent_axes(steps, sample.like(values), {*uncut, *found}))
+            found.update(dependent_axes(steps, sample, {*uncut, *found}))
         yield sorted(found)
+
+
+def _samples(
+    pipeline: Pipeline, dtypes: Sequence[DType], whole: Collection[int], seen: Seen
+) -> Iterator[Sample]:
+    """Samples of numbers that are made up, of values that were seen, all over, and of these as they
+    lie.
+    """
+    sample = Sample.of(pipeline, dtypes, [more for _, more in _extents(pipeline, whole)])
+    if sample is not None:
+        yield from (sample.like(values) for values in _kinds(seen.ordered))
+    if PRIMARY not in seen.regions:
+        return
+    full = pipeline.source.wholes[0].shape
+    _, region = seen.regions[PRIMARY]
+    extents = extents_amid(region.shape, pipeline.halo, {axis: full[axis] for axis in whole})
+    sample = Sample.of(pipeline, dtypes, extents) if extents else None
+    if sample is not None:
+        yield sample.like(seen.ordered).amid(seen.regions)
 
 
 def _is_open(step: Step) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 
 from hyperslab import engines
 from hyperslab.blocks.gathering import Tell, unheard
+from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
 from hyperslab.driver.admission import Machine, Needs, examine
 from hyperslab.driver.committed import committed, discard_replaced, made, noted
 from hyperslab.driver.dependence import cut_axes
-from hyperslab.driver.directory import RunDirectory
+from hyperslab.driver.directory import RunDirectory, load_status
 from hyperslab.driver.learning import Lesson, learn
 from hyperslab.driver.options import Options
 from hyperslab.driver.products import Products
@@ -25,10 +26,10 @@ from hyperslab.driver.series import with_whole_series
 from hyperslab.driver.shared_pages import require_whole_pages
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of, recorded
-from hyperslab.errors import OutputBusy, UsageError, told_in_python
+from hyperslab.errors import OutputBusy, UsageError, in_callers_words, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
 from hyperslab.plan.compile import Budget, Plan, compile_plan
-from hyperslab.plan.pipeline import Pipeline, Write
+from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.plan.written import texts
 from hyperslab.storage.zarr_names import require_replaceable
 from hyperslab.units import show_bytes, show_count
@@ -60,12 +61,19 @@ class Prepared:
     """Tasks that earlier submissions finished, but of which the machine has lost what they wrote:
     they are done again.
     """
-    warning: str = ""
-    "What the functions make wrong of blocks that are cut so; '' where nothing is known."
+    dependence: str = ""
+    "Sentence that results depend on where blocks are cut; '' where nothing is known."
+    untried: str = ""
+    "Sentence that a function could not be tried, and why; '' where all could."
     failing: str = ""
     "Name of the function that failed on all made-up numbers; '' where none did."
     obstacle: str = ""
     "Why a run could not begin in the directory; '' where it can. Only dry runs get that far."
+
+    @property
+    def warning(self) -> str:
+        """What the functions may make wrong of their blocks; '' where nothing is known."""
+        return self.dependence or self.untried
 
     def __repr__(self) -> str:
         slots = f"{show_count(self.workers, 'worker')} x {show_count(self.threads, 'thread')}"
@@ -121,7 +129,7 @@ def prepare(
     directory = None
     if folder is not None:
         directory = RunDirectory(folder, _own_file(pipeline))
-    replaces = isinstance(pipeline.end, Write) and pipeline.end.overwrite and not options.resume
+    replaces = _starts_over(pipeline, options, directory, tell)
     earlier: list[dict[str, Any]] = []
     if directory is not None and not replaces:
         earlier = [plan for _, plan in directory.plans()]
@@ -155,24 +163,25 @@ def prepare(
     needs = examine(plan, budget, workers, place, done, options.verb)
     needs = replace(needs, machine=_machine(options, host, workers))
     before = (frozenset(done), tuple(inherited), len(earlier), replaces, len(damaged))
-    told = (_warning(lesson, plan, rule.axes_whole), _failing(lesson), obstacle)
+    dependence = _dependence(lesson, plan, rule.axes_whole)
+    told = (dependence, _untried(lesson), _failing(lesson), obstacle)
     return Prepared(plan, needs, host, workers, threads, directory, *before, *told)
 
 
-def _warning(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
+def _dependence(lesson: Lesson, plan: Plan, axes_whole: Sequence[int]) -> str:
     """Sentence that results depend on where the plan cuts its blocks; '' where no trial has shown
     that.
     """
     axes = sorted(cut_axes(plan).intersection(lesson.dependent))
     if not axes:
-        return _untried(lesson)
+        return ""
     names = " and ".join(step.ref.name for step in lesson.pipeline.steps)
     listed = ",".join(map(str, axes))
     whole = ",".join(map(str, sorted({*axes, *axes_whole})))
     noun = "axis" if len(axes) == 1 else "axes"
     return (
         f"what {names} makes depends on where blocks are cut along {noun} {listed}, as a trial on"
-        f" made-up numbers shows: --check-locality tells which --halo helps, --axes-whole {whole}"
+        f" a sample shows: --check-locality tells which --halo helps, --axes-whole {whole}"
         " does not cut there"
     )
 
@@ -197,6 +206,7 @@ def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
     """What the run was given, for who reads its trace."""
     return {
         "engine": options.engine,
+        "warning": in_callers_words(prepared.warning),
         "workers": prepared.workers,
         "threads": prepared.threads,
         "cpus": prepared.host.cpus,
@@ -220,6 +230,7 @@ def _cut(prepared: Prepared) -> dict[str, Any]:
         "arrays": len(plan.partitions),
         "most_blocks": plan.most_blocks,
         "times_inflated": plan.times_inflated,
+        "inflates": any(map(is_one_gzip_stream, plan.inputs[PRIMARY].sources)),
     }
 
 
@@ -333,6 +344,32 @@ def slots_of(options: Options, host: Host) -> tuple[int, int]:
     return workers, options.threads or threads
 
 
+def _starts_over(
+    pipeline: Pipeline, options: Options, directory: RunDirectory | None, tell: Tell
+) -> bool:
+    """Whether a run takes the place of earlier ones: where that is asked for, and where what they
+    have made is gone, which is told.
+    """
+    if options.resume or not isinstance(pipeline.end, Write):
+        return False
+    if pipeline.end.overwrite:
+        return True
+    if directory is None or not _is_gone(directory):
+        return False
+    tell(f"{directory.place} was made by an earlier run and is gone: it is made again")
+    return True
+
+
+def _is_gone(directory: RunDirectory) -> bool:
+    """Whether the one file of a run that has ended well was removed since, so that it can be made
+    anew.
+    """
+    if not directory.file or os.path.lexists(directory.place):
+        return False
+    folders = directory.submissions()
+    return bool(folders) and load_status(folders[-1]).get("state") == "done"
+
+
 def _require_usable(
     directory: RunDirectory, options: Options, replaces: bool, has_earlier: bool
 ) -> None:
@@ -366,7 +403,8 @@ def _require_usable(
         )
     raise OutputBusy(
         f"{directory.out} holds an earlier run: add --resume to do only what is missing,"
-        " choose another output, or remove it with 'hyperslab clean --all'"
+        " choose another output, or remove it with"
+        f" 'hyperslab clean --all {directory.out}'"
     )
 
 

@@ -23,7 +23,18 @@ from hyperslab.machine.host import boot_id
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.journal import Partial, Tail, load_partials
 from hyperslab.plan.task import Outcome, Task
-from hyperslab.units import show_count
+from hyperslab.units import show_count, show_list
+
+_NOUNS = {
+    "boundary": "the boundary",
+    "end": "the output",
+    "partition": "the partition",
+    "region": "the region",
+    "resample": "resampling",
+    "steps": "the function or its settings",
+    "values": "the kind of values",
+}
+"What is asked for of a run, in words, by the names of its record."
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +195,13 @@ def _require_same_job(
     if not _is_same_job(kept, plan):
         before = kept["summary"]
         differs = [
-            key
+            _NOUNS.get(key, key)
             for key, value in now["summary"].items()
             if before.get(key) != value and key != "sources"
         ]
         raise OutputBusy(
             f"--resume: {directory.place} holds the results of a run that differs in"
-            f" {' and '.join(differs) or 'parameters'}; choose another output, or remove them with"
+            f" {show_list(differs or ['parameters'])}; choose another output, or remove them with"
             f" 'hyperslab clean --all {directory.place}'"
         )
 

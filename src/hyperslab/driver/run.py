@@ -31,6 +31,7 @@ from hyperslab.driver.resume import Inherited
 from hyperslab.driver.rounds import Rounds
 from hyperslab.driver.staging import Staging, sweep
 from hyperslab.driver.submission import PAGE, provenance, save_records, save_value
+from hyperslab.driver.warned import warn_of
 from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of
 from hyperslab.engines.jobs import Detached
@@ -93,6 +94,7 @@ def run(
     prepared = prepared or prepare(pipeline, options, place, tell=progress.tell)
     assert prepared.directory is not None
     admit(prepared.needs, prepared.directory.out)
+    warn_of(prepared.dependence)
     result = Driver(pipeline, prepared, options, progress).execute()
     if check:
         return checked(result)
@@ -251,7 +253,7 @@ class Driver(Rounds):
                 f"{show_count(self.prepared.damaged, 'task')} will be repeated: the machine was"
                 " restarted and may have lost what they wrote"
             )
-        notes = (self.plan.note, *self.pipeline.notes, self.prepared.warning)
+        notes = (self.plan.note, *self.pipeline.notes, self._untried())
         for text in filter(None, notes):
             self.progress.tell(in_callers_words(text))
         self._index_sources()
@@ -301,6 +303,11 @@ class Driver(Rounds):
         if self.plan.stages[-1].job.output:
             results = resume.results(self.inherited)
         self.products.commit(results, self.overwrites)
+
+    def _untried(self) -> str:
+        if self.prepared.untried:
+            return f"warning    {self.prepared.untried}"
+        return ""
 
     def _index_sources(self) -> None:
         """Index the gzip files that several tasks read; from here on the plan is one over the

@@ -1,8 +1,10 @@
-"""Sample: made-up blocks that functions are tried on, before a run begins."""
+"""Sample: blocks that functions are tried on before a run begins, made up or seen of its inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +20,23 @@ from hyperslab.plan.steps import call
 
 SAMPLE_NBYTES = 64 * 2**20
 "Bytes of all blocks of a sample, at most."
+SPACE = 3
+"Axes of space, the first ones: along these a box of neighbours is long."
+_EDGES = (24, 16, 12, 8)
+"Extents of a box of neighbours along axes of space, the first that is not too large."
+_FURTHER = 4
+"Extent of that box along further axes."
+_PLACES = 5
+"Places along each axis of space where a box of neighbours may lie."
+_MOST_VALUES = 2**16
+"Values of a box of neighbours, at most: tried in some milliseconds, or slow to compute anywhere."
 _LOW, _HIGH = 10, 100
 "Bounds of the values of a sample, but for its extremes."
 _LEAST, _LARGEST = 1, 120
 "Extremes of a sample, at its first and its last element; any dtype of numbers holds them."
+
+Region = tuple[Hyperslab, Array]
+"Where values lie in their array, and they themselves."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,24 @@ class Sample:
         first = blocks.pop(PRIMARY)
         return replace(self, block=first, others=blocks)
 
+    def amid(self, seen: Mapping[str, Region]) -> Sample:
+        """A sample that holds neighbours of the region that was seen of the first input, from where
+        they are least alike; and those of other inputs in the same place, where they were seen.
+        """
+        slab, region = seen[PRIMARY]
+        shape = self.block.shape
+        within = max(_boxes(region.shape, shape), key=lambda box: _spread(region[box.slices()]))
+        firsts = within.shift(slab.start).start
+        blocks = {PRIMARY: self.block, **self.others}
+        for name, (own, array) in seen.items():
+            inner = _inner(Hyperslab(firsts, shape), own)
+            if inner is not None:
+                block = array[inner.slices()]
+                block = block.reshape(*block.shape, *[1] * (len(shape) - block.ndim))
+                blocks[name] = np.asarray(np.broadcast_to(block, shape), blocks[name].dtype)
+        first = blocks.pop(PRIMARY)
+        return replace(self, block=first, others=blocks)
+
     def part(self, slab: Hyperslab) -> Sample:
         """The blocks of a region, with their halo."""
         ends = zip(slab.start, slab.count, self.halo, strict=True)
@@ -79,6 +112,56 @@ class Sample:
             locate(error, function)
             raise
         return {name: np.asarray(each) for name, each in named.items()}
+
+
+def _boxes(region: Sequence[int], shape: Sequence[int]) -> Iterator[Hyperslab]:
+    """Boxes of a shape in a region, in a few places along the axes of space."""
+    choices = []
+    for axis, (n, count) in enumerate(zip(region, shape, strict=True)):
+        places = _PLACES if axis < SPACE else 1
+        ends = np.linspace(0, n - count, places + 2)[1:-1]
+        choices.append(sorted({0 if n == count else round(end) for end in ends}))
+    for start in itertools.product(*choices):
+        yield Hyperslab(start, tuple(shape))
+
+
+def _spread(block: Array) -> float:
+    """Standard deviation of the finite values in the middle half of a block."""
+    middle = block[tuple(slice(n // 4, n - n // 4) for n in block.shape)]
+    values = middle[np.isfinite(middle)]
+    return float(values.std(dtype=np.float64)) if values.size else 0.0
+
+
+def _inner(place: Hyperslab, own: Hyperslab) -> Hyperslab | None:
+    """A place within a region, along the axes that this has; None where it is not all of it."""
+    starts = [a - b for a, b in zip(place.start, own.start, strict=False)]
+    ends = [start + n for start, n in zip(starts, place.count, strict=False)]
+    lasts = zip(ends, own.count, strict=False)
+    if min(starts) < 0 or any(end > n for end, n in lasts):
+        return None
+    return Hyperslab(tuple(starts), place.count[: own.ndim])
+
+
+def largest_extents(ndim: int) -> list[int]:
+    """Extents of the largest box of neighbours that is tried."""
+    return [_EDGES[0] if axis < SPACE else _FURTHER for axis in range(ndim)]
+
+
+def extents_amid(
+    region: Sequence[int], halo: Sequence[int], whole: Mapping[int, int]
+) -> tuple[int, ...]:
+    """Extents, without the halo, of as large a box as is quick to try within a region of this
+    shape; () where none fits. `whole` axes have the extents that they must have.
+    """
+    room = [n - 2 * h for n, h in zip(region, halo, strict=True)]
+    if min(room) < 1 or any(extent > room[axis] for axis, extent in whole.items()):
+        return ()
+    for edge in _EDGES:
+        edges = [min(n, edge if axis < SPACE else _FURTHER) for axis, n in enumerate(room)]
+        extents = [whole.get(axis, n) for axis, n in enumerate(edges)]
+        if math.prod(n + 2 * h for n, h in zip(extents, halo, strict=True)) <= _MOST_VALUES:
+            return tuple(extents)
+    return ()
 
 
 def _numbers(shape: Sequence[int], dtype: DType) -> Array:

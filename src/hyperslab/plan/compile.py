@@ -108,11 +108,13 @@ class Plan:
         ]
         done = [called(name) for name in dict.fromkeys(named)]
         source = self.summary["sources"]["source"]
-        what = " + ".join(done) or "copy"
+        what = "converting"
+        if done:
+            what = f"{' + '.join(done)} over"
         first = os.path.basename(source["first"])
         if source["files"] == 1:
-            return f"{what} over {first}"
-        return f"{what} over {first} and {source['files'] - 1} more"
+            return f"{what} {first}"
+        return f"{what} {first} and {source['files'] - 1} more"
 
     def record(self) -> dict[str, Any]:
         """The plan as plain JSON values: what a run directory keeps."""

@@ -19,7 +19,7 @@ from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 from hyperslab.errors import BlockError, HyperslabError, Unavailable
-from hyperslab.plan.function import FunctionRef, is_installed, original_of
+from hyperslab.plan.function import FunctionRef, is_library, original_of
 from hyperslab.redaction import redact
 from hyperslab.units import show_list
 
@@ -235,7 +235,7 @@ def _is_own(name: str, files: set[str]) -> bool:
     if original_of(name) in files:
         return True
     is_internal = name.startswith(("<frozen", "<__array_function__"))
-    return not is_internal and not is_installed(Path(name))
+    return not is_internal and not is_library(Path(name))
 
 
 def _frame(code: CodeType, line: int | None) -> Frame:

@@ -29,6 +29,8 @@ from hyperslab.plan.definitions import unnamed
 
 _loading = threading.RLock()
 _BUILTINS = "hyperslab.workloads."
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+"Names of folders that installers fill."
 "Place of the built-ins' modules."
 
 
@@ -240,6 +242,13 @@ def is_installed(path: Path) -> bool:
     places = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
     places.add(Path(__file__).parents[1])
     return bool(places & set(path.parents))
+
+
+def is_library(path: Path) -> bool:
+    """True for a file that nobody edits: an installed one, also where another interpreter's folder
+    of packages is on the path.
+    """
+    return is_installed(path) or not _PACKAGES.isdisjoint(path.parts[:-1])
 
 
 def _refer_to_object(what: Any, params: Mapping[str, Any]) -> FunctionRef:

@@ -240,10 +240,25 @@ def _other_shape(
             f"{said} a block of shape {array.shape}, not {expected}: a mapped function keeps its"
             f" block's shape, but for axes that --drop-axis and --new-axis name{fold}"
         )
+    if array.ndim == len(expected):
+        return (
+            f"{said} an array of shape {array.shape} for a block of shape {block.shape}, not"
+            f" {expected}: {_other_extents(array, expected)}"
+        )
     return (
         f"{said} an array of shape {array.shape} for a block of shape {block.shape}, not"
         f" {expected}: its axes are not those that --drop-axis and --new-axis say, or that it"
         " returned for a sample"
+    )
+
+
+def _other_extents(array: Array, expected: tuple[int, ...]) -> str:
+    """Along which axes an array is longer or shorter than it was to be."""
+    pairs = enumerate(zip(array.shape, expected, strict=True))
+    return ", and ".join(
+        f"axis {axis} has {show_count(made, 'element')}, expected {wanted:,}"
+        for axis, (made, wanted) in pairs
+        if made != wanted
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hyperslab.errors import in_callers_words
 from hyperslab.plan.failure import Failure
-from hyperslab.plan.function import is_installed
+from hyperslab.plan.function import is_library
 from hyperslab.redaction import redact
 from hyperslab.report.prose import whole_flags
 from hyperslab.units import show_count
@@ -189,7 +189,7 @@ def failure_count(groups: Sequence[Group], tasks: int) -> str:
 
 def lie_in_function(failures: Iterable[Failed]) -> bool:
     """Whether any failure is in the user's own code, which has to be edited then."""
-    return any(one.file and not is_installed(Path(one.file)) for one in failures)
+    return any(one.file and not is_library(Path(one.file)) for one in failures)
 
 
 def flags_to_resume(failures: Sequence[Failed], done: int) -> list[str]:
@@ -204,8 +204,10 @@ def kept_words(failures: Sequence[Failed], done: int) -> str:
     if not done or not lie_in_function(failures):
         return ""
     if done == 1:
-        return "the task that has succeeded keeps what the function made before it is edited"
-    return f"the {done:,} tasks that have succeeded keep what the function made before it is edited"
+        return "the task that has succeeded keeps what the function made before it was edited"
+    return (
+        f"the {done:,} tasks that have succeeded keep what the function made before it was edited"
+    )
 
 
 def _beside_task(one: Failed) -> str:

@@ -197,7 +197,7 @@ def write_page(
     sections = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">{escape(about(trace, facts, state))}</p>',
-        _answer(trace, summary, headline_of(summary, failures, plan)),
+        _answer(trace, summary, headline_of(summary, failures, plan), has_verdict=not failures),
         failures_html(failures),
         _pictures(pictures),
         charts_html(trace),
@@ -254,8 +254,10 @@ def headline_of(summary: Summary, failures: Sequence[Group], plan: Mapping[str, 
     return failure_headline(failures, (plan or {}).get("tasks", summary.tasks))
 
 
-def _answer(trace: Trace, summary: Summary, answer: str) -> str:
-    """The headline, the verdict, then the numbers that everybody asks for first."""
+def _answer(trace: Trace, summary: Summary, answer: str, has_verdict: bool) -> str:
+    """The headline, the verdict, unless what failed matters more, then the numbers that everybody
+    asks for first.
+    """
     verdict = judge(trace, summary)
     tiles = {
         "makespan": show_seconds(summary.makespan_s),
@@ -268,8 +270,12 @@ def _answer(trace: Trace, summary: Summary, answer: str) -> str:
         f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>"
         for label, value in tiles.items()
     )
+    limited = verdict_html(verdict) if has_verdict else ""
+    warning = ""
+    if summary.warning:
+        warning = f'<p class="warning">Warning: {prose(summary.warning)}.</p>\n'
     return (
-        f'<section>\n<p class="answer">{escape(answer)}</p>\n{verdict_html(verdict)}<div'
+        f'<section>\n<p class="answer">{escape(answer)}</p>\n{warning}{limited}<div'
         f' class="tiles">{cells}</div>\n{_others(verdict)}</section>'
     )
 

@@ -104,6 +104,8 @@ class Summary:
     "The part of `other_s` in which tasks waited for their turn to read, or for a copy."
     java_gc_s: float | None = None
     "Time in which tasks waited for Java to collect garbage; None where none ran in Java."
+    warning: str = ""
+    "What a trial has shown to be wrong, as that results depend on the blocks; '': nothing."
 
     def __repr__(self) -> str:
         tasks = show_count(self.tasks, "task")
@@ -192,8 +194,9 @@ def all_lanes(trace: Trace) -> dict[str, list[Span]]:
 def summarise(trace: Trace) -> Summary:
     """Derive the numbers of a run from its trace.
 
-    Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes,
-    span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and max_rss (bytes by worker).
+    Of `trace.meta` it reads start_ns, ready_ns and end_ns and, where there, moved_nbytes, the
+    warning of its run, span_cost_ns (CPU time of one span), cpu_ns (CPU time of the run) and
+    max_rss (bytes by worker).
     """
     by_slot = lanes(trace)
     when = window(trace)
@@ -218,6 +221,7 @@ def summarise(trace: Trace) -> Summary:
         },
         staging=meta.get("staging", {}),
         java_gc_s=meta.get("java_gc_s"),
+        warning=meta.get("run", {}).get("warning", ""),
         waited_s=sum(s.end_ns - s.start_ns for s in trace.spans if s.kind == "wait") / 1e9,
     )
 

@@ -34,6 +34,7 @@ SUMMARY = (
 PARAMS: Mapping[str, str] = selection.PARAMS
 INPUTS = selection.INPUTS
 _GUARD_BITS = 128
+_NOTHING = "nothing was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class Stats:
 
     def lines(self) -> list[str]:
         """The measures, to print."""
-        return [f"{name:<10} {value}" for name, value in asdict(self).items()]
+        lines = [f"{name:<10} {value}" for name, value in asdict(self).items()]
+        if not (self.count or self.nan or self.infinite):
+            lines.append(f"warning    {_NOTHING}: a mask is 0 wherever the source has voxels")
+        return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class LabelStats:
         for label, stats in self.rows.items():
             numbers = (_short(getattr(stats, name)) for name in shown)
             lines.append(f"{label:>8} " + " ".join(f"{number:>12}" for number in numbers))
+        if not self.rows:
+            lines.append(f"warning    {_NOTHING}: labels are 0 wherever the source has voxels")
         return lines
 
 

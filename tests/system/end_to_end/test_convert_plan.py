@@ -35,7 +35,7 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     rows = {line[:10].strip(): line[11:] for line in done.out.splitlines()}
     assert (done.code, done.err) == (0, "")
     assert list(tmp_path.iterdir()) == []
-    assert rows["plan"] == "copy over example4d.nii.gz"
+    assert rows["plan"] == "converting example4d.nii.gz"
     assert " to 8 files, " in rows["writes"]
     assert " in " in rows["reads"]
     assert rows["fits"].startswith("yes, ")

@@ -19,7 +19,20 @@ MIB = 2**20
 
 def dry_run(*arguments: object) -> dict[str, str]:
     """The rows that it prints."""
-    printed = succeed("run", *arguments, "--dry-run")
+    return rows_of(succeed("run", *arguments, "--dry-run"))
+
+
+def refused(*arguments: object) -> dict[str, str]:
+    """The rows that it prints where the run would be refused."""
+    done = call("run", *arguments, "--dry-run")
+    assert done.code == 2, "as the run would"
+    rows = rows_of(done.out)
+    assert rows["refused"].startswith("a run would be: ")
+    assert "fits" not in rows
+    return rows
+
+
+def rows_of(printed: str) -> dict[str, str]:
     return {line[:10].strip(): line[11:] for line in printed.splitlines()}
 
 
@@ -130,10 +143,10 @@ def test_a_resumed_run(tmp_path: Path) -> None:
     assert call("run", *failing).code == 1
     before = tree(tmp_path)
     assert dry_run(*failing, "--resume")["tasks"] == "1 to do, 4 already done"
-    rows = dry_run(*failing)
+    rows = refused(*failing)
     assert rows["tasks"] == "5 to do"
-    assert "a run would be refused: " in rows["but"]
-    assert "holds an earlier run: add --resume" in rows["but"]
+    assert "holds an earlier run: add --resume" in rows["refused"]
+    assert f"'hyperslab clean --all {tmp_path / 'out'}'" in rows["refused"]
     assert tree(tmp_path) == before
 
 
@@ -145,9 +158,7 @@ def test_a_dry_run_may_name_any_place(tmp_path: Path) -> None:
         (tmp_path / "notes.txt", "is a file: give a directory"),
         (tmp_path / "notes.txt" / "out", "is a file: give a directory"),
     ):
-        rows = dry_run("stats", ANATOMICAL, "-o", place)
-        assert rows["fits"].startswith("yes")
-        assert why in rows["but"]
+        assert why in refused("stats", ANATOMICAL, "-o", place)["refused"]
         assert call("run", "stats", ANATOMICAL, "-o", place).code == 2
     assert dry_run("stats", ANATOMICAL, "-o", tmp_path / "a" / "b").keys().isdisjoint({"but"})
     assert tree(tmp_path) == before

@@ -124,7 +124,9 @@ def test_what_does_not_fit_and_what_is_in_the_way(tmp_path: Path) -> None:
     assert json.loads(small.out)["fits"] is False
     assert json.loads(small.out)["why_not"] in small.err
     (tmp_path / "file").touch()
-    assert "is a file" in json.loads(succeed(*line, tmp_path / "file" / "out"))["obstacle"]
+    hindered = call(*line, tmp_path / "file" / "out")
+    assert hindered.code == 2
+    assert "is a file" in json.loads(hindered.out)["obstacle"]
 
 
 def test_what_a_conversion_would_do(tmp_path: Path) -> None:

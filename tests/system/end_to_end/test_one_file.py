@@ -26,7 +26,7 @@ def test_the_file_is_named_and_verified_as_one(tmp_path: Path) -> None:
     assert f"\noutputs    {out}\n" in done.out
     assert call("verify", out).out == "1 of 1 output unchanged since the run\n"
     again = call(*given, "--blocks", "1x1x2", "--resume")
-    assert f"--resume: {out} holds the results of a run that differs in partition" in again.err
+    assert f"--resume: {out} holds the results of a run that differs in the partition" in again.err
     assert f"'hyperslab clean --all {out}'" in again.err
 
 
@@ -137,3 +137,17 @@ def test_compressed_bytes_depend_on_the_blocks_and_not_on_the_engine(tmp_path: P
     assert len(four) == 1
     assert made["serial", 2].read_bytes() not in four
     assert np.array_equal(values_of(made["serial", 2]), values_of(made["serial", 4]))
+
+
+def test_a_file_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    out = tmp_path / "copy.nii"
+    order = ("convert", ANATOMICAL, out)
+    succeed(*order, "-q")
+    made = out.read_bytes()
+    out.unlink()
+    done = call(*order)
+    assert done.code == 0
+    assert "was made by an earlier run and is gone: it is made again" in done.err
+    assert out.read_bytes() == made
+    assert call("verify", out).code == 0
+    assert "exists already" in call(*order, "-q").err

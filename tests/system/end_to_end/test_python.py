@@ -390,7 +390,7 @@ def test_a_failure_is_told_in_the_words_of_who_called(tmp_path: Path) -> None:
 
 def test_a_failed_computation_does_not_advise_to_resume() -> None:
     pipeline = hyperslab.Pipeline(ANATOMICAL).map(lambda block: block / 2, dtype="int16")
-    with pytest.raises(hyperslab.TasksFailed, match=r"; call compute\(\) again") as raised:
+    with pytest.raises(hyperslab.TasksFailed, match=r"then call compute\(\) again") as raised:
         pipeline.compute(engine="serial")
     assert "resume" not in str(raised.value)
 

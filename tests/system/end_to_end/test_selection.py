@@ -139,10 +139,12 @@ def test_a_mask_in_another_space(tmp_path: Path) -> None:
 
 def test_nothing_inside(tmp_path: Path) -> None:
     empty = save(tmp_path / "no.nii", np.zeros((33, 41, 25), np.uint8), affine_of(ANATOMICAL))
-    succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "a", "--mask", empty, *QUICK)
+    said = succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "a", "--mask", empty)
     assert statistics(tmp_path / "a")["count"] == 0
-    succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "b", "--labels", empty, *QUICK)
+    assert "nothing was measured: a mask is 0 wherever the source has voxels" in said
+    said = succeed("run", "stats", ANATOMICAL, "-o", tmp_path / "b", "--labels", empty)
     assert statistics(tmp_path / "b") == []
+    assert "nothing was measured: labels are 0 wherever the source has voxels" in said
     succeed("run", "histogram", ANATOMICAL, "-o", tmp_path / "c", "--labels", empty, *QUICK)
     assert (tmp_path / "c" / "histogram.csv").read_text() == "label,below,above,nan\n"
 

@@ -231,11 +231,10 @@ def bound(evidence: Evidence) -> list[Finding]:
     share = evidence.share(wanted)
     if share < BOUND:
         return []
-    queued = (
-        f", {show_share(evidence.share(everything.runq))} of it queueing for one"
-        if everything.runq
-        else ""
-    )
+    queued = ""
+    if everything.runq:
+        waited = show_share(evidence.share(everything.runq))
+        queued = f"; {waited} of the slots' time was spent waiting for a processor, and counts, too"
     what = max(
         ("compute", "read", "write", "open", "tiny", "other"),
         key=lambda name: evidence.classes[name].cpu,
@@ -253,15 +252,14 @@ def bound(evidence: Evidence) -> list[Finding]:
             f"The processors limited this run: {show_share(share)} of the slots' time was processor"
             " work.",
             f"{most} of the CPU time went into"
-            f" {noun.get(what, 'copying and decoding in ' + what + ' phases')}; the slots' share"
-            f" includes the time on a processor{queued}.",
-            _more_processors(evidence),
+            f" {noun.get(what, 'copying and decoding in ' + what + ' phases')}{queued}.",
+            _more_processors(evidence, what),
             share,
         )
     ]
 
 
-def _more_processors(evidence: Evidence) -> str:
+def _more_processors(evidence: Evidence, what: str) -> str:
     cpus = evidence.run.get("cpus")
     slots = len(evidence.slots)
     if isinstance(cpus, int) and not evidence.run.get("connect"):
@@ -273,6 +271,8 @@ def _more_processors(evidence: Evidence) -> str:
             ran = show_count(slots, "slot")
             flags = f"{remedies.other_engine(evidence)}--workers {able // threads}"
             return f"Use {flags}: only {ran} ran on {cpus} processors."
+    if what == "read" and evidence.run.get("inflates"):
+        return "Convert the inputs to files without compression, such as .nii, to read them faster."
     if NOTHING in evidence.ruled_out:
         return "A faster function, or faster processors, would shorten this part."
     return "Nothing is wrong: only more processors, or a faster function, would speed it up."

@@ -1,0 +1,31 @@
+"""Warned: who calls from Python is warned of wrong data, at the line of the call.
+
+The command line says the same itself, also where it is to be quiet.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pathlib import Path
+
+from hyperslab.errors import LocalityWarning, in_callers_words, speaks_flags
+from hyperslab.plan.failure import PACKAGE
+
+
+def warn_of(text: str) -> None:
+    """Warn that results depend on where blocks are cut, unless the command line has called."""
+    if text and not speaks_flags():
+        warnings.warn(in_callers_words(text), LocalityWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The level, for a function that is called from this file, of the first frame that is not
+    hyperslab's own.
+    """
+    frame = inspect.currentframe()
+    level = 0
+    while frame is not None and PACKAGE in Path(frame.f_code.co_filename).parents:
+        frame = frame.f_back
+        level += 1
+    return level
