@@ -117,6 +117,8 @@ WRONG_FLAGS = [
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
     ("--json", ["--json"], "is for --dry-run"),
     ("--live", ["--live=yes"], "does not take a value"),
+    ("--netlab", ["--netlab", "none.toml"], "No such file or directory"),
+    ("--record-messages", ["--record-messages"], "not for --engine processes"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
     ("--report", ["--report=yes"], "does not take a value"),
