@@ -78,7 +78,8 @@ def test_data_go_between_workers_and_are_counted(cluster: Cluster, tmp_path: Pat
     sent = {one.node: one.sent_nbytes for one in usage.links}
     received = {one.node: one.received_nbytes for one in usage.links}
     assert set(sent) == {"scheduler", "client", "w1", "w2"}
-    assert sum(sent.values()) == pytest.approx(sum(received.values()), rel=0.02)
+    # What is for an address that the switch has not met yet goes to all nodes.
+    assert sum(sent.values()) == pytest.approx(sum(received.values()), rel=0.1)
     assert min(sent["w1"], sent["w2"]) > 2 * sent["scheduler"]
     payload = numbers["worker_message_nbytes"] * 2 + numbers["scheduler_message_nbytes"]
     on_links = sent["w1"] + sent["w2"] + sent["scheduler"]

@@ -117,7 +117,7 @@ WRONG_FLAGS = [
     ("--dry-run", ["--dry-run=yes"], "does not take a value"),
     ("--json", ["--json"], "is for --dry-run"),
     ("--live", ["--live=yes"], "does not take a value"),
-    ("--netlab", ["--netlab", "none.toml"], "No such file or directory"),
+    ("--netlab", ["--netlab", "a.toml", "--workers", "2"], "the nodes of the laboratory are"),
     ("--record-messages", ["--record-messages"], "not for --engine processes"),
     ("--quiet", ["--quiet=yes"], "does not take a value"),
     ("--verbose", ["--verbose=yes"], "does not take a value"),
