@@ -245,13 +245,13 @@ def test_steps_are_tried_together() -> None:
 
 def test_it_takes_no_longer_than_learning_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(block: Array) -> Array:
-        time.sleep(0.2)
+        time.sleep(0.5)
         return np.asarray(block - block.mean())
 
     monkeypatch.setattr(learning, "_LEAST_S", 0.01)
     began = time.monotonic()
     assert dependent(slow) == ()
-    assert time.monotonic() - began < 1.5, "three calls more would have shown it"
+    assert time.monotonic() - began < 3.5, "five calls more would have shown it"
 
 
 def test_six_calls_more_are_enough_for_a_local_function(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ oldest version of distributed that is supported and on the installed one.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -166,6 +167,28 @@ def test_both_ends_count_alike_on_every_transport(tmp_path: Path, protocol: str)
     _require_heard(of_receiver, of_sender)
     nbytes = sum(size for _, size in of_sender.values())
     assert (nbytes > 20_000) == (protocol != "inproc")
+
+
+def test_a_cluster_that_is_over_gives_its_process_no_name(tmp_path: Path) -> None:
+    """As of a notebook that had a cluster of its own, and is now the client of another one."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as before:
+        recorder.start(str(tmp_path / "before"))
+        recorder.stop(str(tmp_path / "before"))
+    recorder.start(str(tmp_path / "after"))
+    recorder.stop(str(tmp_path / "after"))
+    assert before.scheduler is not None, "which Python has not forgotten yet"
+    assert "scheduler" in _first_roles(tmp_path / "before")
+    assert "scheduler" not in _first_roles(tmp_path / "after")
+
+
+def _first_roles(folder: Path) -> Collection[str]:
+    """What a recorder has called its process."""
+    lines = [
+        json.loads(text) for path in folder.iterdir() for text in path.read_text().splitlines()
+    ]
+    return [role for line in lines for role in line.get("roles", {}).values()]
 
 
 def test_recorders_of_one_process_share_what_they_wrap(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from hyperslab.storage.staging import area, copies
 from hyperslab.storage.staging.room import FEW, TRIED_NBYTES, Room, keep_free
 from hyperslab.storage.turns import Turns
-from tests.system.faults.command import await_that
 
 
 def nothing() -> None:
@@ -94,12 +93,18 @@ def test_a_file_that_changes_while_it_is_copied_has_no_copy(tmp_path: Path) -> N
 def test_who_needs_a_copy_waits_until_it_is_whole(tmp_path: Path) -> None:
     source, copy = tmp_path / "in", tmp_path / "copy"
     source.write_bytes(os.urandom(1000))
+    has_begun = threading.Event()
     may_end = threading.Event()
+
+    def watch() -> None:
+        has_begun.set()
+        may_end.wait()
+
     copying = threading.Thread(
-        target=copies.bring, args=(str(source), identity(source), str(copy), may_end.wait)
+        target=copies.bring, args=(str(source), identity(source), str(copy), watch)
     )
     copying.start()
-    await_that("a copy that has begun", lambda: copies.is_there(str(copy)))
+    assert has_begun.wait(60)
     found: list[bytes] = []
 
     def read() -> None:
@@ -121,9 +126,11 @@ def test_who_needs_a_copy_waits_until_it_is_whole(tmp_path: Path) -> None:
 def test_who_waits_for_a_copy_that_is_given_up_goes_without(tmp_path: Path) -> None:
     source, copy = tmp_path / "in", tmp_path / "copy"
     source.write_bytes(bytes(1000))
+    has_begun = threading.Event()
     is_waited_for = threading.Event()
 
     def give_up() -> None:
+        has_begun.set()
         is_waited_for.wait()
         raise InterruptedError
 
@@ -133,7 +140,7 @@ def test_who_waits_for_a_copy_that_is_given_up_goes_without(tmp_path: Path) -> N
 
     copying = threading.Thread(target=copied)
     copying.start()
-    await_that("a copy that has begun", lambda: copies.is_there(str(copy)))
+    assert has_begun.wait(60)
     threading.Timer(0.05, is_waited_for.set).start()
     assert copies.opened(str(copy)) is None
     copying.join()

@@ -313,8 +313,15 @@ def _roles() -> dict[str, str]:
         servers = getattr(getattr(sys.modules.get(module), name, None), "_instances", ())
         with contextlib.suppress(RuntimeError):  # another thread adds one: the next look sees it
             for server in itertools.islice(servers, 1000):
-                _take(roles, role, server)
+                if not _is_over(server):
+                    _take(roles, role, server)
     return roles
+
+
+def _is_over(server: Any) -> bool:
+    """Whether a server or client has been closed, and only waits to be forgotten by Python."""
+    status = getattr(server, "status", "")
+    return getattr(status, "name", status) in ("closed", "failed")
 
 
 def _take(roles: dict[str, str], role: str, server: Any) -> None:
