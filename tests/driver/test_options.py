@@ -23,7 +23,7 @@ OF_THE_PIPELINE = {
     *("new_axis", "outputs", "format", "keep", "chunks", "compression"),
 }
 "Options of the command that are arguments of Pipeline and its methods."
-OF_THE_TERMINAL = {"detach", "dry_run", "check_locality", "json", "quiet", "verbose"}
+OF_THE_TERMINAL = {"detach", "dry_run", "check_locality", "json", "netlab", "quiet", "verbose"}
 "Options of the command that are functions of their own, or say what is printed."
 
 

@@ -124,6 +124,7 @@ def live(
         journal.record(done(task, Counter([task]) if folding else None))
         if task in flushes:
             journal.flush()
+            journal._due_at = float("inf")
     if death == "not":
         journal.close()
         return
