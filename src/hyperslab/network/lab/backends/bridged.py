@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab.network.lab import wiring
-from hyperslab.network.lab.link import DIRECTIONS, Direction
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, show_bits
 from hyperslab.network.lab.namespaces import network_file, within
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
 from hyperslab.network.lab.wiring import BRIDGE, DEVICE, port_of
 
 LARGEST_RATE_BITS = (2**32 - 1) * 8
 "Rate that fits the field that the kernel has for it."
+
+
+def refusal(link: Link) -> str:
+    """Why neither backend can make a link, as a clause; '' where one of them may."""
+    if link.rate_bits is not None and link.rate_bits > LARGEST_RATE_BITS:
+        return f"its rates end at {show_bits(LARGEST_RATE_BITS)}"
+    return ""
 
 
 def start(lab: Lab) -> None:

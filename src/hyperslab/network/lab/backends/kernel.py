@@ -11,7 +11,7 @@ import shutil
 
 from hyperslab.network.lab import namespaces
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode
 from hyperslab.network.lab.namespaces import network_file
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import SWITCH, Lab, Node
@@ -38,9 +38,7 @@ def refusal(link: Link, mode: Mode) -> str:
     """Why no link can be made like that, as a clause; '' where one can."""
     if link.delay_ns or link.jitter_ns or link.reorder:
         return "the kernel's queues here do not delay packets (no netem)"
-    if link.rate_bits is not None and link.rate_bits > bridged.LARGEST_RATE_BITS:
-        return f"its rates end at {show_bits(bridged.LARGEST_RATE_BITS)}"
-    return ""
+    return bridged.refusal(link)
 
 
 def start(lab: Lab) -> None:

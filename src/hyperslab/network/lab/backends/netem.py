@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from hyperslab.network.lab.backends import bridged
-from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode, show_bits
+from hyperslab.network.lab.link import DIRECTIONS, Direction, Link, Mode
 from hyperslab.network.lab.reading import Carried, Reading
 from hyperslab.network.lab.registry import Lab, Node
 
@@ -55,9 +55,7 @@ def refusal(link: Link, mode: Mode) -> str:
     """Why no link can be made like that, as a clause; '' where one can."""
     if link.jitter_ns:
         return "netem's jitter changes the order of packets"
-    if link.rate_bits is not None and link.rate_bits > bridged.LARGEST_RATE_BITS:
-        return f"its rates end at {show_bits(bridged.LARGEST_RATE_BITS)}"
-    return ""
+    return bridged.refusal(link)
 
 
 def start(lab: Lab) -> None:
