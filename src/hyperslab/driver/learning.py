@@ -34,6 +34,7 @@ from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.driver.dependence import dependent_axes
 from hyperslab.driver.sample import Sample, extents_amid
 from hyperslab.driver.seen import Seen, seen_of
+from hyperslab.engines.environment import volunteer
 from hyperslab.errors import NoArray, UsageError
 from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Step, axes_after
@@ -283,6 +284,7 @@ def _end(pid: int) -> None:
 def _answer(pipe: Connection, ask: Callable[[], Iterator[Any]]) -> NoReturn:
     try:
         os.setpgrp()
+        volunteer()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 2 * LIMIT_S + 1)  # should the driver be gone
         quiet = os.open(os.devnull, os.O_WRONLY)

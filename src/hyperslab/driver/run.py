@@ -109,7 +109,9 @@ class Driver(Rounds):
     ) -> None:
         super().__init__(prepared, options, progress)
         self.start_ns = time.monotonic_ns()
-        self.load = pressure.sample()
+        self.before = pressure.sample()
+        self.load: dict[str, Any] = {}
+        "What the machine was doing until its engine was stopped."
         self.storage = used_storage(self.plan, self.directory.out)
         self.ready_ns = self.start_ns
         self.value: Any = None
@@ -286,6 +288,8 @@ class Driver(Rounds):
             self.notices.end(())  # there will be no result to tell of them
             raise
         finally:
+            # before workers end for whom nobody waits, as those of Spark
+            self.load = pressure.between(self.before, pressure.sample())
             ended_ns = time.monotonic_ns()
             self.engine.stop()
             self.shutdown_ns = time.monotonic_ns() - ended_ns
@@ -356,7 +360,7 @@ class Driver(Rounds):
             "moved_nbytes": moved_bytes(self.folder),
             "plan": self.plan.fingerprint,
             "run": asked(self.prepared, self.options),
-            "load": pressure.between(self.load, pressure.sample()),
+            "load": self.load,
             "storage": self.storage,
         }
         if staged := self.staging.record():

@@ -25,15 +25,19 @@ UNLIMITED_NBYTES = 2**60
 "Version 1 groups say no limit with the largest multiple of a page that 63 bits hold."
 
 
-def sample(proc: Path = PROC, cgroups: Path = CGROUP_ROOT) -> dict[str, Any]:
-    """The counters of this moment; costs a few milliseconds."""
+def sample(
+    proc: Path = PROC, cgroups: Path = CGROUP_ROOT, *, unwaited_s: float = 0.0
+) -> dict[str, Any]:
+    """The counters of this moment; costs a few milliseconds. `unwaited_s` is processor time of
+    descendants that have ended and nobody has waited for, since the sample before.
+    """
     load = words_of(proc / "loadavg")
     return {
         "host": socket.gethostname(),
         "at_s": time.monotonic(),
         "load_average": float(load[0]) if load else None,
         "cpu": _processors(proc),
-        "own_s": _own_s(proc),
+        "own_s": _own_s(proc, unwaited_s),
         "stalled": {
             f"{kind}_{word}": s
             for kind in ("cpu", "io", "memory")
@@ -91,7 +95,7 @@ def _shares(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
     busy = times["busy"] / total
     own = None
     if before["own_s"] is not None and after["own_s"] is not None:
-        # Ticks are coarse, and descendants that nobody waited for are missing: own is at least
+        # Ticks are coarse, and descendants that nobody waited for may be missing: own is at least
         # this.
         own = min(busy, max(0.0, after["own_s"] - before["own_s"]) / total)
     others = None
@@ -152,8 +156,10 @@ def _processors(proc: Path) -> dict[str, float]:
     return {"cpus": len(lines) - 1, "busy": busy, "idle": idle + iowait, "stolen": steal}
 
 
-def _own_s(proc: Path) -> float | None:
-    """CPU seconds of this process, its live descendants, and all that they have waited for."""
+def _own_s(proc: Path, unwaited_s: float) -> float | None:
+    """CPU seconds of this process, its live descendants, and all that they have waited for, with
+    what is known of others.
+    """
     parents: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for pid, parent, spent in _processes(proc):
@@ -162,7 +168,7 @@ def _own_s(proc: Path) -> float | None:
     if not ticks:
         return None
     usage = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    total = sum(u.ru_utime + u.ru_stime for u in usage)
+    total = unwaited_s + sum(u.ru_utime + u.ru_stime for u in usage)
     waiting = list(parents.get(os.getpid(), ()))
     while waiting:
         pid = waiting.pop()

@@ -18,9 +18,9 @@ from tests.system.verdicts.planted import TOTAL, run_and_judge
 
 def swell(block):
     held = []
-    for _ in range(100):  # 1.6 GB in 2 seconds
+    for _ in range(100):  # 1.6 GB in 5 seconds: the kernel takes a moment to free what one held
         held.append(np.ones(2**21))
-        time.sleep(0.02)
+        time.sleep(0.05)
     return block
 
 pipeline = hyperslab.Pipeline(np.ones((2, 8))).map(swell).reduce(TOTAL)

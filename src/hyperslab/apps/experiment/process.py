@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +28,7 @@ from hyperslab.engines import keeper
 from hyperslab.engines.environment import how_it_ended
 from hyperslab.engines.lifeline import workers_end
 from hyperslab.errors import HyperslabError
+from hyperslab.machine.group import Group, own_group
 from hyperslab.redaction import redact
 from hyperslab.report.failures import grouped
 from hyperslab.report.summary import Summary
@@ -65,6 +68,8 @@ class Ended:
     reason: str
     wall_s: float
     numbers: Mapping[str, float | None]
+    unwaited_s: float = 0.0
+    "Processor time of its processes that nobody has waited for, where the kernel tells it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +90,50 @@ class Command:
 def run_trial(command: Command, out: Path, log: Path, limit_s: float, lock: int) -> Ended:
     """Run a trial to its end, or until the limit. `lock` is inherited by all of its processes."""
     began = time.monotonic()
+    with own_group() as group:
+        waited_s = _waited_s()
+        status = _carried_out(command, log, limit_s, lock, group)
+        waited_s = _waited_s() - waited_s
+        wall_s = time.monotonic() - began
+        unwaited_s = 0.0
+        if group is not None:
+            unwaited_s = max(0.0, group.cpu_s() - waited_s)
+    state, reason = _outcome(status, out, log, limit_s)
+    return Ended(state, reason, wall_s, _numbers(out), unwaited_s)
+
+
+def _carried_out(
+    command: Command, log: Path, limit_s: float, lock: int, group: Group | None
+) -> int | None:
+    """The status with which a trial has ended; None where that took longer than the limit."""
     with log.open("ab") as output:
         process = _start(command, output.fileno(), lock)
     try:
-        status: int | None = process.wait(limit_s)
+        if group is not None:
+            with suppress(OSError):  # it has ended already, or may not be moved
+                group.add(process.pid)
+        return process.wait(limit_s)
     except subprocess.TimeoutExpired:
-        status = None
+        return None
     finally:
         _end(process)
-    wall_s = time.monotonic() - began
-    numbers = _numbers(out)
+
+
+def _waited_s() -> float:
+    """Processor time of all processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _outcome(status: int | None, out: Path, log: Path, limit_s: float) -> tuple[State, str]:
+    """How a trial has ended, and why in words."""
     if status is None:
-        return Ended("too long", f"it was ended after {show_seconds(limit_s)}", wall_s, numbers)
+        return "too long", f"it was ended after {show_seconds(limit_s)}"
     if status:
-        return Ended("failed", _reason(out, log, status), wall_s, numbers)
-    if not numbers:
-        return Ended("failed", "it has left no summary of its run", wall_s, numbers)
-    return Ended("done", "", wall_s, numbers)
+        return "failed", _reason(out, log, status)
+    if not _numbers(out):
+        return "failed", "it has left no summary of its run"
+    return "done", ""
 
 
 def _line(command: Command) -> list[str]:

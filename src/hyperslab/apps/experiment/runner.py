@@ -340,7 +340,7 @@ def _course(
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)
         raise
-    during = _load(second, pressure.sample())
+    during = _load(second, pressure.sample(unwaited_s=ended.unwaited_s))
     usage = surroundings.usage(records_of(out))
     takers = list(_takers(during, spec.starved))
     rejected = ""
