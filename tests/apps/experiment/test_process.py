@@ -16,6 +16,8 @@ py4j.protocol.Py4JJavaError: An error occurred while calling z:collectAndServe.
 
 """
 
+TOO_LARGE = "java.lang.OutOfMemoryError: Required array size too large"
+
 
 @pytest.mark.parametrize(
     ("printed", "reason"),
@@ -23,7 +25,9 @@ py4j.protocol.Py4JJavaError: An error occurred while calling z:collectAndServe.
         ("", ""),
         ("warning\nhyperslab: the disk is full\nbye\n", "the disk is full"),
         ('Traceback\n  File "a.py", line 1\nKeyError: 3\n\n', "KeyError: 3"),
-        (SPARK, "java.lang.OutOfMemoryError: Required array size too large"),
+        (SPARK, TOO_LARGE),
+        (f"{SPARK}py4j.protocol.Py4JError: SparkSession does not exist in the JVM", TOO_LARGE),
+        ("py4j.protocol.Py4JNetworkError: x", "py4j.protocol.Py4JNetworkError: x"),
         ("\tat java.base/java.lang.Thread.run\n", "at java.base/java.lang.Thread.run"),
     ],
 )

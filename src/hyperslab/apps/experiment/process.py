@@ -56,6 +56,8 @@ OURS = "hyperslab: "
 "What sentences about errors begin with."
 JAVA_CALL = "\tat "
 "What a call begins with in a stack that Java prints."
+GATEWAY = "py4j."
+"What errors begin with that Python's door to Java raises, for whatever has happened behind it."
 JAVA_ERROR = re.compile(r"[a-z]\w*(?:\.\w+)+(?:Error|Exception)\b")
 "Name of an error of Java, with which its stack begins."
 
@@ -230,20 +232,19 @@ def _reason(out: Path, log: Path, status: int) -> str:
 
 def reason_in(lines: Sequence[str]) -> str:
     """What a program says of its end in what it has printed: the last sentence of ours, else the
-    last line; of a stack of Java calls the error above. '' where it said nothing.
+    last line; where that is a call of Java's, or of the door to it, the last error that Java has
+    printed. '' where it said nothing.
     """
     said = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
     last = [line for line in lines if line.strip()][-1:]
-    if last and _is_call(last[0]):
+    if last and last[0].startswith((JAVA_CALL, GATEWAY)):
         named = [
-            line for line, call in pairwise(lines) if JAVA_ERROR.match(line) and _is_call(call)
+            line
+            for line, call in pairwise(lines)
+            if JAVA_ERROR.match(line) and call.startswith(JAVA_CALL)
         ]
         last = named[-1:] or last
     return next(iter([*said[-1:], *last]), "").strip()
-
-
-def _is_call(line: str) -> bool:
-    return line.startswith(JAVA_CALL)
 
 
 def keep_records(out: Path, folder: Path) -> None:
