@@ -27,6 +27,7 @@ TOO_LARGE = "java.lang.OutOfMemoryError: Required array size too large"
         ('Traceback\n  File "a.py", line 1\nKeyError: 3\n\n', "KeyError: 3"),
         (SPARK, TOO_LARGE),
         (f"{SPARK}py4j.protocol.Py4JError: SparkSession does not exist in the JVM", TOO_LARGE),
+        (f"{SPARK}ConnectionRefusedError: [Errno 111] Connection refused", TOO_LARGE),
         ("py4j.protocol.Py4JNetworkError: x", "py4j.protocol.Py4JNetworkError: x"),
         ("\tat java.base/java.lang.Thread.run\n", "at java.base/java.lang.Thread.run"),
     ],

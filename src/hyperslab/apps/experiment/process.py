@@ -56,7 +56,7 @@ OURS = "hyperslab: "
 "What sentences about errors begin with."
 JAVA_CALL = "\tat "
 "What a call begins with in a stack that Java prints."
-GATEWAY = "py4j."
+GATEWAY = ("py4j.", "ConnectionRefusedError", "ConnectionResetError")
 "What errors begin with that Python's door to Java raises, for whatever has happened behind it."
 JAVA_ERROR = re.compile(r"[a-z]\w*(?:\.\w+)+(?:Error|Exception)\b")
 "Name of an error of Java, with which its stack begins."
@@ -237,7 +237,7 @@ def reason_in(lines: Sequence[str]) -> str:
     """
     said = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
     last = [line for line in lines if line.strip()][-1:]
-    if last and last[0].startswith((JAVA_CALL, GATEWAY)):
+    if last and last[0].startswith((JAVA_CALL, *GATEWAY)):
         named = [
             line
             for line, call in pairwise(lines)
