@@ -54,6 +54,11 @@ def test_a_shared_device_does_one_after_the_other() -> None:
     assert model.bound.ratio == 2.0
 
 
+def test_an_emulated_tier_is_called_by_its_name() -> None:
+    emulated = replace(DISK, path="/somewhere/tiers/saturated", emulated="throttled")
+    assert model_of(USE, emulated, emulated).bound.binding == "storage 'saturated', emulated"
+
+
 def test_two_devices_work_at_a_time() -> None:
     model = model_of(USE, OTHER, DISK)
     assert [one.name for one in model.resources[:2]] == ["storage at /other", "storage at /disk"]

@@ -11,6 +11,7 @@ import pytest
 from hyperslab.apps.experiment.answer import answer_of
 from hyperslab.apps.experiment.page import write_experiment_page
 from hyperslab.apps.experiment.record import Record, Session, append, load
+from hyperslab.apps.experiment.sheets import sessions_sheet
 from hyperslab.errors import RunStopped
 from tests.apps.experiment.specs import attempt, experiment, record_of
 
@@ -76,3 +77,11 @@ def test_an_empty_record_has_an_answer(tmp_path: Path) -> None:
     assert answer.decision[0].startswith("Nothing can be said yet")
     assert "9 of 9 trials are still to be run" in answer.certainty[0]
     write_experiment_page(tmp_path / "report.html", asked, Record(), answer)
+
+
+def test_sessions_that_found_the_same_machine_are_one_column() -> None:
+    machines = ["old", "old", "new", "old"]
+    record = Record([Session(n, 0.0, {"is": one}) for n, one in enumerate(machines, 1)])
+    sheet = sessions_sheet(record)
+    assert sheet.columns == ("", "sessions 1 to 2", "session 3", "session 4")
+    assert sheet.rows == [("is", "old", "new", "old")]

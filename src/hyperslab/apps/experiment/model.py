@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hyperslab.storage.probing.records import Curve
 from hyperslab.units import show_bytes, show_count, show_rate, show_seconds
@@ -85,6 +86,13 @@ class Place:
     """
     is_memory: bool = False
     "Whether the medium is memory, from which nothing can be dropped."
+
+    @property
+    def label(self) -> str:
+        """What it is called: an emulated tier by its name, which its folder has."""
+        if self.emulated:
+            return f"'{Path(self.path).name}', emulated"
+        return f"at {self.path}"
 
     @property
     def reading(self) -> str:
@@ -204,7 +212,7 @@ def _missing(name: str, place: Place, curve: str) -> Term:
     """A term without a figure."""
     why = place.why_not
     if place.curves:
-        why = f"the probe of {place.path} has no figure for {curve}"
+        why = f"the probe of storage {place.label} has no figure for {curve}"
     return Term(name, None, f"not known: {why}")
 
 
@@ -216,10 +224,10 @@ def _media(use: Use, source: Place, target: Place) -> Iterator[Resource]:
     reading = _device_term(READ, _cold_nbytes(use), source, source.reading, use.slots)
     writing = _device_term(WRITE, use.written_nbytes, target, "write", use.slots)
     if are_shared(source, target):
-        yield Resource(f"storage at {target.path}", [reading, writing])
+        yield Resource(f"storage {target.label}", [reading, writing])
         return
-    yield Resource(f"storage at {source.path}", [reading])
-    yield Resource(f"storage at {target.path}", [writing])
+    yield Resource(f"storage {source.label}", [reading])
+    yield Resource(f"storage {target.label}", [writing])
 
 
 def are_shared(source: Place, target: Place) -> bool:

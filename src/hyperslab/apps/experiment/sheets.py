@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from hyperslab.apps.experiment.answer import Answer, makespan_words, show_interval
-from hyperslab.apps.experiment.record import Record
+from hyperslab.apps.experiment.record import Record, Session
 from hyperslab.apps.experiment.sections import Sheet
 
 
@@ -35,8 +38,17 @@ def comparisons_sheet(answer: Answer) -> Sheet:
 
 
 def sessions_sheet(record: Record) -> Sheet:
-    """The machine of every session."""
+    """The machine of every session; sessions one after the other that found the same are one
+    column.
+    """
+    alike = [list(group) for _, group in groupby(record.sessions, lambda one: one.machine)]
     names = list(dict.fromkeys(name for one in record.sessions for name in one.machine))
-    rows = [(name, *(str(one.machine.get(name, "")) for one in record.sessions)) for name in names]
-    columns = ("", *(f"session {one.number}" for one in record.sessions))
-    return Sheet("Machine", columns, rows)
+    rows = [(name, *(str(group[0].machine.get(name, "")) for group in alike)) for name in names]
+    return Sheet("Machine", ("", *map(_span, alike)), rows)
+
+
+def _span(sessions: Sequence[Session]) -> str:
+    first, last = sessions[0].number, sessions[-1].number
+    if first == last:
+        return f"session {first}"
+    return f"sessions {first} to {last}"
