@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hyperslab.apps.commands.running import run_commands
     from hyperslab.apps.conversion import convert
     from hyperslab.apps.difference import diff
     from hyperslab.apps.locality import check_locality
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hyperslab.driver.result import Result
     from hyperslab.driver.run import run
     from hyperslab.errors import HyperslabError, LocalityWarning, TasksFailed
+    from hyperslab.plan.command import CommandTask
     from hyperslab.plan.pipeline import Fold, Pipeline
     from hyperslab.storage.remote.uploading import upload
     from hyperslab.storage.tiers.tier import Tier
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "apps.commands.running": ("run_commands",),
     "apps.conversion": ("convert",),
     "apps.difference": ("diff",),
     "apps.locality": ("check_locality",),
@@ -51,6 +54,7 @@ _PLACES = {
     "driver.manage": ("cancel", "clean", "status", "verify", "wait"),
     "driver.options": ("Options",),
     "driver.prepare": ("prepare",),
+    "plan.command": ("CommandTask",),
     "plan.pipeline": ("Fold", "Pipeline"),
     "arrays.slab": ("Hyperslab",),
     "storage.remote.uploading": ("upload",),
@@ -60,6 +64,7 @@ _PLACES = {
 }
 __all__ = [
     "ArrayView",
+    "CommandTask",
     "Encoding",
     "Fold",
     "Hyperslab",
@@ -81,6 +86,7 @@ __all__ = [
     "open",
     "prepare",
     "run",
+    "run_commands",
     "status",
     "submit",
     "synth",

@@ -279,6 +279,12 @@ def span(kind: str) -> AbstractContextManager[Meter]:
     return _Marking(kind)
 
 
+def note(phase: Phase) -> None:
+    """Add a phase to the current task that something else has measured, such as a process."""
+    if _current.phases is not None:
+        _current.phases.append(phase)
+
+
 def _run_queue_ns() -> int:
     """Time this thread has waited on the run queue so far (Linux
     Documentation/scheduler/sched-stats), or -1.

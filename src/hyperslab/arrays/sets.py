@@ -457,10 +457,14 @@ def _require_same_ndim(sources: Sequence[ArraySource]) -> None:
 
 
 def _unique_names(sources: Sequence[ArraySource], stem_of: Stem) -> list[str]:
-    """A name per source for its outputs: the file's stem, with as much of its folders as makes it
-    unique.
+    """A name per source for its outputs."""
+    return unique_names([_stem_parts(source, stem_of) for source in sources])
+
+
+def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """A name per path, of its folders and its file's stem: the stem, with as much of the folders as
+    makes it unique.
     """
-    paths = [_stem_parts(source, stem_of) for source in sources]
     for depth in range(1, max(len(p) for p in paths) + 1):
         names = ["_".join(p[-depth:]) for p in paths]
         if len(set(names)) == len(names):

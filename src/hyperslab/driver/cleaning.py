@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from hyperslab.driver.verification import is_name
 from hyperslab.errors import DamagedRecord
 from hyperslab.plan.journal import Tail
 from hyperslab.plan.sinks import block_name
+from hyperslab.plan.task import Outcome
 from hyperslab.storage import replacement
 from hyperslab.storage.renaming import remove
 from hyperslab.storage.unfinished import LEFTOVER, leftovers
@@ -38,6 +39,7 @@ def clean(directory: RunDirectory, outputs_too: bool) -> list[Path]:
             remove_stale(path)
         else:
             remove_output(path)
+    _remove_empty(directory.out, doomed)
     remove(directory.root)
     return doomed
 
@@ -47,12 +49,29 @@ def _written(directory: RunDirectory) -> Iterator[str]:
     yield from made(directory)
     yield from (entry["path"] for entry in load_manifest(directory).get("outputs", []))
     for folder in directory.submissions():
-        yield from (
-            os.path.basename(w.path) for outcome in Tail(folder).poll() for w in outcome.outputs
-        )
+        for outcome in Tail(folder).poll():
+            yield from _names(outcome)
     with suppress(DamagedRecord):  # of the blocks of that run, those go of which its journal tells
         for _, plan in directory.plans():
             yield from _planned(plan)
+
+
+def _names(outcome: Outcome) -> list[str]:
+    """Names of what an attempt has written. Those of commands may lie in folders, and are theirs
+    only once they are done: what was there before stays.
+    """
+    paths = [written.path for written in outcome.outputs]
+    if outcome.ran is None:
+        return list(map(os.path.basename, paths))
+    return paths if outcome.status == "done" else []
+
+
+def _remove_empty(out: Path, gone: Iterable[Path]) -> None:
+    """Remove the folders in a directory that have held files which are gone, and nothing else."""
+    folders = {folder for path in gone for folder in path.parents if out in folder.parents}
+    for folder in sorted(folders, reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _planned(plan: dict[str, Any]) -> Iterator[str]:

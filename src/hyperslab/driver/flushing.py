@@ -1,4 +1,5 @@
-"""Flushing: blocks on their way from a fast tier to their files, behind the tasks that made them.
+"""Flushing: blocks on their way from a fast tier to their files, and what commands have made on its
+way to its names, behind the tasks that made them.
 
 Some threads of the driver deliver what tasks have staged, read back what has arrived, and only then
 record the tasks as done, in a journal that is theirs. What is lost on the way is recorded by
@@ -9,11 +10,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from hyperslab.blocks.writing import Written
 from hyperslab.plan import delivery
 from hyperslab.plan.failure import describe_failure
 from hyperslab.plan.journal import SlotJournal
@@ -25,6 +27,11 @@ THREADS = 4
 "Blocks that are flushed at a time: enough to wait for a slow server several times at once."
 _SHOWN = (FLUSH, "write", VERIFY)
 "Kinds of phases of a flush that a trace has: what it reads back are no inputs."
+
+
+Deliver = Callable[[Job, Task, Outcome], tuple[Written, ...]]
+"Function that brings what an attempt has staged to its files; it raises delivery.Lost, OSError."
+Drop = Callable[[Outcome], None]
 
 
 class _Staged(NamedTuple):
@@ -55,11 +62,23 @@ class Flushed:
 class Flusher:
     """Threads that flush."""
 
-    def __init__(self, folder: Path, host: str, limit_nbytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        limit_nbytes: int,
+        deliver: Deliver = delivery.flush,
+        drop: Drop = delivery.drop,
+        is_shown: bool = True,
+    ) -> None:
         """`folder` is that of the submission; blocks of up to `limit_nbytes` are in memory at a
-        time, or one.
+        time, or one. `deliver` brings what an attempt has staged to its files, and `drop` removes
+        it; `is_shown` says whether the trace has what that takes.
         """
         self.flushed = Flushed()
+        self._deliver = deliver
+        self._drop = drop
+        self._kinds = _SHOWN * is_shown
         self._folder = folder
         self._waiting: queue.SimpleQueue[_Staged | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
@@ -81,7 +100,7 @@ class Flusher:
             is_known = task.id in self._pending
             self._pending.add(task.id)
         if is_known:  # an engine may run a batch twice
-            delivery.forget(outcome.outputs)
+            self._drop(outcome)
             return
         self._waiting.put(_Staged(job, task, outcome))
 
@@ -121,7 +140,7 @@ class Flusher:
                 journal.record(outcome)
                 journal.flush()
         finally:
-            delivery.forget(staged.outcome.outputs)
+            self._drop(staged.outcome)
             with self._changed:
                 self._pending.discard(staged.task.id)
                 self._loaded_nbytes -= nbytes
@@ -140,8 +159,7 @@ class Flusher:
         with recording() as phases:
             try:
                 with span(FLUSH) as mark:
-                    made = delivery.recover(job, task, outcome.outputs)
-                    outputs = delivery.deliver(job, task, made, is_checked=True)
+                    outputs = self._deliver(job, task, outcome)
                     mark.nbytes = sum(each.nbytes for each in outputs)
                 done = replace(done, outputs=outputs)
             except delivery.Lost:
@@ -152,7 +170,7 @@ class Flusher:
                 failure = describe_failure(error, job.label(task))
                 done = replace(done, status="failed", failure=failure)
         self._count(phases, len(outcome.outputs))
-        return replace(done, phases=tuple(p for p in phases if p.kind in _SHOWN))
+        return replace(done, phases=tuple(p for p in phases if p.kind in self._kinds))
 
     def _count(self, phases: Sequence[Phase], blocks: int) -> None:
         with self._changed:

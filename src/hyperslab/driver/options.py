@@ -69,6 +69,10 @@ class Options:
     """Directory on a fast tier to which blocks are written, and from where they go to their files
     behind the tasks; '': they do not.
     """
+    work_tier: str | os.PathLike[str] = ""
+    """Directory on a fast tier for the scratch directories of commands; '': they are on that of
+    `stage_out` or `stage_in`, or beside the outputs.
+    """
     readers_per_device: int | None = None
     "Tasks of a host that may read from one device at a time; None: any number."
     stagger: float = 0.0
@@ -188,7 +192,7 @@ def _require_tiers(options: Options) -> None:
     absolute paths.
     """
     is_elsewhere = bool(options.connect or facts_of(options.engine).batch_system)
-    for name in ("stage_in", "stage_out"):
+    for name in ("stage_in", "stage_out", "work_tier"):
         tier = os.fspath(getattr(options, name))
         if tier:
             flag = f"--{name.replace('_', '-')}"

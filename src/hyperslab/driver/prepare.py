@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperslab import engines
+from hyperslab.arrays.partition import Rule
 from hyperslab.blocks.gathering import Tell, unheard
 from hyperslab.blocks.reading.gzipindex import is_one_gzip_stream
 from hyperslab.driver import detached, resume, vacancy
@@ -28,6 +29,8 @@ from hyperslab.engines import EngineOptions
 from hyperslab.engines.facts import facts_of, recorded
 from hyperslab.errors import OutputBusy, UsageError, in_callers_words, told_in_python
 from hyperslab.machine.host import MEMORY_SHARE, WORKER_BASE_BYTES, Host
+from hyperslab.plan.command import Execute
+from hyperslab.plan.commanded import compile_commands
 from hyperslab.plan.compile import Budget, Plan, compile_plan
 from hyperslab.plan.pipeline import PRIMARY, Pipeline, Write
 from hyperslab.plan.written import texts
@@ -92,11 +95,35 @@ class Prepared:
 def _require_able(pipeline: Pipeline, options: Options, slots: EngineOptions) -> None:
     """Raise UsageError for what the engine, or the end of a pipeline, cannot do."""
     engines.require(options.engine, slots)
+    if isinstance(pipeline.end, Execute):
+        _require_of_commands(options)
+        return
+    if options.work_tier:
+        raise UsageError("--work-tier is for commands, and this is a function: leave it out")
     if options.stage_out and not isinstance(pipeline.end, Write):
         raise UsageError(
             "--stage-out is for functions whose blocks are written, and this one reduces them to"
             " one value: leave it out"
         )
+
+
+def _require_of_commands(options: Options) -> None:
+    """Raise UsageError for what is asked of blocks, which commands have none of."""
+    asked = {
+        "--granularity stepwise": options.granularity == "stepwise",
+        "--readers-per-device": options.readers_per_device is not None,
+        "--stagger": bool(options.stagger),
+        "--blocks, --block-shape, --partition and --axes-whole": options.rule != Rule(),
+    }
+    for flag, is_asked in asked.items():
+        if is_asked:
+            raise UsageError(f"{flag}: is for functions over blocks, and these are commands")
+
+
+def _compiled(pipeline: Pipeline, rule: Rule, budget: Budget, limit_nbytes: int | None) -> Plan:
+    if isinstance(pipeline.end, Execute):
+        return compile_commands(pipeline, pipeline.end)
+    return compile_plan(pipeline, rule, budget, limit_nbytes)
 
 
 @told_in_python
@@ -137,7 +164,7 @@ def prepare(
     if earlier and options.resume:
         limit_nbytes = earlier[-1]["limit_nbytes"]
     rule = with_whole_series(pipeline, options.rule)
-    plan = compile_plan(pipeline, rule, budget, limit_nbytes)
+    plan = _compiled(pipeline, rule, budget, limit_nbytes)
     obstacle = ""
     if directory is not None:
         obstacle = _obstacle(
@@ -215,8 +242,16 @@ def asked(prepared: Prepared, options: Options) -> dict[str, Any]:
         "connect": options.connect,
         "takes_slots": facts_of(options.engine).takes_slots(options.connect),
         **_cut(prepared),
-        **recorded(options.engine),
+        **_recorded(prepared, options),
     }
+
+
+def _recorded(prepared: Prepared, options: Options) -> dict[str, bool]:
+    """What the engine says of itself; commands are processes on every engine."""
+    of_engine = recorded(options.engine)
+    if prepared.plan.stages[0].job.commands is not None:
+        return {**of_engine, "process_per_slot": True, "runs_commands": True}
+    return of_engine
 
 
 def _cut(prepared: Prepared) -> dict[str, Any]:

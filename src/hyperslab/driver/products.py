@@ -41,6 +41,7 @@ class Products:
             t.id: (stage.job, t) for stage in plan.stages for t in stage.tasks
         }
         output = plan.stages[-1].job.output
+        self._commands = plan.stages[-1].job.commands is not None
         self._volumes: tuple[Volume, ...] = ()
         if output:
             self._volumes = output.volumes
@@ -121,6 +122,8 @@ class Products:
         """Whether an outcome names the outputs of its task, wherever the directory was when it was
         recorded.
         """
+        if self._commands:
+            return True
         if self._volumes:
             return len(outcome.outputs) == len(self._parts(outcome.task))
         _, task = self._tasks[outcome.task]
@@ -128,7 +131,9 @@ class Products:
         return named == task.outputs
 
     def _place(self, written: Written) -> Path:
-        """The file of a block, in this directory."""
+        """The file of a block, or of a command, in this directory."""
+        if self._commands:
+            return self._directory.out / written.path
         return self._directory.out / os.path.basename(written.path)
 
     def _has_its_size(self, written: Written) -> bool:
@@ -209,7 +214,7 @@ class Products:
     def _is_lost(self, written: Written, vouched: Collection[tuple[str, str]]) -> bool:
         """Whether the file of a block is not as it was written."""
         path = self._place(written)
-        if (path.name, written.checksum) in vouched:
+        if (path.relative_to(self._directory.out).as_posix(), written.checksum) in vouched:
             return False
         try:
             return checksums.of_output(path, written.checksum) != written.checksum
@@ -301,7 +306,7 @@ class Products:
         """Wait until files of blocks are on storage, before the manifest vouches for them. Raises
         OSError.
         """
-        if not self._volumes and any(task.outputs for _, task in self._tasks.values()):
+        if self._commands or any(task.outputs for _, task in self._tasks.values()):
             renaming.synchronise(self._directory.out)
 
     def manifest(
@@ -341,6 +346,8 @@ class Products:
     def _entries(self, outcome: Outcome) -> Iterator[dict[str, Any]]:
         job, task = self._tasks[outcome.task]
         paths = list(task.outputs)
+        if self._commands:
+            paths = [written.path for written in outcome.outputs]
         regions: list[dict[str, Any]] = [{}] * len(outcome.outputs)
         if self._volumes:
             parts = self._parts(outcome.task)
@@ -352,7 +359,7 @@ class Products:
                 "block": job.label(task),
                 "nbytes": written.nbytes,
                 "checksum": written.checksum,
-                "path": os.path.basename(path),
+                "path": os.path.relpath(self._directory.out / path, self._directory.out),
             }
             yield entry | region
 

@@ -27,6 +27,7 @@ from hyperslab.units import show_count, show_list
 
 _NOUNS = {
     "boundary": "the boundary",
+    "command": "the command",
     "end": "the output",
     "partition": "the partition",
     "region": "the region",

@@ -266,7 +266,7 @@ class Driver(Rounds):
         save_status(self.folder, "running", self._counts())
         try:
             if left or self.goes_on:
-                self.plan = self.staging.begin(self.plan, lambda: self.done)
+                self.plan = self.staging.begin(self.plan, lambda: self.done, self.inherited)
                 self._start_engine()
             self.ready_ns = time.monotonic_ns()
             prior = None

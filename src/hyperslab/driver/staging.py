@@ -9,8 +9,9 @@ a block goes, by the room there is, so that a tier that is full or gone costs no
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,10 @@ from hyperslab.driver.flushing import Flusher
 from hyperslab.driver.options import Options
 from hyperslab.driver.prefetching import Copying, Prefetcher
 from hyperslab.driver.prepare import Prepared
+from hyperslab.driver.publishing import Publishing
+from hyperslab.driver.resume import Inherited
 from hyperslab.errors import DamagedRecord, RunStopped
+from hyperslab.plan.command import LOGS, PRIVATE, Commands
 from hyperslab.plan.compile import Plan
 from hyperslab.plan.task import Job, Outcome, Task
 from hyperslab.storage.location import Remote
@@ -55,12 +59,15 @@ _FLUSHED_SHARE = 0.1
 _DIRECTLY = {
     "in": "inputs are read where they are from now on",
     "out": "blocks are written directly from now on",
+    "work": "scratch directories are in OUT from now on",
 }
+_OPTIONS = {"in": "stage_in", "out": "stage_out", "work": "work_tier"}
 _WHY = {
     ("in", "full"): "is full",
     ("out", "full"): "is full",
     ("in", "gone"): "is gone",
     ("out", "gone"): "is gone",
+    ("work", "gone"): "is gone",
     ("in", "slow"): "is hardly faster than the place of the inputs",
     ("out", "slow"): "is hardly faster than the place of the outputs",
     ("out", "behind"): "is flushed to the place of the outputs more slowly than tasks write there",
@@ -71,6 +78,7 @@ _WHY = {
 def sweep(directory: RunDirectory) -> None:
     """Remove what earlier submissions have left on their tiers; none of them may write now."""
     for folder in directory.submissions():
+        shutil.rmtree(folder / PRIVATE, ignore_errors=True)
         try:
             tiers = load_list(folder / RECORD, "tiers", "")
         except (FileNotFoundError, DamagedRecord, KeyError):
@@ -119,6 +127,7 @@ class Staging:
         self._tell = tell
         self._areas: dict[str, Area] = {}
         self._room: Room | None = None
+        self._commands: Commands | None = None
         self._turns: Turns | None = None
         self._devices: dict[str, str] = {}
         self._flusher: Flusher | None = None
@@ -136,32 +145,80 @@ class Staging:
         self._alone_until = 0.0
         self._judged_ns = 0
 
-    @property
-    def is_asked_for(self) -> bool:
-        return bool(self._options.stage_in or self._options.stage_out)
+    def begin(
+        self, plan: Plan, done: Callable[[], Collection[int]], inherited: Sequence[Inherited]
+    ) -> Plan:
+        """Make areas and begin to copy; the plan that reads copies. Raises RunStopped.
 
-    def begin(self, plan: Plan, done: Callable[[], Collection[int]]) -> Plan:
-        """Make areas and begin to copy; the plan that reads copies. Raises RunStopped."""
+        `inherited` are the submissions whose results count, this one, too.
+        """
         self._take_turns(plan)
-        if not self.is_asked_for:
-            return plan
-        tiers = [Path(t) for t in (self._options.stage_in, self._options.stage_out) if t]
+        asked = (self._options.stage_in, self._options.stage_out, self._options.work_tier)
+        tiers = [Path(tier) for tier in asked if tier]
+        commands = plan.stages[0].job.commands
         try:
-            return self._begun(plan, done, tiers)
+            kept = self._kept(tiers)
+            if commands is not None:
+                self._begin_commands(commands, kept, inherited)
+                return plan
+            return self._begun(plan, done, kept)
         except OSError as error:
             named = " and ".join(sorted({str(tier) for tier in tiers}))
             raise RunStopped(
                 f"nothing can be staged on {named}: {error.strerror or error}; fix that, or leave"
-                " out --stage-in and --stage-out"
+                " out --stage-in, --stage-out and --work-tier"
             ) from error
 
-    def _begun(self, plan: Plan, done: Callable[[], Collection[int]], tiers: list[Path]) -> Plan:
+    def _kept(self, tiers: Sequence[Path]) -> Mapping[Path, int]:
+        """What is to stay free of each tier, where others have left nothing now; the tiers are
+        noted.
+        """
+        if not tiers:
+            return {}
         save_record(self._folder / RECORD, {"tiers": sorted({str(tier) for tier in tiers})})
         for tier in set(tiers):
             area.sweep(tier)
-        slots = self._prepared.workers * self._prepared.threads
         share = 1.0 / len(tiers) if len(set(tiers)) < len(tiers) else 1.0
-        kept = {tier: keep_free(tier, self._prepared.needs.all_bytes, share) for tier in set(tiers)}
+        memory = self._prepared.needs.all_bytes
+        return {tier: keep_free(tier, memory, share) for tier in set(tiers)}
+
+    def _begin_commands(
+        self, commands: Commands, kept: Mapping[Path, int], inherited: Sequence[Inherited]
+    ) -> None:
+        """Make the folders and areas of commands, and name what they make."""
+        for name in (LOGS, PRIVATE):
+            (self._folder / name).mkdir(exist_ok=True)
+        self._room = self._room_on("out", kept)
+        self._commands = replace(
+            commands,
+            folder=str(self._folder),
+            threads=self._prepared.threads,
+            work=self._room_on("work", kept),
+            copies=self._room_on("in", kept),
+        )
+        assert self._prepared.directory is not None
+        publishing = Publishing(self._prepared.directory.out.absolute(), self._folder, inherited)
+        self._flusher = Flusher(
+            self._folder,
+            self._prepared.host.name,
+            self._prepared.needs.budget.memory_bytes,
+            publishing.deliver,
+            publishing.forget,
+            is_shown=self._room is not None,
+        )
+
+    def _room_on(self, name: str, kept: Mapping[Path, int]) -> Room | None:
+        """An area on a tier, and how much of that commands may use; None without a tier."""
+        tier = getattr(self._options, _OPTIONS[name])
+        if not tier:
+            return None
+        self._areas[name] = made = area.create(Path(tier))
+        return Room(str(made.path), kept[Path(tier)], at_once=1)
+
+    def _begun(
+        self, plan: Plan, done: Callable[[], Collection[int]], kept: Mapping[Path, int]
+    ) -> Plan:
+        slots = self._prepared.workers * self._prepared.threads
         host = self._prepared.host.name
         if self._options.stage_out:
             tier = Path(self._options.stage_out)
@@ -203,15 +260,29 @@ class Staging:
 
     def over(self, job: Job) -> Job:
         """The same job, by way of the fast tier and in turns."""
+        if job.commands is not None:
+            return replace(job, inputs={}, room=self._room, commands=self._commands)
         room = self._room if job.output is not None else None
         return replace(job, room=room, turns=self._turns, devices=self._devices)
 
     def take(self, job: Job, task: Task, outcome: Outcome) -> None:
         """Flush what a task has staged."""
         assert self._flusher is not None
+        if job.commands is not None:
+            self._see_command(outcome)
         self._staged.add(outcome, "stage")
         self._writers.add(outcome.slot)
         self._flusher.take(job, task, outcome)
+
+    def _see_command(self, outcome: Outcome) -> None:
+        """Say where a tier was full, so that a command did without it."""
+        assert outcome.ran is not None
+        if self._room is None or outcome.ran.place.startswith(self._room.area):
+            return
+        self._direct.tasks += 1
+        self._direct.nbytes += sum(written.nbytes for written in outcome.outputs)
+        if self._room.is_open:
+            self._note_full("out", "commands for which it has no room write to OUT")
 
     def see_read(self, outcome: Outcome) -> None:
         """Count a task that read copies, or opened files itself; not the first one of a slot, which
@@ -331,8 +402,9 @@ class Staging:
     def _note(self, name: str, why: str, what: str, become: str = "") -> None:
         """Say, once of each direction and reason, what has become of staging."""
         if (name, why) not in self._notes:
-            tier = self._options.stage_out if name == "out" else self._options.stage_in
-            text = f"--stage-{name} {tier} {become or _WHY[name, why]}: {what}"
+            tier = getattr(self._options, _OPTIONS[name])
+            flag = f"--{_OPTIONS[name].replace('_', '-')}"
+            text = f"{flag} {tier} {become or _WHY[name, why]}: {what}"
             self._notes[name, why] = text
             self._tell(text)
 
@@ -345,13 +417,14 @@ class Staging:
         for made in self._areas.values():
             made.shut()
             made.remove()
+        shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
 
     def record(self) -> Mapping[str, Any]:
         """What came of it, for the trace; {} where nothing was staged."""
         told: dict[str, Any] = {}
         if self._prefetcher is not None:
             told["in"] = {"tier": self._options.stage_in, **self._prefetcher.record()}
-        if self._flusher is not None:
+        if self._flusher is not None and self._options.stage_out:
             flushed = self._flusher.flushed
             told["out"] = {
                 "tier": self._options.stage_out,

@@ -89,10 +89,9 @@ class _Files:
 
 
 def is_name(path: str) -> bool:
-    """Whether the path of an output is that of something in the output directory itself, as all
-    outputs are.
-    """
-    return path == os.path.basename(path) and path not in ("", os.curdir, os.pardir)
+    """Whether the path of an output is one below the output directory, as all outputs are."""
+    parts = path.split("/")
+    return not {"", os.curdir, os.pardir}.intersection(parts)
 
 
 def _mismatch(files: _Files, out: Path, entry: Mapping[str, Any]) -> str | None:

@@ -1,8 +1,19 @@
-"""CommandTask: a command over files, as a task of its own."""
+"""CommandTask: a command over files, as a task of its own; what all commands of a run share, and
+what became of one.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+
+from hyperslab.storage.staging.room import Room
+from hyperslab.trace import Slot
+
+LOGS, PRIVATE = "logs", "private"
+"""Folders of a submission: what commands have printed, a file for each slot; and their private
+folders, unless these are on a fast tier.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +24,11 @@ class CommandTask:
 
     - `{out}`: a private, empty directory. With exit status 0 all that is in it goes to the output
       directory, under the names that it has there; otherwise nothing of it does.
-    - `{work}`: a scratch directory, which is removed however the command ends.
+    - `{work}`: a scratch directory, which is removed however the command ends. Programs that ask
+      for TMPDIR get it, too.
     - `{input}`, `{input[1]}` ...: the first of `inputs`, the second ...: the file itself, or its
-      copy on a fast tier.
-    - `{name}`: the name of the first input without folder and suffix, such as .nii.gz.
+      copy on a fast tier. A word `{inputs}` becomes all of them, a word each.
+    - `{name}`: the label.
     - `{index}`, `{slot}`: the number of the task, and of the slot that runs it, from 0 on.
 
     `{{name}}` stands for `{name}` itself.
@@ -27,8 +39,97 @@ class CommandTask:
     argv: tuple[str, ...]
     "The command and its arguments, which no shell sees."
     inputs: tuple[str, ...] = ()
-    "Paths of the files, or directories, that it reads; one that has changed is read anew."
+    """Paths of the files, or directories, that it reads: a resumed run repeats tasks of which one
+    has changed.
+    """
     outputs: tuple[str, ...] = ()
     """Names below the output directory, with '/' between folders, that it makes for certain: it
     fails without them, and no two tasks may share one. It may make others, too.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """End of a pipeline whose tasks are commands."""
+
+    tasks: tuple[CommandTask, ...]
+    title: str
+    "What the run is called."
+    template: str
+    "What a user has typed of which all commands were made; '': each is as it is."
+    cwd: str
+    "Directory that commands run in."
+    limit_s: float | None = None
+    "Seconds that one may take."
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What all commands of a run share. Plain data, which travels to workers."""
+
+    cwd: str
+    limit_s: float | None = None
+    folder: str = ""
+    "Folder of the submission; '' before there is one."
+    threads: int = 1
+    "Slots of one worker, by which slots are numbered."
+    work: Room | None = None
+    "Where on a fast tier scratch directories are; None: where the outputs are made."
+    copies: Room | None = None
+    "Where on a fast tier inputs are copied to; None: they are not."
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command has ended, and where what it printed is."""
+
+    command: str
+    "The command as it ran, for a shell, without secrets."
+    status: int
+    "Exit status, or minus the number of the signal that ended it."
+    real_s: float
+    user_s: float
+    system_s: float
+    max_rss: int
+    "Peak resident memory of its largest process, bytes."
+    log: str
+    "Name of the file in the folder of logs."
+    offset: int
+    nbytes: int
+    "Place in that file, and length, of what it printed."
+    place: str = ""
+    "Private folder with what it made, until that is in the output directory."
+
+    @property
+    def waited_s(self) -> float:
+        """Time in which it did not compute: it waited for files, mostly. Processes that compute side
+        by side may have used more than the real time.
+        """
+        return max(0.0, self.real_s - self.user_s - self.system_s)
+
+
+class _Here(threading.local):
+    """The slot that the thread serves."""
+
+    slot: str = ""
+
+
+_here = _Here()
+
+
+def serve(slot: str) -> None:
+    """This thread serves a slot from now on."""
+    _here.slot = slot
+
+
+def served() -> str:
+    """The slot that this thread serves."""
+    return _here.slot
+
+
+def number_of(slot: str, threads: int) -> int:
+    """The number of a slot among those of its cluster, from 0 on."""
+    parsed = Slot.parse(slot)
+    if parsed is None:
+        return 0
+    return parsed.worker * threads + parsed.thread

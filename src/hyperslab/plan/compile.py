@@ -93,6 +93,8 @@ class Plan:
     "How many blocks the arrays could be cut into."
     note: str = ""
     "Why the blocks are not as many, or as large, as was asked for; '' where they are."
+    name: str = ""
+    "What it is called; '': after its functions and sources."
 
     def __repr__(self) -> str:
         tasks = sum(len(stage.tasks) for stage in self.stages)
@@ -101,6 +103,8 @@ class Plan:
     @property
     def title(self) -> str:
         """What is done to what, in a few words."""
+        if self.name:
+            return self.name
         named = [
             step["function"]
             for step in (*self.summary["steps"], self.summary["end"])

@@ -28,7 +28,7 @@ from hyperslab.blocks import checksums, writing
 from hyperslab.blocks.positioned import opened, stored_bytes, write_at
 from hyperslab.blocks.writing import Written
 from hyperslab.plan.sinks import block_sink
-from hyperslab.plan.task import Job, Task, Volume, output_pieces
+from hyperslab.plan.task import Job, Outcome, Task, Volume, output_pieces
 from hyperslab.storage import fence
 from hyperslab.storage.staging.area import OUTPUTS
 from hyperslab.trace import VERIFY, span
@@ -126,6 +126,19 @@ def forget(staged: Sequence[Written]) -> None:
     for each in staged:
         with suppress(OSError):
             os.unlink(each.path)
+
+
+def flush(job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
+    """Deliver what a task has staged, and read back what has arrived. Raises Lost, OSError,
+    BlockError.
+    """
+    made = recover(job, task, outcome.outputs)
+    return deliver(job, task, made, is_checked=True)
+
+
+def drop(outcome: Outcome) -> None:
+    """Remove what a task has staged, as far as it is there."""
+    forget(outcome.outputs)
 
 
 def _fitting(job: Job, task: Task, made: Sequence[Array], number: int) -> ArraySink:

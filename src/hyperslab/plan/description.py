@@ -14,6 +14,7 @@ from typing import Any
 from hyperslab.arrays.partition import Partition, Rule
 from hyperslab.arrays.sets import SourceSet
 from hyperslab.markup import fragment, grid_svg
+from hyperslab.plan.command import Execute
 from hyperslab.plan.function import digest_of
 from hyperslab.plan.pipeline import Pipeline, Reduce, Step, Write
 from hyperslab.plan.promise import Promise
@@ -54,8 +55,8 @@ def _describe_step(step: Step) -> dict[str, Any]:
     return _describe_function(step.ref) | more
 
 
-def _describe_end(end: Write | Reduce | None) -> dict[str, Any]:
-    if end is None:
+def _describe_end(end: Write | Reduce | Execute | None) -> dict[str, Any]:
+    if end is None or isinstance(end, Execute):
         return {}
     if isinstance(end, Reduce):
         return _describe_function(end.ref)

@@ -28,6 +28,8 @@ from hyperslab.blocks.writing import Written
 from hyperslab.errors import RunStopped
 from hyperslab.machine.clock import Clock
 from hyperslab.machine.host import peak_rss_bytes
+from hyperslab.plan import command
+from hyperslab.plan.command import Ran
 from hyperslab.plan.failure import Failure, Frame, describe_failure
 from hyperslab.plan.task import Merge, Outcome
 from hyperslab.storage.recordfile import load_record
@@ -79,6 +81,7 @@ class SlotJournal:
         `clock` is this host's against the driver's, where they may differ.
         """
         self.slot = slot
+        command.serve(slot)
         self._name = f"{slot.replace('/', '.')}.{incarnation}"
         self._lines = _open_to_append(folder / "journal" / f"{self._name}.jsonl")
         self._partials = folder / "partials"
@@ -251,6 +254,8 @@ def encode(outcome: Outcome) -> bytes:
         "slot": outcome.slot,
         "max_rss": outcome.max_rss,
     }
+    if outcome.ran is not None:
+        record["ran"] = asdict(outcome.ran)
     return _line(record)
 
 
@@ -286,7 +291,10 @@ def _said(record: dict[str, Any]) -> Outcome | Clock | Merging:
     if failure:
         failure = _failure(failure)
     outputs = tuple(Written(**output) for output in record.pop("outputs"))
-    return Outcome(failure=failure, outputs=outputs, phases=phases, **record)
+    ran = None
+    if told := record.pop("ran", None):
+        ran = Ran(**told)
+    return Outcome(failure=failure, outputs=outputs, phases=phases, ran=ran, **record)
 
 
 def _failure(record: dict[str, Any]) -> Failure:

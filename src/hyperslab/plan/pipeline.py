@@ -33,6 +33,7 @@ from hyperslab.plan.asked import (
     unreadable,
     with_built_in,
 )
+from hyperslab.plan.command import Execute
 from hyperslab.plan.function import FunctionRef, refer
 from hyperslab.plan.promise import PLAIN, NewAxis, Promise, dtype_name, promised
 from hyperslab.plan.promise import Named as NamedOutputs
@@ -177,7 +178,7 @@ class Pipeline:
     values: Values = "real"
     boundary: Boundary = "reflect"
     steps: tuple[Step, ...] = ()
-    end: Write | Reduce | None = None
+    end: Write | Reduce | Execute | None = None
     resample: Mapping[str, Resampling] = field(default_factory=dict)
     "How further inputs are brought into the space of the first one, by their names."
     region: Region | None = None

@@ -37,6 +37,7 @@ class Settings(TypedDict, total=False):
     record_messages: bool
     stage_in: str | os.PathLike[str]
     stage_out: str | os.PathLike[str]
+    work_tier: str | os.PathLike[str]
     readers_per_device: int | None
     stagger: float
     trial: bool

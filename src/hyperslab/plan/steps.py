@@ -27,6 +27,8 @@ from hyperslab.blocks.whole import assemble
 from hyperslab.errors import BlockError, RunStopped
 from hyperslab.plan import delivery
 from hyperslab.plan.becoming import Made
+from hyperslab.plan.executing import execute
+from hyperslab.plan.failing import CommandFailed
 from hyperslab.plan.failure import Failure, describe_failure, is_of_shapes, locate
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.journal import Partial, merge_partials
@@ -42,8 +44,11 @@ PAD_MODES = {"reflect": "symmetric", "nearest": "edge", "constant": "constant"}
 
 def steps_of(job: Job, stepwise: bool) -> tuple[StepFunction, ...]:
     """The functions an engine applies in turn: Task -> ... -> Outcome; one of them all together
-    unless stepwise.
+    unless stepwise, or where it is a command.
     """
+    if job.commands is not None:
+        run: StepFunction = functools.partial(_guarded, job, execute)
+        return (_Chain((State, run, _outcome)),)
     chain: list[Callable[..., None]] = [_read]
     chain += [functools.partial(_map, number=number) for number in range(len(job.steps))]
     chain.append(_write if job.output else _lift)
@@ -90,6 +95,8 @@ def _guarded(job: Job, step: Callable[[Job, State], None], state: State) -> Stat
 
 
 def _described(error: BaseException, job: Job, state: State) -> Failure:
+    if isinstance(error, CommandFailed):
+        return error.failure(job.label(state.task))
     refs = [step.ref for step in job.steps]
     if job.fold is not None:
         refs.append(job.fold)
@@ -138,6 +145,7 @@ def _outcome(state: State) -> Outcome:
         value=state.value,
         outputs=state.outputs,
         phases=tuple(state.phases),
+        ran=state.ran,
     )
 
 

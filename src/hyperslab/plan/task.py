@@ -18,6 +18,7 @@ from hyperslab.blocks.writing import Written
 from hyperslab.pickling import pickled_by_position
 from hyperslab.plan.alignment import Row
 from hyperslab.plan.becoming import Becoming
+from hyperslab.plan.command import Commands, CommandTask, Ran
 from hyperslab.plan.failure import Failure
 from hyperslab.plan.function import FunctionRef
 from hyperslab.plan.pipeline import PRIMARY, Boundary, Fold, Step
@@ -26,8 +27,8 @@ from hyperslab.storage.turns import Turns
 from hyperslab.trace import Phase
 
 Status = Literal["done", "failed", "lost", "timeout", "staged"]
-"""What became of an attempt. staged: its blocks are on a fast tier, on the way to their files, so
-that the task is not done.
+"""What became of an attempt. staged: what it made is on a fast tier, or in a private folder, on the
+way to its files, so that the task is not done.
 """
 StepFunction = Callable[[Any], Any]
 "Step of a task as slots apply it; see `hyperslab.plan.steps`."
@@ -63,6 +64,8 @@ class Task:
     bytes_peak: int
     "Upper bound of the memory it needs."
     attempt: int = 0
+    command: CommandTask | None = None
+    "The command that it runs; None: the job's steps over its block."
 
 
 class Volume(NamedTuple):
@@ -120,6 +123,8 @@ class Job:
     "How reads take turns; None: they do not."
     devices: Mapping[str, str] = field(default_factory=dict)
     "Device of each file that is read in turns, by its path."
+    commands: Commands | None = None
+    "What all commands share, where the tasks are commands; None: they are blocks."
 
     def load_fold(self) -> Fold | None:
         """The fold of this stage."""
@@ -132,7 +137,9 @@ class Job:
         return fold
 
     def label(self, task: Task) -> str:
-        """Where a task's first input lies: path[region]."""
+        """Where a task's first input lies: path[region]; of a command, its own label."""
+        if task.command is not None:
+            return task.command.label
         pieces = task.reads[0]
         source = self.inputs[PRIMARY][pieces[0].source]
         name = label_of(source)
@@ -159,6 +166,8 @@ class Outcome:
     slot: str = ""
     max_rss: int = 0
     "Peak resident memory of the worker so far, bytes."
+    ran: Ran | None = None
+    "How its command has ended; None where it is none, or could not be started."
 
 
 @dataclass(slots=True)
@@ -175,7 +184,8 @@ class State:
     made: tuple[Array, ...] = ()
     "All arrays that the last step returned; (): none has, and the first block is what there is."
     is_staged: bool = False
-    "Whether what it wrote is on the fast tier."
+    "Whether what it wrote is on the way to its files: on the fast tier, or in a private folder."
+    ran: Ran | None = None
 
 
 def output_pieces(job: Job, task: Task) -> list[tuple[int, Piece]]:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Unpack
 
-from hyperslab.driver.options import Options
+from hyperslab.driver.options import Options, chosen, spelled_out
 from hyperslab.driver.result import Result
-from hyperslab.plan.command import CommandTask
+from hyperslab.driver.run import run
+from hyperslab.engines.facts import facts_of
+from hyperslab.errors import told_in_python
+from hyperslab.plan.command import CommandTask, Execute
+from hyperslab.plan.commanded import pipeline_of, require_programs
+from hyperslab.plan.pipeline import Pipeline
 from hyperslab.plan.settings import Settings
 from hyperslab.report.progress import Progress
+from hyperslab.units import show_count
 
 
+@spelled_out
+@told_in_python
 def run_commands(
     tasks: Iterable[CommandTask],
     out: str | os.PathLike[str],
@@ -32,4 +42,37 @@ def run_commands(
     cannot continue, and KeyboardInterrupt on Ctrl-C; after these three, `resume=True` runs only
     what is missing.
     """
-    raise NotImplementedError
+    options = chosen("run_commands", options, settings)
+    pipeline = commanded(list(tasks), options, title)
+    return run(pipeline, own_options(options), out=out, progress=progress, check=check)
+
+
+def commanded(
+    tasks: list[CommandTask], options: Options, title: str = "", template: str = ""
+) -> Pipeline:
+    """The pipeline of some commands; `template` is what a user has typed, of which all were made.
+    Raises UsageError.
+    """
+    here = os.getcwd()
+    end = Execute(
+        tuple(tasks), title or _title(tasks), template, here, options.task_timeout_s
+    )
+    pipeline = pipeline_of(end)
+    if not (options.connect or facts_of(options.engine).batch_system):
+        require_programs(tasks, here)
+    return pipeline
+
+
+def own_options(options: Options) -> Options:
+    """The options for the engine, which is not asked to end commands that are late: slots do that
+    themselves.
+    """
+    return replace(options, task_timeout_s=None, trial=False)
+
+
+def _title(tasks: list[CommandTask]) -> str:
+    """What a run of commands is called: after the program of the first, and their number."""
+    if not tasks:
+        return ""
+    name = Path(tasks[0].argv[0]).name if tasks[0].argv else ""
+    return f"{name} over {show_count(sum(len(task.inputs) for task in tasks), 'file')}"

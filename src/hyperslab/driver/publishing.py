@@ -1,0 +1,154 @@
+"""Publishing: what commands have made gets its names in the output directory.
+
+The driver alone does that, behind the tasks, so that nobody has to lock names:
+
+- a file appears under its name whole, by one rename; one from a fast tier is copied beside the
+  records first, synced and read back
+- a name belongs to the task that has made it; no other takes it, and nothing takes the place of
+  what no run has written
+- what a task that is done again makes takes the place of all that it had made before
+
+Whose names are is known from the journals, which say what a task has made before it is named. Held
+by tests/apps/commands.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hyperslab.blocks import checksums, writing
+from hyperslab.blocks.writing import Written
+from hyperslab.driver.resume import Inherited
+from hyperslab.errors import OutputBusy
+from hyperslab.plan.command import PRIVATE
+from hyperslab.plan.delivery import Lost
+from hyperslab.plan.journal import Tail
+from hyperslab.plan.task import Job, Outcome, Task
+from hyperslab.storage import fence, renaming
+from hyperslab.trace import VERIFY, span
+
+
+class Publishing:
+    """The names in the output directory of one submission, and who they belong to."""
+
+    def __init__(self, out: Path, folder: Path, inherited: Iterable[Inherited]) -> None:
+        """`folder` is that of the submission."""
+        self._out = out
+        self._private = folder / PRIVATE
+        self._owners = _owners(inherited)
+        self._lock = threading.Lock()
+
+    def deliver(self, job: Job, task: Task, outcome: Outcome) -> tuple[Written, ...]:
+        """Give what a task has made its names. Raises Lost where it is gone, OutputBusy for names
+        of others, OSError.
+        """
+        assert outcome.ran is not None
+        place = Path(outcome.ran.place)
+        if not place.is_dir():
+            raise Lost(str(place))
+        earlier = self._claim(task, outcome.outputs)
+        is_here = os.stat(place).st_dev == os.stat(self._out).st_dev
+        for written in outcome.outputs:
+            ready = place / written.path
+            if not is_here:
+                ready = self._brought(ready, written)
+            self._name(ready, self._out / written.path)
+        if not is_here:
+            _settle_names(self._out, outcome.outputs)
+        self._drop(earlier)
+        return outcome.outputs
+
+    def forget(self, outcome: Outcome) -> None:
+        """Remove the private folder of an attempt."""
+        if outcome.ran is not None and outcome.ran.place:
+            shutil.rmtree(outcome.ran.place, ignore_errors=True)
+
+    def _claim(self, task: Task, made: Sequence[Written]) -> set[str]:
+        """Let the names be the task's; what it had made before, and now has not. Raises
+        OutputBusy.
+        """
+        names = {written.path for written in made}
+        with self._lock:
+            for name in sorted(names):
+                self._require_free(task, name)
+            earlier = {name for name, owner in self._owners.items() if owner == task.id} - names
+            self._owners |= dict.fromkeys(names, task.id)
+            for name in earlier:
+                del self._owners[name]
+        return earlier
+
+    def _require_free(self, task: Task, name: str) -> None:
+        owner = self._owners.get(name)
+        if owner == task.id:
+            return
+        if owner is not None:
+            raise OutputBusy(
+                f"another task has written {name} already: let each task give its files names of"
+                " their own"
+            )
+        if os.path.lexists(self._out / name):
+            raise OutputBusy(f"{self._out / name} is there, and no run has written it: move it away")
+
+    def _brought(self, far: Path, written: Written) -> Path:
+        """A copy of a file from a fast tier beside the records, on storage and read back. Raises
+        Lost, OSError.
+        """
+        self._private.mkdir(exist_ok=True)
+        copy = self._private / secrets.token_hex(8)
+        try:
+            shutil.copyfile(far, copy)
+        except FileNotFoundError as error:
+            raise Lost(str(far)) from error
+        with suppress(OSError):  # of a tier that is gone in this moment, or storage without modes
+            shutil.copymode(far, copy)
+        with span(VERIFY):
+            writing.settle(copy)
+            if checksums.of_file(copy) != written.checksum:
+                is_whole = checksums.of_file(far) == written.checksum
+                copy.unlink()
+                if not is_whole:
+                    raise Lost(f"{far} is not as it was written")
+                message = "what was read back is not what had been written"
+                raise OSError(errno.EIO, message, str(self._out / written.path))
+        return copy
+
+    def _name(self, ready: Path, final: Path) -> None:
+        fence.require_open()
+        final.parent.mkdir(parents=True, exist_ok=True)
+        ready.replace(final)  # which is no folder
+
+    def _drop(self, names: Iterable[str]) -> None:
+        """Remove what a task had made that was done again, and does not make any more."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                (self._out / name).unlink()
+
+
+def _owners(inherited: Iterable[Inherited]) -> dict[str, int]:
+    """The tasks that names belong to, by all that earlier attempts have made, also those of tasks
+    that are to be done again.
+    """
+    owners: dict[str, int] = {}
+    for submission in inherited:
+        for outcome in Tail(submission.folder).poll():
+            task: int | None = outcome.task
+            if submission.ids is not None:
+                task = submission.ids.get(outcome.task)
+            if task is not None and outcome.status in ("staged", "done"):
+                if task < 0:
+                    task = ~task
+                owners |= {written.path: task for written in outcome.outputs}
+    return owners
+
+
+def _settle_names(out: Path, made: Iterable[Written]) -> None:
+    folders = {(out / written.path).parent for written in made}
+    for folder in sorted(folders):
+        renaming.synchronise(folder, only_names=True)

@@ -1,0 +1,238 @@
+"""What runs in a spawner: a small process that runs commands, one after the other, for a worker.
+
+It reads requests from its standard input and answers on its standard output, a line of JSON each.
+When the worker is gone, however it went, the input ends, and the command is ended with all that it
+has started. It rests on the standard library alone, and starts in some 20 ms.
+
+- a command is a session of its own: no Ctrl-C of a terminal reaches it, and a signal to its process
+  group reaches what it has started
+- what leaves the group, as daemons do, comes back as a child of this process (PR_SET_CHILD_SUBREAPER
+  of prctl(2)), and ends with the command
+- should this process be killed, the kernel kills the command (PR_SET_PDEATHSIG)
+
+Held by tests/machine/test_spawner.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NoReturn
+
+GRACE_S = 2.0
+"Time between the signal that asks a command to end and the one that makes it."
+_AGAIN_S = 0.01
+_MOST_S = 10.0
+"How long processes that cannot be killed, as they wait for a dead server, are waited for."
+_PDEATHSIG, _SUBREAPER = 1, 36
+_libc = ctypes.CDLL(None)
+
+
+def main() -> None:
+    """Run what is asked for until nobody asks any more."""
+    _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    woken, wakes = os.pipe()
+    for end in (woken, wakes):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for request in _requests():
+        answer = _run(request, woken)
+        if answer is None:
+            return
+        with suppress(BrokenPipeError):
+            os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    held = b""
+    while data := os.read(0, 1 << 16):
+        held += data
+        *lines, held = held.split(b"\n")
+        yield from map(json.loads, lines)
+
+
+def _run(request: dict[str, Any], woken: int) -> dict[str, Any] | None:
+    """Run a command to its end; None where the worker is gone."""
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        offset = os.fstat(log).st_size
+        began_ns = time.monotonic_ns()
+        child, refusal = _start(request, log)
+        if refusal is not None:
+            os.waitpid(child, 0)
+            return {"refusal": refusal}
+        usage = _Usage()
+        status, why = _await(child, request["limit_s"] or math.inf, woken, usage)
+        ended_ns = time.monotonic_ns()
+        _end_the_rest(usage)
+        nbytes = os.fstat(log).st_size - offset
+    finally:
+        os.close(log)
+    if why == "left":
+        return None
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "is_late": why == "late",
+        "start_ns": began_ns,
+        "end_ns": ended_ns,
+        "user_s": usage.user_s,
+        "system_s": usage.system_s,
+        "max_rss": usage.max_rss,
+        "log": request["log"],
+        "offset": offset,
+        "nbytes": nbytes,
+    }
+
+
+class _Usage:
+    """What processes have used that were waited for."""
+
+    def __init__(self) -> None:
+        self.user_s = 0.0
+        self.system_s = 0.0
+        self.max_rss = 0
+
+    def add(self, used: Any) -> None:
+        self.user_s += used.ru_utime
+        self.system_s += used.ru_stime
+        self.max_rss = max(self.max_rss, used.ru_maxrss * 1024)
+
+
+def _start(request: dict[str, Any], log: int) -> tuple[int, list[Any] | None]:
+    """The process of a command, and why it is none: the number of the error, and the file."""
+    told, tell = os.pipe()
+    own = os.getpid()
+    child = os.fork()
+    if not child:
+        _become(request, log, tell, own)
+    os.close(tell)
+    said = b""
+    while data := os.read(told, 1 << 16):  # ends when the command has begun
+        said += data
+    os.close(told)
+    refusal = None
+    if said:
+        refusal = json.loads(said)
+    return child, refusal
+
+
+def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoReturn:
+    """Be the command, in the process that was forked for it."""
+    place = request["cwd"]
+    try:
+        os.setsid()
+        _libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(place)
+        place = request["argv"][0]
+        os.execvpe(place, request["argv"], request["env"])
+    except BaseException as error:  # noqa: BLE001  # told to the parent
+        number = getattr(error, "errno", None) or 0
+        os.write(tell, json.dumps([number, place, str(error)]).encode())
+    os._exit(127)
+
+
+def _await(child: int, limit_s: float, woken: int, usage: _Usage) -> tuple[int, str]:
+    """Wait for the end of a command: its status, and why it was ended, 'late' or 'left' by the
+    worker; '' where it was not.
+    """
+    late_at = time.monotonic() + limit_s
+    kill_at = math.inf
+    why = ""
+    while (status := _reaped(child, usage)) is None:
+        now = time.monotonic()
+        if now >= kill_at:
+            _signal(child, signal.SIGKILL)
+            kill_at = now + GRACE_S
+        elif not why and now >= late_at:
+            why = "late"
+            _signal(child, signal.SIGTERM)
+            kill_at = now + GRACE_S
+        until = kill_at if why else late_at
+        if _is_left(woken, not why, until - time.monotonic()):
+            why = "left"
+            _signal(child, signal.SIGTERM)
+            kill_at = time.monotonic() + GRACE_S
+    return status, why
+
+
+def _reaped(child: int, usage: _Usage) -> int | None:
+    """Status of a child that has ended; what else has ended is waited for, too."""
+    while True:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+        if not pid:
+            return None
+        usage.add(used)
+        if pid == child:
+            return status
+
+
+def _is_left(woken: int, watches: bool, limit_s: float) -> bool:
+    """Wait until a child may have ended, or for a time; whether the worker is gone instead."""
+    ends = [woken]
+    if watches:
+        ends.append(0)
+    timeout = None
+    if limit_s < math.inf:
+        timeout = max(0.0, limit_s)
+    ready, _, _ = select.select(ends, [], [], timeout)
+    if woken in ready:
+        with suppress(BlockingIOError):
+            os.read(woken, 1 << 12)
+    return 0 in ready
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _end_the_rest(usage: _Usage) -> None:
+    """Kill what a command has left running, and wait for it."""
+    give_up_at = time.monotonic() + _MOST_S
+    while time.monotonic() < give_up_at:
+        try:
+            pid, _, used = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid:
+            usage.add(used)
+            continue
+        for left in _descendants():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(left, signal.SIGKILL)
+        time.sleep(_AGAIN_S)
+
+
+def _descendants() -> list[int]:
+    """Processes that this one has started, and those that these have."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            parent = int(file.read().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(name))
+    found = children.get(os.getpid(), [])
+    for pid in found:  # which grows
+        found += children.get(pid, [])
+    return found
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

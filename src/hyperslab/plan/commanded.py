@@ -1,0 +1,188 @@
+"""Plans whose tasks are commands: each stands for an array of one element that nobody reads, whose
+state is that of the command and of its inputs, so that a resumed run repeats what has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from hyperslab.arrays.partition import Partition
+from hyperslab.arrays.sets import Member, Piece, SourceSet, Whole
+from hyperslab.arrays.slab import Hyperslab
+from hyperslab.arrays.source import ArraySource
+from hyperslab.errors import UsageError
+from hyperslab.formats import memory
+from hyperslab.plan.command import Commands, CommandTask, Execute
+from hyperslab.plan.compile import Plan, Stage
+from hyperslab.plan.pipeline import PRIMARY, Pipeline
+from hyperslab.plan.placeholders import files_below_out, require_known
+from hyperslab.plan.task import Job, Task
+from hyperslab.storage.replacement import FOLDER
+from hyperslab.units import show_count
+
+RULE = "one command each"
+"Rule of the partition, as records have it."
+_ONE = Hyperslab((0,), (1,))
+
+
+def pipeline_of(end: Execute) -> Pipeline:
+    """The pipeline of some commands. Raises UsageError for what cannot work."""
+    _require_usable(end.tasks)
+    sources = tuple(map(_source_of, end.tasks))
+    wholes = []
+    for number, (task, source) in enumerate(zip(end.tasks, sources, strict=True)):
+        wholes.append(Whole(task.label, (1,), (Member(number, _ONE),), source.header))
+    return Pipeline(SourceSet("independent", sources, tuple(wholes))).altered(end=end)
+
+
+def compile_commands(pipeline: Pipeline, end: Execute) -> Plan:
+    """The plan of a pipeline of commands."""
+    sources = pipeline.source.sources
+    tasks = [_task(number, task, sources[number]) for number, task in enumerate(end.tasks)]
+    job = Job(
+        inputs={PRIMARY: sources},
+        becoming=(),
+        values=pipeline.values,
+        boundary=pipeline.boundary,
+        halo=(0,),
+        steps=(),
+        commands=Commands(end.cwd, end.limit_s),
+    )
+    summary = _summary(pipeline, end)
+    asked = {"command": end.template, "kind": "commands"}
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return Plan(
+        stages=(Stage("commands", job, tuple(tasks)),),
+        partitions=(Partition(((0, 1),), (0,)),) * len(tasks),
+        limit_nbytes=0,
+        fingerprint=digest,
+        code="",
+        earlier_fingerprint=digest,
+        earlier_code="",
+        summary=summary,
+        inputs=pipeline.inputs,
+        most_blocks=len(tasks),
+        name=end.title,
+    )
+
+
+def _task(number: int, command: CommandTask, source: ArraySource) -> Task:
+    return Task(
+        id=number,
+        whole=number,
+        core=_ONE,
+        pad=((0, 0),),
+        reads=((Piece(number, _ONE, _ONE),),),
+        outputs=(),
+        bytes_read=source.nbytes_stored,
+        bytes_written=0,
+        bytes_peak=0,
+        command=command,
+    )
+
+
+def _summary(pipeline: Pipeline, end: Execute) -> dict[str, Any]:
+    sources = pipeline.source.sources
+    described = {"kind": "commands", "files": len(sources), "first": sources[0].url, "shape": (1,)}
+    return {
+        "sources": {"source": described},
+        "values": pipeline.values,
+        "boundary": pipeline.boundary,
+        "command": end.template,
+        "steps": [],
+        "end": {},
+        "partition": {"rule": RULE, "blocks": len(sources), "largest": (1,)},
+    }
+
+
+def _source_of(task: CommandTask) -> ArraySource:
+    """The array that stands for a command. Raises UsageError for inputs that are not there."""
+    digest = hashlib.sha256(json.dumps([task.argv, task.inputs, task.outputs]).encode())
+    nbytes = 0
+    for path in task.inputs:
+        for name, size, mtime_ns in _states(path, task.label):
+            digest.update(f"\0{name}\0{size}\0{mtime_ns}".encode(errors="surrogateescape"))
+            nbytes += size
+    place = next(iter(task.inputs), os.curdir)
+    source = memory.open(np.zeros(1, np.uint8))
+    return replace(
+        source, url=os.path.abspath(place), nbytes_stored=nbytes, version=digest.hexdigest()
+    )
+
+
+def _states(path: str, label: str) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of change of a file, or of all files in a folder."""
+    try:
+        if not os.path.isdir(path):
+            about = os.stat(path)
+            yield path, about.st_size, about.st_mtime_ns
+            return
+        for top, folders, names in os.walk(path):
+            folders.sort()
+            for name in sorted(names):
+                about = os.lstat(os.path.join(top, name))
+                yield os.path.join(top, name), about.st_size, about.st_mtime_ns
+    except OSError as error:
+        raise UsageError(f"{label}: the input {path} cannot be read: {error.strerror}") from error
+
+
+def _require_usable(tasks: Sequence[CommandTask]) -> None:
+    """Raise UsageError for commands that no run could carry out."""
+    if not tasks:
+        raise UsageError("there is no command to run")
+    labels: set[str] = set()
+    owners: dict[str, str] = {}
+    for number, task in enumerate(tasks):
+        if task.label in labels or not task.label:
+            raise UsageError(f"two tasks are called {task.label!r}: give each a label of its own")
+        labels.add(task.label)
+        if not task.argv or not task.argv[0]:
+            raise UsageError(f"{task.label}: the command is empty")
+        require_known(task.argv, len(task.inputs), task.label)
+        for name in dict.fromkeys((*_declared(task), *_expected(number, task))):
+            if name in owners:
+                raise UsageError(
+                    f"{owners[name]} and {task.label} would both write {name}: let"
+                    " {name} or {index} stand in its name"
+                )
+            owners[name] = task.label
+
+
+def _declared(task: CommandTask) -> Iterator[str]:
+    for name in task.outputs:
+        parts = PurePosixPath(name).parts
+        is_odd = not parts or os.path.isabs(name) or ".." in parts or str(PurePosixPath(name)) != name
+        if is_odd or parts[0] == FOLDER:
+            raise UsageError(
+                f"{task.label}: the output {name!r} is no name below the output directory"
+            )
+        yield name
+
+
+def _expected(number: int, task: CommandTask) -> list[str]:
+    return files_below_out(task.argv, {"name": task.label, "index": str(number)})
+
+
+def require_programs(tasks: Sequence[CommandTask], cwd: str) -> None:
+    """Raise UsageError for programs that are not on this machine."""
+    for name in dict.fromkeys(task.argv[0] for task in tasks):
+        if "{" in name:
+            continue  # it is an input, or lies beside one
+        found = shutil.which(name)
+        if os.sep in name:
+            found = shutil.which(Path(cwd, name))
+        if found is None:
+            count = show_count(sum(task.argv[0] == name for task in tasks), "task")
+            raise UsageError(
+                f"--command: {name} is not found, which {count} would run: install it, or give its"
+                " path"
+            )

@@ -1,0 +1,257 @@
+"""Executing: a command as the task of a slot.
+
+What the command makes is in a private folder, with exit status 0 whole, synced and with checksums;
+whoever names it for all to see does that behind the task (`hyperslab.driver.publishing`). Its
+private folders lie on fast tiers as long as these have room. Where one was full or gone when a
+command failed, it runs once more without them.
+
+Held by tests/apps/commands.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hyperslab.blocks import checksums
+from hyperslab.blocks.writing import Written
+from hyperslab.machine import shortage, spawner
+from hyperslab.machine.spawner import Ended
+from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
+from hyperslab.plan.failing import CommandFailed, after, without_outputs
+from hyperslab.plan.placeholders import filled, uses
+from hyperslab.plan.task import Job, State, Task
+from hyperslab.redaction import redact_command
+from hyperslab.storage import fence, renaming
+from hyperslab.storage.replacement import FOLDER
+from hyperslab.storage.staging import copies
+from hyperslab.storage.staging.area import OUTPUTS
+from hyperslab.storage.staging.room import Room
+from hyperslab.trace import Phase, note, span
+
+LEAST_NBYTES = 10**6
+"Room that a command needs on a fast tier at least, as nobody knows what it will write."
+
+
+class _TierShort(Exception):
+    """Raised for a command that failed when a fast tier which it used was full, or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiers:
+    """The fast tiers that one attempt uses; None: what lies there otherwise is in OUT."""
+
+    out: Room | None = None
+    work: Room | None = None
+    copies: Room | None = None
+
+    @property
+    def are_short(self) -> bool:
+        rooms = [room for room in (self.out, self.work, self.copies) if room is not None]
+        return not all(_admits(room, 1) for room in rooms)
+
+
+def execute(job: Job, state: State) -> None:
+    """Run the command of a task, whose outputs are then staged. Raises CommandFailed, OSError, and
+    RunStopped where the run has ended meanwhile.
+    """
+    assert job.commands is not None
+    assert state.task.command is not None
+    nbytes = max(LEAST_NBYTES, state.task.bytes_read)
+    given = (job.room, job.commands.work, job.commands.copies)
+    out, work, copied = (room if _admits(room, nbytes) else None for room in given)
+    try:
+        _attempt(job.commands, state, _Tiers(out, work, copied))
+    except _TierShort:
+        state.ran = None
+        _attempt(job.commands, state, _Tiers())
+
+
+def _admits(room: Room | None, nbytes: int) -> bool:
+    return room is not None and room.is_open and room.holds(nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The private folders of one attempt."""
+
+    out: Path
+    work: Path
+    copies: Path | None
+
+
+def _attempt(commands: Commands, state: State, tiers: _Tiers) -> None:
+    places = _places(commands, state.task, tiers)
+    try:
+        for place in filter(None, (places.out, places.work, places.copies)):
+            place.mkdir(parents=True)
+        _run(commands, state, places)
+    except BaseException as error:
+        is_of_tier = isinstance(error, (CommandFailed, OSError)) and tiers.are_short
+        _remove(places.out)
+        if is_of_tier:
+            raise _TierShort from error
+        raise
+    finally:
+        _remove(places.work)
+        if places.copies is not None:
+            _remove(places.copies)
+
+
+def _places(commands: Commands, task: Task, tiers: _Tiers) -> _Places:
+    name = f"{task.id}.{task.attempt}.{secrets.token_hex(6)}"
+    slow = Path(commands.folder, PRIVATE)
+    out = slow
+    if tiers.out is not None:
+        out = Path(tiers.out.area, OUTPUTS)
+    fast = tiers.work or tiers.out or tiers.copies
+    work = slow
+    if fast is not None:
+        work = Path(fast.area, OUTPUTS)
+    copied = None
+    if tiers.copies is not None:
+        copied = Path(tiers.copies.area, OUTPUTS) / f"{name}.in"
+    return _Places(out / f"{name}.out", work / f"{name}.work", copied)
+
+
+def _run(commands: Commands, state: State, places: _Places) -> None:
+    command = state.task.command
+    assert command is not None
+    inputs = list(command.inputs)
+    if places.copies is not None:
+        inputs = [_near(path, places.copies / str(n)) for n, path in enumerate(inputs)]
+    words = filled(command.argv, _values(commands, state.task, command, places), inputs)
+    slot = served()
+    log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
+    before = shortage.killed()
+    ended = spawner.run(
+        words,
+        commands.cwd,
+        {**os.environ, "TMPDIR": str(places.work)},
+        str(Path(commands.folder, LOGS, log)),
+        commands.limit_s,
+        fence.require_open,
+    )
+    cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
+    note(Phase("compute", ended.start_ns, ended.end_ns, 0, cpu_ns, -1))
+    state.ran = _ran(words, ended, log)
+    if ended.status or ended.is_late:
+        raise after(command, ended, commands.limit_s, shortage.killed() > before)
+    state.outputs = _collected(places.out)
+    _require_outputs(command, ended, state.outputs)
+    state.ran = replace(state.ran, place=str(places.out))
+    state.is_staged = True
+
+
+def _values(
+    commands: Commands, task: Task, command: CommandTask, places: _Places
+) -> Mapping[str, str]:
+    return {
+        "name": command.label,
+        "out": str(places.out),
+        "work": str(places.work),
+        "index": str(task.id),
+        "slot": str(number_of(served(), commands.threads)),
+    }
+
+
+def _ran(words: Sequence[str], ended: Ended, log: str) -> Ran:
+    return Ran(
+        redact_command(words),
+        ended.status,
+        (ended.end_ns - ended.start_ns) / 1e9,
+        ended.user_s,
+        ended.system_s,
+        ended.max_rss,
+        log,
+        ended.offset,
+        ended.nbytes,
+    )
+
+
+def _near(path: str, place: Path) -> str:
+    """The copy of an input on the fast tier; the input itself where it could not be copied."""
+    place.mkdir()
+    copy = place / os.path.basename(path)
+    try:
+        with span("read") as mark:
+            if os.path.isdir(path):
+                mark.nbytes = sum(_bring(*each) for each in _files(path, copy))
+            else:
+                mark.nbytes = _bring(path, copy)
+    except (OSError, ValueError):  # it is full, or gone; or the input was written to
+        return path
+    return str(copy)
+
+
+def _files(folder: str, copy: Path) -> Iterator[tuple[str, Path]]:
+    """The files below a folder, and where their copies go."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for top, _, names in os.walk(folder, onerror=refuse, followlinks=True):
+        there = copy / os.path.relpath(top, folder)
+        there.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            yield os.path.join(top, name), there / name
+
+
+def _bring(path: str, copy: Path) -> int:
+    about = os.stat(path)
+    identity = (about.st_size, about.st_mtime_ns)
+    return copies.bring(path, identity, str(copy), fence.require_open).nbytes
+
+
+def _collected(out: Path) -> tuple[Written, ...]:
+    """What a command has left in its private folder, on storage; named from there on. Raises
+    CommandFailed for what is no file.
+    """
+    with span("write") as mark:
+        found = []
+        for top, folders, names in os.walk(out):
+            folders.sort()
+            for name in sorted(names):
+                found.append(_settled(out, Path(top, name)))
+                mark.nbytes += found[-1].nbytes
+    return tuple(found)
+
+
+def _settled(out: Path, path: Path) -> Written:
+    name = path.relative_to(out).as_posix()
+    about = path.lstat()
+    if not stat.S_ISREG(about.st_mode):
+        raise CommandFailed(
+            "NoFile", f"it has left {name} in {{out}}, which is no file: let it write files", ""
+        )
+    if name.partition("/")[0] == FOLDER:
+        raise CommandFailed("ReservedName", f"{name}: the records of runs have this name", "")
+    renaming.synchronise(path)
+    return Written(name, about.st_size, checksums.of_file(path))
+
+
+def _require_outputs(command: CommandTask, ended: Ended, made: Sequence[Written]) -> None:
+    """Raise CommandFailed for a command that ended well, and has not made what it was to make."""
+    names = {written.path for written in made}
+    missing = [name for name in command.outputs if name not in names]
+    if missing:
+        raise without_outputs(command, ended, f"it has not made {missing[0]}")
+    if uses(command.argv, "out") and not made:
+        raise without_outputs(command, ended, "it has written nothing to {out}")
+
+
+def _remove(place: Path) -> None:
+    """Remove a folder, also one whose owner has taken permissions away from it."""
+    shutil.rmtree(place, ignore_errors=True)
+    if not place.exists():
+        return
+    for top, _, _ in os.walk(place):
+        with suppress(OSError):
+            os.chmod(top, stat.S_IRWXU)
+    shutil.rmtree(place, ignore_errors=True)

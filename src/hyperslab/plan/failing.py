@@ -1,0 +1,82 @@
+"""CommandFailed: why a command has failed, in words."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from hyperslab.machine.spawner import Ended
+from hyperslab.plan.command import CommandTask
+from hyperslab.plan.failure import MOST_MESSAGE, Failure
+from hyperslab.redaction import redact
+
+TAIL_NBYTES = 4096
+"Bytes of the end of what a command printed that go into its failure."
+_LINES = 3
+"Lines of those that its message has."
+_BY_SHELL = 128
+"What shells add to the number of a signal that has ended a command of theirs (POSIX, 2.8.2)."
+
+
+class CommandFailed(Exception):
+    """Raised for a command that has ended, but not well."""
+
+    def __init__(self, error: str, message: str, printed: str, permanent: bool = False) -> None:
+        super().__init__(message)
+        self._told = (error, message, permanent, printed)
+
+    def failure(self, label: str) -> Failure:
+        """What the journal keeps of it."""
+        error, message, permanent, printed = self._told
+        return Failure(error, message[:MOST_MESSAGE], label, permanent, printed)
+
+
+def after(
+    command: CommandTask, ended: Ended, limit_s: float | None, is_short: bool
+) -> CommandFailed:
+    """The failure of a command that ended with an exit status, by a signal, or too late; `is_short`
+    says whether the kernel has killed something for want of memory meanwhile.
+    """
+    printed = _tail(ended)
+    said = _last_lines(printed)
+    if ended.is_late:
+        return CommandFailed("TimeLimit", f"it took longer than {limit_s:g} s{said}", printed)
+    killed = {-signal.SIGKILL, _BY_SHELL + signal.SIGKILL}
+    if is_short and ended.status in killed:
+        return CommandFailed(
+            "OutOfMemory",
+            "out of memory: the kernel has killed it; use fewer --workers, or more memory" + said,
+            printed,
+        )
+    if ended.status < 0:
+        return CommandFailed("Signal", f"ended by {_named(-ended.status)}{said}", printed)
+    return CommandFailed("ExitStatus", f"exit status {ended.status}{said}", printed)
+
+
+def without_outputs(command: CommandTask, ended: Ended, why: str) -> CommandFailed:
+    """The failure of a command that ended well, but has not made what it was to make."""
+    printed = _tail(ended)
+    message = f"exit status 0, but {why}{_last_lines(printed)}"
+    return CommandFailed("MissingOutput", message, printed)
+
+
+def _named(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _tail(ended: Ended) -> str:
+    """The end of what a command has printed, as text without secrets."""
+    count = min(ended.nbytes, TAIL_NBYTES)
+    with open(ended.log, "rb") as file:
+        data = os.pread(file.fileno(), count, ended.offset + ended.nbytes - count)
+    return redact(data.decode(errors="replace"))
+
+
+def _last_lines(printed: str) -> str:
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    if not lines:
+        return ", and it printed nothing"
+    return ": " + " | ".join(lines[-_LINES:])

@@ -1,0 +1,76 @@
+"""Placeholders in the words of a command, such as {input} and {out}."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from hyperslab.errors import UsageError, suggest
+
+NAMES = ("input", "inputs", "name", "out", "work", "index", "slot")
+_NAME = r"[a-z][a-z_]*(?:\[\d+\])?"
+_PLACEHOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|\{{(?P<name>{_NAME})\}}")
+_ALL_INPUTS = "{inputs}"
+_BELOW_OUT = re.compile(r"\{out\}/(?P<name>.+)")
+
+
+def filled(words: Sequence[str], values: Mapping[str, str], inputs: Sequence[str]) -> list[str]:
+    """The words with values for their placeholders; a word {inputs} becomes all inputs."""
+    known = {**values, "input": next(iter(inputs), ""), "inputs": " ".join(inputs)}
+    known |= {f"input[{number}]": path for number, path in enumerate(inputs)}
+    made: list[str] = []
+    for word in words:
+        if word == _ALL_INPUTS:
+            made += inputs
+        else:
+            made.append(_filled(word, known))
+    return made
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found["literal"]:
+            return f"{{{found['literal']}}}"
+        return values.get(found["name"], found[0])
+
+    return _PLACEHOLDER.sub(value, word)
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        yield from (found["name"] for found in _PLACEHOLDER.finditer(word) if found["name"])
+
+
+def uses(words: Sequence[str], name: str) -> bool:
+    """Whether a placeholder occurs."""
+    return name in _names(words)
+
+
+def require_known(words: Sequence[str], inputs: int, label: str) -> None:
+    """Raise UsageError for a placeholder that stands for nothing; `inputs` is how many there are."""
+    known = [*NAMES, *(f"input[{number}]" for number in range(inputs))]
+    for name in _names(words):
+        if name.startswith("input[") and name not in known:
+            raise UsageError(f"--command: {{{name}}}: {label} has {inputs} inputs, counted from 0")
+        if name not in known:
+            listed = ", ".join(f"{{{one}}}" for one in NAMES)
+            raise UsageError(
+                f"--command: there is no placeholder {{{name}}}{suggest(name, known)}: use {listed},"
+                f" or write {{{{{name}}}}} for {{{name}}} itself"
+            )
+        if name in ("input", "name") and not inputs:
+            _require_input(name, label)
+
+
+def _require_input(name: str, label: str) -> None:
+    if name == "input":
+        raise UsageError(f"--command: {{input}}: {label} has no inputs")
+
+
+def files_below_out(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Names of files that the words of a command name in {out}: those with a suffix, as others may
+    be folders, which tasks may share.
+    """
+    found = (_BELOW_OUT.fullmatch(word) for word in words)
+    names = [_filled(match["name"], values) for match in found if match]
+    return [name for name in names if "." in name.rpartition("/")[2].lstrip(".")]
