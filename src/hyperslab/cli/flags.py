@@ -16,6 +16,7 @@ Opt = typer.Option
 
 # Panels of the help, each with an example.
 INPUTS = "Inputs, as in: --with mask=mask.nii.gz --region 10:40,20:60,5:25"
+COMMAND = "Commands, as in: --command 'bet {input} {out}/{name}_brain.nii.gz' --match '*_T1w.nii.gz'"
 FUNCTION = "The function, as in: --param sigma=2 --halo 3"
 OUTPUTS = "Outputs, as in: --out means.nii.gz --dtype float32"
 BLOCKS = "Blocks, as in: --blocks 5x5x5 --memory 8GB"
@@ -148,6 +149,13 @@ StageOut = Annotated[
         rich_help_panel=STAGING,
     ),
 ]
+WorkTier = Annotated[
+    str,
+    Opt(
+        help="Directory on a fast tier for the scratch directories of commands, {work}.",
+        rich_help_panel=STAGING,
+    ),
+]
 ReadersPerDevice = Annotated[
     int | None,
     Opt(
@@ -200,13 +208,14 @@ Workers = Annotated[
 
 
 def by_way_of(
-    stage_in: str, stage_out: str, readers_per_device: int | None, stagger: float
+    stage_in: str, stage_out: str, work_tier: str, readers: int | None, stagger: float
 ) -> dict[str, Any]:
     """What the flags of staging and of turns ask for, by the names that options have."""
     return {
         "stage_in": stage_in,
         "stage_out": stage_out,
-        "readers_per_device": readers_per_device,
+        "work_tier": work_tier,
+        "readers_per_device": readers,
         "stagger": stagger,
     }
 

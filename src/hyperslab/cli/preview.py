@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -172,7 +173,7 @@ def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
 
     `obstacle` says what else than `prepared` found would keep a run from beginning.
     """
-    for name, text in _rows(preview_of(prepared, out)).items():
+    for name, text in _shown(prepared, out).items():
         typer.echo(f"{name:<10} {text}")
     if prepared.warning:
         typer.echo(f"warning    {prepared.warning}")
@@ -189,6 +190,22 @@ def show_plan(prepared: Prepared, out: Path, obstacle: str = "") -> int:
         typer.echo(f"refused    a run would be: {hindered}")
         return 2
     return 0
+
+
+def _shown(prepared: Prepared, out: Path) -> dict[str, str]:
+    now = preview_of(prepared, out)
+    rows = _rows(now)
+    first = next(prepared.plan.tasks)
+    if first.command is None:
+        return rows
+    return {
+        "plan": rows["plan"],
+        "tasks": rows["tasks"],
+        "command": f"{shlex.join(first.command.argv)}, for {first.command.label} first",
+        "reads": f"inputs of {show_bytes(now.read_nbytes)}",
+        "writes": f"what commands leave in {{out}}; {show_bytes(now.free_nbytes)} free at {out}",
+        "runs on": rows["runs on"],
+    }
 
 
 def _rows(now: Preview) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from contextlib import suppress
@@ -13,12 +14,15 @@ import typer
 
 from hyperslab import formats, workloads
 from hyperslab.apps import locality
+from hyperslab.apps.commands.running import own_options
 from hyperslab.arrays.encoding import Encoding
 from hyperslab.blocks.gathering import gather
+from hyperslab.cli.commands import Given, of_commands
 from hyperslab.cli.companions import join
 from hyperslab.cli.destination import refusal_of, with_end
 from hyperslab.cli.flags import (
     BLOCKS,
+    COMMAND,
     ENGINE,
     FUNCTION,
     GOING_ON,
@@ -46,6 +50,7 @@ from hyperslab.cli.flags import (
     Throttle,
     Verbose,
     Workers,
+    WorkTier,
     by_way_of,
     choice,
     completing,
@@ -80,7 +85,8 @@ def run(
     function: Annotated[
         str,
         typer.Argument(
-            help="A built-in (see 'hyperslab functions'), module:function or file.py:function.",
+            help="A built-in (see 'hyperslab functions'), module:function or file.py:function; with"
+            " --command the first SOURCE.",
             autocompletion=completing(lambda: workloads.BUILTINS),
         ),
     ],
@@ -89,7 +95,8 @@ def run(
         typer.Argument(
             help="Files, PATH::DATASET, URLs, directories, globs, or a list in a .txt file."
         ),
-    ],
+    ] = [],  # noqa: B006
+    *,
     out: Annotated[
         str,
         Opt(
@@ -99,6 +106,22 @@ def run(
             rich_help_panel=OUTPUTS,
         ),
     ],
+    command: Annotated[
+        str,
+        Opt(
+            help="Run this command for every file instead of a function: {input} is the file, {out}"
+            " an empty folder whose files go to OUT, {name} the file's name without suffix, {work}"
+            " a scratch folder.",
+            rich_help_panel=COMMAND,
+        ),
+    ] = "",
+    match: Annotated[
+        str,
+        Opt(
+            help="Files below a directory, for --command: a pattern such as 'sub-*_T1w.nii.gz'.",
+            rich_help_panel=COMMAND,
+        ),
+    ] = "",
     param: Annotated[
         list[str],
         Opt(
@@ -197,6 +220,7 @@ def run(
     ] = None,
     stage_in: StageIn = "",
     stage_out: StageOut = "",
+    work_tier: WorkTier = "",
     readers_per_device: ReadersPerDevice = None,
     stagger: Stagger = 0.0,
     halo: Annotated[
@@ -315,30 +339,9 @@ def run(
     hyperslab.Fold that reduces all blocks to one value. Exit status: 0 all done, 1 tasks failed or
     the run had to stop, 2 wrong arguments, 130 interrupted.
     """
+    given = Given(locals(), inspect.signature(run))
     _begin(engine, connect)
     require_dry_run(json, dry_run)
-    if axis is not None and sources != "concatenated":
-        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
-    stores = parse_storage_options(storage_option)
-    typed = parse_inputs(other, mask, labels)
-    tell = functools.partial(mention, quiet=quiet)
-    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores, tell)
-    # it refuses other words
-    primary = gather(source, sources, axis or 0, None, stores, tell)  # type: ignore[arg-type]
-    pipeline = Pipeline(
-        primary,
-        values=values,  # type: ignore[arg-type]
-        boundary=boundary,  # type: ignore[arg-type]
-        resample=parse_resample(resample, inputs),  # type: ignore[arg-type]
-        region=region,
-        **inputs,
-    )
-    shape = Shape.parsed(drop_axis, new_axis, outputs)
-    around = parse_shape("--halo", halo) or None
-    with naming_flags(typed):
-        pipeline = add_function(pipeline, function, param, around, dtype, shape)
-    encoding = Encoding(parse_shape("--chunks", chunks), compression)
-    pipeline = with_end(pipeline, out, format, keep, encoding)
     options = Options(
         engine=engine,
         workers=workers,
@@ -357,18 +360,53 @@ def run(
         trial=trial,
         debug=is_debugging(),
         task_timeout=task_timeout,
-        **by_way_of(stage_in, stage_out, readers_per_device, stagger),
+        **by_way_of(stage_in, stage_out, work_tier, readers_per_device, stagger),
         resume=resume,
         report=report,
         live=live,
         record_messages=record_messages,
         accept_changed_function=accept_changed_function,
     )
+    if command:
+        pipeline = of_commands(given, options)
+        options = own_options(options)
+    else:
+        pipeline = _of_function(given)
     if check_locality:
         return _check_locality(pipeline, options, dry_run)
     if dry_run:
         return _foretell(pipeline, options, out, json)
     return _carry_out(pipeline, options, out, quiet, verbose, detach, netlab)
+
+
+def _of_function(given: Given) -> Pipeline:
+    """The pipeline of a function over blocks, from the arguments of `run`. Raises UsageError."""
+    if not given["source"]:
+        raise UsageError("SOURCE is missing: hyperslab run FUNCTION SOURCE... -o OUT")
+    given.refuse(("match",), "is for --command")
+    sources, axis = given["sources"], given["axis"]
+    if axis is not None and sources != "concatenated":
+        raise UsageError(f"--axis {axis} is for --sources concatenated, not {sources}")
+    stores = parse_storage_options(given["storage_option"])
+    typed = parse_inputs(given["other"], given["mask"], given["labels"])
+    tell = functools.partial(mention, quiet=given["quiet"])
+    inputs: dict[str, Any] = gather_inputs(typed, sources, axis or 0, stores, tell)
+    pipeline = Pipeline(
+        gather(given["source"], sources, axis or 0, None, stores, tell),
+        values=given["values"],
+        boundary=given["boundary"],
+        resample=parse_resample(given["resample"], inputs),  # type: ignore[arg-type]
+        region=given["region"],
+        **inputs,
+    )
+    shape = Shape.parsed(given["drop_axis"], given["new_axis"], given["outputs"])
+    around = parse_shape("--halo", given["halo"]) or None
+    with naming_flags(typed):
+        pipeline = add_function(
+            pipeline, given["function"], given["param"], around, given["dtype"], shape
+        )
+    encoding = Encoding(parse_shape("--chunks", given["chunks"]), given["compression"])
+    return with_end(pipeline, given["out"], given["format"], given["keep"], encoding)
 
 
 def _begin(engine: str, connect: str) -> None:

@@ -45,6 +45,10 @@ SUMMARIES = {
         "Say what limited the run in RUN_DIR and write its page: one HTML file that needs no"
         " network."
     ),
+    "logs": (
+        "Show what the commands of a run printed, how they ended and what they took, of one task or"
+        " of all."
+    ),
     "cancel": (
         "Stop the run in OUT, wherever it was started; finished tasks stay done, and --resume"
         " continues from there."

@@ -1,0 +1,64 @@
+"""Logs: what commands have printed, by the records of the slots that ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hyperslab.driver.directory import RunDirectory
+from hyperslab.errors import UsageError
+from hyperslab.plan.command import LOGS, Ran
+from hyperslab.plan.journal import Tail
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One attempt at a command."""
+
+    label: str
+    attempt: int
+    "Number of the attempt in its submission, from 0 on."
+    failure: str
+    "Why it failed; '' where it did not."
+    ran: Ran
+    path: Path
+    "File with what the commands of its slot have printed."
+
+    def printed(self) -> bytes:
+        """What it has printed. Raises OSError."""
+        with self.path.open("rb") as file:
+            file.seek(self.ran.offset)
+            return file.read(self.ran.nbytes)
+
+
+def logged(directory: RunDirectory) -> list[Logged]:
+    """The attempts at all commands of a run directory, those of earlier submissions first. Raises
+    UsageError for a run of something else.
+    """
+    directory.latest()
+    found = [one for folder, plan in directory.plans() for one in _of(folder, plan)]
+    if not found and not any("command" in plan["summary"] for _, plan in directory.plans()):
+        raise UsageError(
+            f"{directory.place}: no commands were run there: what functions print is in"
+            " worker.log of the run's records"
+        )
+    return found
+
+
+def _of(folder: Path, plan: Mapping[str, Any]) -> Iterator[Logged]:
+    labels = {whole["first"]: whole["name"] for whole in plan["wholes"]}
+    attempts: dict[tuple[int, int], Logged] = {}
+    for outcome in Tail(folder).poll():
+        if outcome.ran is None:
+            continue
+        failure = ""
+        if outcome.failure is not None:
+            failure = outcome.failure.message
+        path = folder / LOGS / outcome.ran.log
+        label = labels[outcome.task]
+        attempts[outcome.task, outcome.attempt] = Logged(
+            label, outcome.attempt, failure, outcome.ran, path
+        )
+    yield from (attempts[key] for key in sorted(attempts))
