@@ -14,6 +14,7 @@ DIFFERING = (
     "test_every_phase_is_in_the_trace",
     "test_a_bad_block_fails_alone",
     "test_a_resumed_run_repeats_only_what_is_missing",
+    "test_commands_make_their_files_fail_alone_and_are_resumed",
 )
 """What shows how engines of batches differ: in the graph of a map, of a reduction, and of single
 steps, and in how it is given up. `dask-bag` plays the whole suite.

@@ -12,8 +12,8 @@ import select
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -51,24 +51,64 @@ class Ended:
     "Length of that."
 
 
+class _Spawner:
+    """The process beside a thread, which ends with it."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _text()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+        _all.add(self)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def ask(self, request: Mapping[str, Any], watch: Callable[[], None]) -> dict[str, Any]:
+        """Its answer to a request; what `watch` raises passes through."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        left = memoryview(json.dumps(request).encode() + b"\n")
+        while left:
+            left = left[self.process.stdin.write(left) :]
+        return _answer(self.process.stdout.fileno(), watch)
+
+    def leave(self) -> None:
+        """Close our ends of its pipes, upon which it ends with the command that it runs."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def end(self) -> None:
+        """End it, and wait for that."""
+        self.leave()
+        self.process.wait()
+
+    __del__ = end
+
+
 class _Here(threading.local):
     """The spawner of a thread."""
 
-    process: subprocess.Popen[bytes] | None = None
+    spawner: _Spawner | None = None
 
 
 _here = _Here()
-_pipes: set[int] = set()
-"Our ends of the pipes to spawners of this process."
+_all: weakref.WeakSet[_Spawner] = weakref.WeakSet()
+"Spawners of this process."
 
 
 def _let_go() -> None:
     """A process that was forked here must not keep the commands of this one alive."""
-    for fd in _pipes:
-        with suppress(OSError):
-            os.close(fd)
-    _pipes.clear()
-    _here.process = None
+    for spawner in _all:
+        spawner.leave()
+        spawner.process.returncode = 0  # it is no child of this process
+    _here.spawner = None
 
 
 os.register_at_fork(after_in_child=_let_go)
@@ -87,13 +127,11 @@ def run(
     `limit_s` is the time that it may take; `watch` is called now and then, and ends the command by
     what it raises. Raises Refused for a command that cannot be started.
     """
-    process = _started()
+    if _here.spawner is None or not _here.spawner.is_alive:
+        _here.spawner = _Spawner()
     request = {"argv": list(argv), "cwd": cwd, "env": dict(env), "log": log, "limit_s": limit_s}
     try:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
-        answer = _answer(process, watch)
+        answer = _here.spawner.ask(request, watch)
     except BaseException:
         end()
         raise
@@ -106,35 +144,10 @@ def run(
 
 def end() -> None:
     """End this thread's spawner with the command that it runs, and wait for that."""
-    process = _here.process
-    _here.process = None
-    if process is None:
-        return
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for pipe in (process.stdin, process.stdout):
-        _pipes.discard(pipe.fileno())
-        with suppress(OSError):
-            pipe.close()
-    process.wait()
-
-
-def _started() -> subprocess.Popen[bytes]:
-    process = _here.process
-    if process is not None and process.poll() is None:
-        return process
-    end()
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _text()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    _here.process = process
-    assert process.stdin is not None
-    assert process.stdout is not None
-    _pipes.update((process.stdin.fileno(), process.stdout.fileno()))
-    return process
+    spawner = _here.spawner
+    _here.spawner = None
+    if spawner is not None:
+        spawner.end()
 
 
 @cache
@@ -142,9 +155,7 @@ def _text() -> str:
     return inspect.getsource(spawner_program)
 
 
-def _answer(process: subprocess.Popen[bytes], watch: Callable[[], None]) -> dict[str, Any]:
-    assert process.stdout is not None
-    fd = process.stdout.fileno()
+def _answer(fd: int, watch: Callable[[], None]) -> dict[str, Any]:
     said = b""
     while not said.endswith(b"\n"):
         if not select.select([fd], [], [], POLL_S)[0]:

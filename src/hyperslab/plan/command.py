@@ -31,6 +31,7 @@ class CommandTask:
     - `{name}`: the label.
     - `{index}`, `{slot}`: the number of the task, and of the slot that runs it, from 0 on.
 
+    In a word that is the script of a shell (sh -c SCRIPT) they are quoted as shlex does it.
     `{{name}}` stands for `{name}` itself.
     """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from hyperslab.errors import UsageError, suggest
@@ -11,20 +13,40 @@ NAMES = ("input", "inputs", "name", "out", "work", "index", "slot")
 _NAME = r"[a-z][a-z_]*(?:\[\d+\])?"
 _PLACEHOLDER = re.compile(rf"\{{\{{(?P<literal>{_NAME})\}}\}}|\{{(?P<name>{_NAME})\}}")
 _ALL_INPUTS = "{inputs}"
+_SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+_RUNS_SCRIPT = re.compile("-[a-z]*c")
 _BELOW_OUT = re.compile(r"\{out\}/(?P<name>.+)")
 
 
 def filled(words: Sequence[str], values: Mapping[str, str], inputs: Sequence[str]) -> list[str]:
-    """The words with values for their placeholders; a word {inputs} becomes all inputs."""
+    """The words with values for their placeholders; a word {inputs} becomes all inputs. In the
+    script of a shell values are quoted.
+    """
     known = {**values, "input": next(iter(inputs), ""), "inputs": " ".join(inputs)}
     known |= {f"input[{number}]": path for number, path in enumerate(inputs)}
+    quoted = {name: shlex.quote(value) for name, value in known.items()}
+    quoted["inputs"] = shlex.join(inputs)
+    script = _script(words)
     made: list[str] = []
-    for word in words:
+    for number, word in enumerate(words):
         if word == _ALL_INPUTS:
             made += inputs
+        elif number == script:
+            made.append(_filled(word, quoted))
         else:
             made.append(_filled(word, known))
     return made
+
+
+def _script(words: Sequence[str]) -> int | None:
+    """The place of the word that is a script, as in: sh -c SCRIPT."""
+    if os.path.basename(words[0]) not in _SHELLS:
+        return None
+    options = (number for number, word in enumerate(words) if _RUNS_SCRIPT.fullmatch(word))
+    place = next(options, None)
+    if place is None:
+        return None
+    return place + 1
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:

@@ -32,6 +32,7 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Quiet
 from hyperslab.testing import functions
+from hyperslab.testing.commands import CommandTests
 from hyperslab.testing.cases import BY_DEED, RULES, WAYS
 from hyperslab.testing.contents import (
     AFFINE,
@@ -67,7 +68,7 @@ class InterruptAfter(Quiet):
             raise KeyboardInterrupt
 
 
-class EngineTests:
+class EngineTests(CommandTests):
     """Conformance of an engine. A subclass sets `engine`, and what follows where the engine
     differs.
     """

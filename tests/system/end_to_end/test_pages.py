@@ -51,6 +51,13 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def test_commands(desk: Desk) -> None:
+    type_all(desk, "docs/commands.md")
+    assert len(list((desk.folder / "packed").glob("*.nii.gz"))) == 4
+    assert len(list((desk.folder / "sums").glob("*.txt"))) == 4
+    assert not (desk.folder / "wrong").exists()
+
+
 def test_every_page_that_has_something_to_type_is_typed() -> None:
     pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     typed = {page for page in pages if any(map(is_typed, snippets(page)))}

@@ -1,0 +1,51 @@
+"""Why commands have failed, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hyperslab.machine import shortage
+from hyperslab.machine.spawner import Ended
+from hyperslab.plan.command import CommandTask
+from hyperslab.plan.failing import after
+
+TASK = CommandTask("t", ("true",))
+
+
+def ended(path: Path, status: int, *, is_late: bool = False) -> Ended:
+    path.write_bytes(b"before" + b"x" * 5000 + b"\npassword=hush\n\xffend\n")
+    nbytes = path.stat().st_size - 6
+    return Ended(status, is_late, 0, 10**9, 0.0, 0.0, 1, str(path), 6, nbytes)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_short", "error", "message"),
+    [
+        (1, False, "ExitStatus", "exit status 1: "),
+        (1, True, "ExitStatus", "exit status 1: "),
+        (-9, False, "Signal", "ended by signal 9 (SIGKILL): "),
+        (-9, True, "OutOfMemory", "out of memory: the kernel has killed it; use fewer --workers"),
+        (137, True, "OutOfMemory", "out of memory: "),
+        (-63, False, "Signal", "ended by signal 63: "),
+    ],
+)
+def test_ends(tmp_path: Path, status: int, is_short: bool, error: str, message: str) -> None:
+    failure = after(TASK, ended(tmp_path / "log", status), None, is_short).failure("t")
+    assert failure.error == error
+    assert failure.message.startswith(message)
+    assert failure.message.endswith("password=*** | �end")
+    assert len(failure.traceback) < 4200
+    assert "before" not in failure.traceback
+    assert "hush" not in failure.traceback
+
+
+def test_a_late_command(tmp_path: Path) -> None:
+    failure = after(TASK, ended(tmp_path / "log", -15, is_late=True), 2.5, False).failure("t")
+    assert failure.error == "TimeLimit"
+    assert failure.message.startswith("it took longer than 2.5 s: ")
+
+
+def test_the_kernel_counts_whom_it_kills() -> None:
+    assert shortage.killed() >= 0

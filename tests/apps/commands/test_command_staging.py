@@ -1,0 +1,160 @@
+"""Commands by way of fast tiers: the same files, whatever becomes of the tier."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hyperslab
+from hyperslab import CommandTask
+from hyperslab.blocks import checksums
+from hyperslab.blocks.writing import Written
+from hyperslab.driver.publishing import Publishing
+from hyperslab.driver.result import Result
+from hyperslab.plan.command import Commands, Ran
+from hyperslab.plan.commanded import compile_commands, pipeline_of
+from hyperslab.plan.command import Execute
+from hyperslab.plan.delivery import Lost
+from hyperslab.plan.task import Outcome
+
+SCRIPT = 'echo "$1" > "$2/seen"; echo "$3" >> "$2/seen"; cp "$1" "$2/$0.txt"; cp "$1" "$3/scratch"'
+TASKS = 6
+
+
+@pytest.fixture
+def tier() -> Iterator[Path]:
+    """A directory in memory, which is another file system than that of the outputs."""
+    place = Path("/dev/shm") / f"hyperslab-test-{os.getpid()}"
+    place.mkdir()
+    yield place
+    shutil.rmtree(place)
+
+
+def tasks_in(folder: Path, script: str = SCRIPT) -> list[CommandTask]:
+    made = []
+    for number in range(TASKS):
+        path = folder / f"in{number}"
+        path.write_text(f"input {number}\n")
+        words = ("sh", "-c", script.replace("/seen", f"/seen{number}"), "{name}", "{input}", "{out}")
+        made.append(CommandTask(f"t{number}", (*words, "{work}"), (str(path),)))
+    return made
+
+
+def run(tmp_path: Path, script: str = SCRIPT, **settings: object) -> Result:
+    defaults = {"engine": "processes", "workers": 2, "report": False, "check": False}
+    out = tmp_path / "out"
+    return hyperslab.run_commands(tasks_in(tmp_path, script), out, **{**defaults, **settings})  # type: ignore[arg-type]
+
+
+def assert_right(tmp_path: Path) -> None:
+    for number in range(TASKS):
+        found = (tmp_path / "out" / f"t{number}.txt").read_text()
+        assert found == f"input {number}\n"
+
+
+def places(tmp_path: Path) -> set[tuple[bool, bool]]:
+    """Whether the inputs and the scratch directories of commands were in memory."""
+    found = set()
+    for number in range(TASKS):
+        read, work = (tmp_path / "out" / f"seen{number}").read_text().splitlines()
+        found.add((read.startswith("/dev/shm/"), work.startswith("/dev/shm/")))
+    return found
+
+
+def test_inputs_outputs_and_scratch_go_by_way_of_a_tier(tmp_path: Path, tier: Path) -> None:
+    result = run(tmp_path, stage_in=tier, stage_out=tier)
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    assert places(tmp_path) == {(True, True)}
+    assert list(tier.iterdir()) == []
+    kinds = {span.kind for span in result.trace.spans}
+    assert {"read", "compute", "write", "flush", "verify"} <= kinds
+    staged = result.trace.meta["staging"]["out"]
+    assert (staged["blocks"], staged["lost"]) == (2 * TASKS, 0)
+
+
+def test_scratch_alone_on_a_tier(tmp_path: Path, tier: Path) -> None:
+    result = run(tmp_path, work_tier=tier)
+    assert result.ok, result.failures
+    assert places(tmp_path) == {(False, True)}
+    assert list(tier.iterdir()) == []
+    result = run(tmp_path / "again" if (tmp_path / "again").mkdir() is None else tmp_path)
+    assert places(tmp_path / "again") == {(False, False)}
+
+
+def test_a_tier_that_vanishes_costs_nothing_but_its_use(tmp_path: Path, tier: Path) -> None:
+    """One command takes it away."""
+    script = f'test "$0" != t2 || rm -rf {tier}/.hyperslab-staging-*; {SCRIPT}'
+    told: list[str] = []
+
+    class Listening(hyperslab.report.progress.Quiet):  # type: ignore[name-defined,misc]
+        def tell(self, text: str) -> None:
+            told.append(text)
+
+    result = run(tmp_path, script, stage_in=tier, stage_out=tier, progress=Listening())
+    assert result.ok, result.failures
+    assert_right(tmp_path)
+    assert any("--stage-out" in text and "is gone" in text for text in told)
+
+
+def test_a_tier_without_room_is_not_used(
+    tmp_path: Path, tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hyperslab.driver.staging.keep_free", lambda *_: 2**62)
+    result = run(tmp_path, stage_in=tier, stage_out=tier)
+    assert result.ok, result.failures
+    assert places(tmp_path) == {(False, False)}
+    assert result.trace.meta["staging"]["is_degraded"]
+
+
+def staged_outcome(tmp_path: Path, tier: Path) -> tuple[Publishing, Outcome]:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "out").mkdir()
+    place = tier / "0.0.out"
+    place.mkdir()
+    (place / "file").write_text("content")
+    written = Written("file", 7, checksums.of_file(place / "file"))
+    ran = Ran("true", 0, 1.0, 0.0, 0.0, 1, "log", 0, 0, str(place))
+    outcome = Outcome(0, 0, "staged", outputs=(written,), ran=ran)
+    return Publishing(tmp_path / "out", tmp_path / "run", ()), outcome
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone", "folder gone"])
+def test_what_is_damaged_on_the_tier_is_not_delivered(
+    tmp_path: Path, tier: Path, damage: str
+) -> None:
+    publishing, outcome = staged_outcome(tmp_path, tier)
+    file = tier / "0.0.out" / "file"
+    match damage:
+        case "changed":
+            file.write_text("CONTENT")
+        case "cut":
+            file.write_text("cont")
+        case "gone":
+            file.unlink()
+        case "folder gone":
+            shutil.rmtree(file.parent)
+    plan = _plan()
+    stage = plan.stages[0]
+    with pytest.raises(Lost):
+        publishing.deliver(stage.job, stage.tasks[0], outcome)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_is_right_on_the_tier_is_delivered(tmp_path: Path, tier: Path) -> None:
+    publishing, outcome = staged_outcome(tmp_path, tier)
+    stage = _plan().stages[0]
+    assert publishing.deliver(stage.job, stage.tasks[0], outcome) == outcome.outputs
+    publishing.forget(outcome)
+    assert (tmp_path / "out" / "file").read_text() == "content"
+    assert list((tmp_path / "run" / "private").iterdir()) == []
+    assert list(tier.iterdir()) == []
+
+
+def _plan():  # type: ignore[no-untyped-def]
+    end = Execute((CommandTask("t", ("true",)),), "t", "", "/")
+    return compile_commands(pipeline_of(end), end)

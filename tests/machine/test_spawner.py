@@ -1,0 +1,169 @@
+"""Spawners run commands, and leave nothing of them behind, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hyperslab.machine import spawner
+from hyperslab.machine.spawner import Ended, Refused
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _end() -> Iterator[None]:
+    yield
+    spawner.end()
+
+
+def quiet() -> None:
+    """Nothing is looked for."""
+
+
+def run(
+    tmp_path: Path, *argv: str, limit_s: float | None = None, watch: Callable[[], None] = quiet
+) -> Ended:
+    environment = {**os.environ, "OWN": "value"}
+    return spawner.run(argv, str(tmp_path), environment, str(tmp_path / "log"), limit_s, watch)
+
+
+def await_none(word: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while left := [p for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or ())]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+def test_a_command_runs_and_says_what_it_took(tmp_path: Path) -> None:
+    first = run(tmp_path, "sh", "-c", 'echo "$OWN"; pwd; cat; exit 7')
+    second = run(tmp_path, sys.executable, "-c", "x = bytearray(50_000_000); print(sum(x))")
+    assert first.status == 7
+    said = f"value\n{tmp_path}\n"
+    assert (first.offset, first.nbytes) == (0, len(said))
+    assert (second.offset, second.nbytes) == (len(said), 2)
+    assert (tmp_path / "log").read_text() == f"{said}0\n"
+    assert second.status == 0
+    assert second.max_rss > 50_000_000 > first.max_rss > 0
+    assert 0 < second.user_s <= (second.end_ns - second.start_ns) / 1e9 * (os.cpu_count() or 1)
+
+
+def test_a_signal_and_output_that_is_no_text(tmp_path: Path) -> None:
+    ended = run(tmp_path, "sh", "-c", r"printf '\377\000'; kill -9 $$")
+    assert ended.status == -signal.SIGKILL
+    assert (tmp_path / "log").read_bytes() == b"\xff\0"
+
+
+def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="No such file or directory: 'no-such-program'"):
+        run(tmp_path, "no-such-program")
+    (tmp_path / "text").write_text("no program\n")
+    with pytest.raises(Refused, match="Permission denied"):
+        run(tmp_path, str(tmp_path / "text"))
+    with pytest.raises(Refused, match="No such file or directory: '/nowhere'"):
+        spawner.run(["true"], "/nowhere", os.environ, str(tmp_path / "log"), None, quiet)
+    assert run(tmp_path, "true").status == 0
+
+
+def test_words_that_are_no_unicode_arrive(tmp_path: Path) -> None:
+    assert run(tmp_path, "printf", "%s", os.fsdecode(b"a\xffb")).status == 0
+    assert (tmp_path / "log").read_bytes() == b"a\xffb"
+
+
+def test_what_a_command_leaves_ends_with_it(tmp_path: Path) -> None:
+    """Also what has left its process group, as daemons do."""
+    word = f"7{os.getpid()}"
+    began = time.monotonic()
+    script = f"setsid sleep {word} & sleep {word} & echo begun"
+    ended = run(tmp_path, "sh", "-c", script)
+    assert ended.status == 0
+    assert time.monotonic() - began < PATIENCE_S
+    await_none(word)
+
+
+def test_a_late_command_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
+    word = f"8{os.getpid()}"
+    ended = run(tmp_path, "sh", "-c", f"sleep {word} & sleep {word}; true", limit_s=0.3)
+    assert ended.is_late
+    assert ended.status == -signal.SIGTERM
+    await_none(word)
+
+
+def test_a_late_command_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    word = f"81{os.getpid()}"
+    script = f"trap '' TERM; while true; do sleep 0.05; done; sleep {word}"
+    ended = run(tmp_path, "sh", "-c", script, limit_s=0.3)
+    assert ended.is_late
+    assert ended.status == -signal.SIGKILL
+
+
+def test_what_the_watch_raises_ends_the_command(tmp_path: Path) -> None:
+    word = f"82{os.getpid()}"
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "sleep", word, watch=stop)
+    await_none(word)
+    assert run(tmp_path, "true").status == 0
+
+
+WORKER = """
+import os, sys
+from hyperslab.machine import spawner
+script = f"setsid sleep {sys.argv[2]} & sleep {sys.argv[2]}; true"
+spawner.run(["sh", "-c", script], "/", os.environ, sys.argv[1], None, lambda: None)
+"""
+
+
+@pytest.mark.parametrize("victim", ["worker", "both"])
+def test_commands_end_with_a_worker_that_is_killed(tmp_path: Path, victim: str) -> None:
+    word = f"9{os.getpid()}"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path / "log"), word])
+    seen = psutil.Process(worker.pid)
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen.children(recursive=True)) < 4:  # the spawner, the shell, both that it started
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (started,) = seen.children()
+    (shell,) = started.children()
+    worker.kill()
+    if victim == "both":
+        started.kill()
+    worker.wait()
+    if victim == "worker":
+        await_none(word)
+    gone, alive = psutil.wait_procs([shell], timeout=PATIENCE_S)
+    assert gone, alive
+    for left in psutil.process_iter(["cmdline"]):
+        if word in (left.info["cmdline"] or ()):
+            left.kill()
+
+
+def test_each_thread_has_a_spawner_of_its_own(tmp_path: Path) -> None:
+    """Two commands of two threads wait for each other."""
+    for name in ("a", "b"):
+        os.mkfifo(tmp_path / name)
+    scripts = ("echo one > a; cat b", "cat a; echo two > b")
+    ended = []
+
+    def work(script: str) -> None:
+        ended.append(run(tmp_path, "sh", "-c", script, limit_s=PATIENCE_S).status)
+        spawner.end()
+
+    threads = [threading.Thread(target=work, args=(script,)) for script in scripts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ended == [0, 0]
