@@ -18,6 +18,8 @@ run-0001/                one folder per submission, never changed by a later one
     driver.log           what that one printed
     workers              held (flock) by workers at tasks; workers.ended: none may write any more
     journal/*.jsonl      outcomes, one file per slot and worker process
+    logs/*.log           what commands have printed, one file per slot and worker process
+    private/             folders of commands under way, until they have ended
     staging.json         tiers on which files of this submission may lie
     turns/               locks of those who read in turns
     partials/*.pickle    running results of a reduction, and those of an engine's own tree

@@ -116,7 +116,7 @@ class Rounds:
         try:
             left = tasks
             if self.goes_on:
-                self._look(by_id, last, now=True)
+                self._await_flush(by_id, last)
                 left = self._unaccounted(tasks, merge)
             for _ in range(UNRECORDED_ROUNDS):
                 if not left:

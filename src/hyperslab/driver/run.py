@@ -293,7 +293,7 @@ class Driver(Rounds):
             ended_ns = time.monotonic_ns()
             self.engine.stop()
             self.shutdown_ns = time.monotonic_ns() - ended_ns
-            self.staging.stop()
+            self.staging.stop(self.is_left)
             self.own_times = self.engine.own_times()
             self.traffic = self.engine.traffic()
             self.notices.end([failure for failure, _ in self.failures.values()])

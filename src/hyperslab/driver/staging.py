@@ -163,6 +163,8 @@ class Staging:
                 return plan
             return self._begun(plan, done, kept)
         except OSError as error:
+            if not tiers:
+                raise
             named = " and ".join(sorted({str(tier) for tier in tiers}))
             raise RunStopped(
                 f"nothing can be staged on {named}: {error.strerror or error}; fix that, or leave"
@@ -408,8 +410,10 @@ class Staging:
             self._notes[name, why] = text
             self._tell(text)
 
-    def stop(self) -> None:
-        """End copying and flushing, and remove what is on the tiers."""
+    def stop(self, goes_on: bool = False) -> None:
+        """End copying and flushing, and remove what is on the tiers, and what commands have not
+        finished; `goes_on` says that they do, in jobs for another driver.
+        """
         if self._prefetcher is not None:
             self._prefetcher.stop()
         if self._flusher is not None:
@@ -417,7 +421,8 @@ class Staging:
         for made in self._areas.values():
             made.shut()
             made.remove()
-        shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
+        if not goes_on:
+            shutil.rmtree(self._folder / PRIVATE, ignore_errors=True)
 
     def record(self) -> Mapping[str, Any]:
         """What came of it, for the trace; {} where nothing was staged."""
