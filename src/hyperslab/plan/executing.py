@@ -22,9 +22,9 @@ from pathlib import Path
 from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.machine import shortage, spawner
-from hyperslab.machine.spawner import Ended
+from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.plan.command import LOGS, PRIVATE, Commands, CommandTask, Ran, number_of, served
-from hyperslab.plan.failing import CommandFailed, after, without_outputs
+from hyperslab.plan.failing import CommandFailed, after, not_started, without_outputs
 from hyperslab.plan.placeholders import filled, uses
 from hyperslab.plan.task import Job, State, Task
 from hyperslab.redaction import redact_command
@@ -130,14 +130,17 @@ def _run(commands: Commands, state: State, places: _Places) -> None:
     slot = served()
     log = f"{slot.replace('/', '.')}.{os.getpid()}.log"
     before = shortage.killed()
-    ended = spawner.run(
-        words,
-        commands.cwd,
-        {**os.environ, "TMPDIR": str(places.work)},
-        str(Path(commands.folder, LOGS, log)),
-        commands.limit_s,
-        fence.require_open,
-    )
+    try:
+        ended = spawner.run(
+            words,
+            commands.cwd,
+            {**os.environ, "TMPDIR": str(places.work)},
+            str(Path(commands.folder, LOGS, log)),
+            commands.limit_s,
+            fence.require_open,
+        )
+    except Refused as error:
+        raise not_started(error) from error
     cpu_ns = int((ended.user_s + ended.system_s) * 1e9)
     note(Phase("compute", ended.start_ns, ended.end_ns, 0, cpu_ns, -1))
     state.ran = _ran(words, ended, log)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
-from hyperslab.machine.spawner import Ended
+from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.plan.command import CommandTask
 from hyperslab.plan.failure import MOST_MESSAGE, Failure
 from hyperslab.redaction import redact
@@ -14,6 +15,8 @@ TAIL_NBYTES = 4096
 "Bytes of the end of what a command printed that go into its failure."
 _LINES = 3
 "Lines of those that its message has."
+_FOR_GOOD = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
+"Errors at a start that no other attempt mends."
 _BY_SHELL = 128
 "What shells add to the number of a signal that has ended a command of theirs (POSIX, 2.8.2)."
 
@@ -29,6 +32,16 @@ class CommandFailed(Exception):
         """What the journal keeps of it."""
         error, message, permanent, printed = self._told
         return Failure(error, message[:MOST_MESSAGE], label, permanent, printed)
+
+
+def not_started(error: Refused) -> CommandFailed:
+    """The failure of a command that could not be started: another attempt cannot either, unless it
+    was for want of memory or processes.
+    """
+    message = f"{error.filename} cannot be started: {error.strerror}"
+    if not error.filename:
+        message = str(error.strerror)
+    return CommandFailed("NotStarted", message, "", error.errno in _FOR_GOOD)
 
 
 def after(

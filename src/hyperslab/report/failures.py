@@ -257,5 +257,6 @@ def _row(group: Group) -> str:
         why += f"<br><code>{escape(where)}</code>"
     if first.traceback:
         trace = escape(first.traceback)
-        why += f"<details><summary>traceback</summary><pre>{trace}</pre></details>"
+        what = "traceback" if "Traceback" in trace else "what it printed last"
+        why += f"<details><summary>{what}</summary><pre>{trace}</pre></details>"
     return f'<tr><th>{tasks}</th><td class="text">{why}</td></tr>\n'
