@@ -223,6 +223,8 @@ def surroundings() -> dict[str, str]:
 
 def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
     """What was asked for, one line per part."""
+    if "command" in asked:
+        return _command_words(asked)
     cut = asked["partition"]
     end = asked["end"]
     steps = [_function_words(step) for step in asked["steps"]]
@@ -239,6 +241,16 @@ def _plan_words(asked: Mapping[str, Any]) -> dict[str, str]:
             f"{cut['rule']}: {show_count(cut['blocks'], 'block')}, the largest"
             f" {_by(cut['largest'])}"
         ),
+    }
+
+
+def _command_words(asked: Mapping[str, Any]) -> dict[str, str]:
+    first = asked["sources"]["source"]["first"]
+    template = asked["command"] or "each task has its own"
+    return {
+        "source": redact(f"{first}, and what else its tasks read"),
+        "commands": redact(template),
+        "tasks": f"{asked['partition']['blocks']:,}",
     }
 
 

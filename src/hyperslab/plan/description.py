@@ -157,6 +157,8 @@ def to_html(
     last = f"write {end.get('format', '')}, {end.get('keep', '')}"
     if "function" in end:
         last = _call(end)
+    if "command" in summary:
+        last = summary["command"] or "commands"
     partition = summary["partition"]
     largest = " x ".join(map(str, partition["largest"]))
     rows = {
