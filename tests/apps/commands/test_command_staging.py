@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from hyperslab.blocks import checksums
 from hyperslab.blocks.writing import Written
 from hyperslab.driver.publishing import Publishing
 from hyperslab.driver.result import Result
-from hyperslab.plan.command import Commands, Ran
+from hyperslab.plan.command import Execute, Ran
 from hyperslab.plan.commanded import compile_commands, pipeline_of
-from hyperslab.plan.command import Execute
+from hyperslab.plan.compile import Stage
 from hyperslab.plan.delivery import Lost
 from hyperslab.plan.task import Outcome
 
@@ -39,15 +40,16 @@ def tasks_in(folder: Path, script: str = SCRIPT) -> list[CommandTask]:
     for number in range(TASKS):
         path = folder / f"in{number}"
         path.write_text(f"input {number}\n")
-        words = ("sh", "-c", script.replace("/seen", f"/seen{number}"), "{name}", "{input}", "{out}")
-        made.append(CommandTask(f"t{number}", (*words, "{work}"), (str(path),)))
+        own = script.replace("/seen", f"/seen{number}")
+        words = ("sh", "-c", own, "{name}", "{input}", "{out}", "{work}")
+        made.append(CommandTask(f"t{number}", words, (str(path),)))
     return made
 
 
-def run(tmp_path: Path, script: str = SCRIPT, **settings: object) -> Result:
-    defaults = {"engine": "processes", "workers": 2, "report": False, "check": False}
-    out = tmp_path / "out"
-    return hyperslab.run_commands(tasks_in(tmp_path, script), out, **{**defaults, **settings})  # type: ignore[arg-type]
+def run(tmp_path: Path, script: str = SCRIPT, **settings: Any) -> Result:
+    defaults: dict[str, Any] = {"engine": "processes", "workers": 2, "report": False}
+    asked = {**defaults, "check": False, **settings}
+    return hyperslab.run_commands(tasks_in(tmp_path, script), tmp_path / "out", **asked)
 
 
 def assert_right(tmp_path: Path) -> None:
@@ -82,23 +84,19 @@ def test_scratch_alone_on_a_tier(tmp_path: Path, tier: Path) -> None:
     assert result.ok, result.failures
     assert places(tmp_path) == {(False, True)}
     assert list(tier.iterdir()) == []
-    result = run(tmp_path / "again" if (tmp_path / "again").mkdir() is None else tmp_path)
+    (tmp_path / "again").mkdir()
+    assert run(tmp_path / "again").ok
     assert places(tmp_path / "again") == {(False, False)}
 
 
 def test_a_tier_that_vanishes_costs_nothing_but_its_use(tmp_path: Path, tier: Path) -> None:
     """One command takes it away."""
     script = f'test "$0" != t2 || rm -rf {tier}/.hyperslab-staging-*; {SCRIPT}'
-    told: list[str] = []
-
-    class Listening(hyperslab.report.progress.Quiet):  # type: ignore[name-defined,misc]
-        def tell(self, text: str) -> None:
-            told.append(text)
-
-    result = run(tmp_path, script, stage_in=tier, stage_out=tier, progress=Listening())
+    result = run(tmp_path, script, stage_in=tier, stage_out=tier)
     assert result.ok, result.failures
     assert_right(tmp_path)
-    assert any("--stage-out" in text and "is gone" in text for text in told)
+    notes = result.trace.meta["staging"]["notes"]
+    assert any("--stage-out" in text and "is gone" in text for text in notes), notes
 
 
 def test_a_tier_without_room_is_not_used(
@@ -138,8 +136,7 @@ def test_what_is_damaged_on_the_tier_is_not_delivered(
             file.unlink()
         case "folder gone":
             shutil.rmtree(file.parent)
-    plan = _plan()
-    stage = plan.stages[0]
+    stage = stage_of_one()
     with pytest.raises(Lost):
         publishing.deliver(stage.job, stage.tasks[0], outcome)
     assert list((tmp_path / "out").iterdir()) == []
@@ -147,7 +144,7 @@ def test_what_is_damaged_on_the_tier_is_not_delivered(
 
 def test_what_is_right_on_the_tier_is_delivered(tmp_path: Path, tier: Path) -> None:
     publishing, outcome = staged_outcome(tmp_path, tier)
-    stage = _plan().stages[0]
+    stage = stage_of_one()
     assert publishing.deliver(stage.job, stage.tasks[0], outcome) == outcome.outputs
     publishing.forget(outcome)
     assert (tmp_path / "out" / "file").read_text() == "content"
@@ -155,6 +152,6 @@ def test_what_is_right_on_the_tier_is_delivered(tmp_path: Path, tier: Path) -> N
     assert list(tier.iterdir()) == []
 
 
-def _plan():  # type: ignore[no-untyped-def]
+def stage_of_one() -> Stage:
     end = Execute((CommandTask("t", ("true",)),), "t", "", "/")
-    return compile_commands(pipeline_of(end), end)
+    return compile_commands(pipeline_of(end), end).stages[0]

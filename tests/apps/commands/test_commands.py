@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hyperslab
@@ -156,20 +157,20 @@ def test_settings_of_blocks_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="is for functions over blocks"):
             run([sh("a", "true")], tmp_path / "out", **settings)
     with pytest.raises(UsageError, match="work_tier is for commands"):
-        hyperslab.Pipeline(b := __import__("numpy").zeros(3)).write(tmp_path / "o")
-        hyperslab.run(hyperslab.Pipeline(b).write(tmp_path / "o"), work_tier=tmp_path)
+        hyperslab.run(hyperslab.Pipeline(np.zeros(3)).write(tmp_path / "o"), work_tier=tmp_path)
 
 
 def test_placeholders(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("one file", "two")]
     for path in files:
         path.write_text(path.name)
-    script = 'printf "%s\n" "$@" > "$0/said"; pwd >> "$0/said"; test -d "$TMPDIR" && echo "$TMPDIR" >> "$0/said"'
+    script = '{ printf "%s\n" "$@"; pwd; test -d "$TMPDIR" && echo "$TMPDIR"; } > "$0/said"'
     words = ("{name}/{index}/{slot}", "{input[1]}", "{inputs}", "{{name}}", "${x y}", "{work}")
     task = sh("é 1", script, "{out}", *words, inputs=tuple(map(str, files)))
     result = run([task], tmp_path / "out")
     assert result.ok, result.failures
     *said, here, work = (tmp_path / "out" / "said").read_text().splitlines()
+    assert work
     both = list(map(str, files))
     assert said == ["é 1/0/0", both[1], *both, "{name}", "${x y}", work]
     assert here == str(Path.cwd())
@@ -216,7 +217,8 @@ def test_names_of_others_are_not_taken(tmp_path: Path) -> None:
     assert "another task has written same already" in failure.message
     assert (out / "same").read_text() == "0\n"
     foreign = [sh("t", f"echo mine > {out / 'own'}; echo task > $0/own", "{out}")]
-    assert "gone" in str(call("clean", "--all", out)) or not (out / "same").exists()
+    assert call("clean", "--all", out).code == 0
+    assert not (out / "same").exists()
     result = run(foreign, out)
     assert "no run has written it" in result.failures[0].message
     assert (out / "own").read_text() == "mine\n"
