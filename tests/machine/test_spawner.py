@@ -39,9 +39,15 @@ def run(
 
 def await_none(word: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while left := [p for p in psutil.process_iter(["cmdline"]) if word in (p.info["cmdline"] or ())]:
+    while left := with_word(word):
         assert time.monotonic() < deadline, left
         time.sleep(0.02)
+
+
+def with_word(word: str) -> list[psutil.Process]:
+    """Processes that have this word on their command line."""
+    found = psutil.process_iter(["cmdline"])
+    return [process for process in found if word in (process.info["cmdline"] or ())]
 
 
 def test_a_command_runs_and_says_what_it_took(tmp_path: Path) -> None:
@@ -145,9 +151,8 @@ def test_commands_end_with_a_worker_that_is_killed(tmp_path: Path, victim: str) 
         await_none(word)
     gone, alive = psutil.wait_procs([shell], timeout=PATIENCE_S)
     assert gone, alive
-    for left in psutil.process_iter(["cmdline"]):
-        if word in (left.info["cmdline"] or ()):
-            left.kill()
+    for left in with_word(word):
+        left.kill()
 
 
 def test_each_thread_has_a_spawner_of_its_own(tmp_path: Path) -> None:

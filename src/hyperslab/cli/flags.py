@@ -16,7 +16,7 @@ Opt = typer.Option
 
 # Panels of the help, each with an example.
 INPUTS = "Inputs, as in: --with mask=mask.nii.gz --region 10:40,20:60,5:25"
-COMMAND = "Commands, as in: --command 'bet {input} {out}/{name}_brain.nii.gz' --match '*_T1w.nii.gz'"
+COMMAND = "Commands, as in: --command 'bet {input} {out}/{name}_brain' --match '*_T1w.nii.gz'"
 FUNCTION = "The function, as in: --param sigma=2 --halo 3"
 OUTPUTS = "Outputs, as in: --out means.nii.gz --dtype float32"
 BLOCKS = "Blocks, as in: --blocks 5x5x5 --memory 8GB"

@@ -94,7 +94,9 @@ class Publishing:
                 " their own"
             )
         if os.path.lexists(self._out / name):
-            raise OutputBusy(f"{self._out / name} is there, and no run has written it: move it away")
+            raise OutputBusy(
+                f"{self._out / name} is there, and no run has written it: move it away"
+            )
 
     def _brought(self, far: Path, written: Written) -> Path:
         """A copy of a file from a fast tier beside the records, on storage and read back. Raises

@@ -6,8 +6,8 @@ has started. It rests on the standard library alone, and starts in some 20 ms.
 
 - a command is a session of its own: no Ctrl-C of a terminal reaches it, and a signal to its process
   group reaches what it has started
-- what leaves the group, as daemons do, comes back as a child of this process (PR_SET_CHILD_SUBREAPER
-  of prctl(2)), and ends with the command
+- what leaves the group, as daemons do, comes back as a child of this process
+  (PR_SET_CHILD_SUBREAPER of prctl(2)), and ends with the command
 - should this process be killed, the kernel kills the command (PR_SET_PDEATHSIG)
 
 Held by tests/machine/test_spawner.py.

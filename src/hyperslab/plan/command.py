@@ -103,8 +103,8 @@ class Ran:
 
     @property
     def waited_s(self) -> float:
-        """Time in which it did not compute: it waited for files, mostly. Processes that compute side
-        by side may have used more than the real time.
+        """Time in which it did not compute: it waited for files, mostly. Processes that compute
+        side by side may have used more than the real time.
         """
         return max(0.0, self.real_s - self.user_s - self.system_s)
 

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,9 +159,8 @@ def _require_usable(tasks: Sequence[CommandTask]) -> None:
 
 def _declared(task: CommandTask) -> Iterator[str]:
     for name in task.outputs:
-        parts = PurePosixPath(name).parts
-        is_odd = not parts or os.path.isabs(name) or ".." in parts or str(PurePosixPath(name)) != name
-        if is_odd or parts[0] == FOLDER:
+        parts = name.split("/")
+        if {"", ".", ".."}.intersection(parts) or parts[0] == FOLDER:
             raise UsageError(
                 f"{task.label}: the output {name!r} is no name below the output directory"
             )

@@ -69,7 +69,9 @@ def uses(words: Sequence[str], name: str) -> bool:
 
 
 def require_known(words: Sequence[str], inputs: int, label: str) -> None:
-    """Raise UsageError for a placeholder that stands for nothing; `inputs` is how many there are."""
+    """Raise UsageError for a placeholder that stands for nothing; `inputs` is how many files a task
+    has.
+    """
     known = [*NAMES, *(f"input[{number}]" for number in range(inputs))]
     for name in _names(words):
         if name.startswith("input[") and name not in known:
@@ -77,16 +79,11 @@ def require_known(words: Sequence[str], inputs: int, label: str) -> None:
         if name not in known:
             listed = ", ".join(f"{{{one}}}" for one in NAMES)
             raise UsageError(
-                f"--command: there is no placeholder {{{name}}}{suggest(name, known)}: use {listed},"
-                f" or write {{{{{name}}}}} for {{{name}}} itself"
+                f"--command: there is no placeholder {{{name}}}{suggest(name, known)}: use"
+                f" {listed}, or write {{{{{name}}}}} for {{{name}}} itself"
             )
-        if name in ("input", "name") and not inputs:
-            _require_input(name, label)
-
-
-def _require_input(name: str, label: str) -> None:
-    if name == "input":
-        raise UsageError(f"--command: {{input}}: {label} has no inputs")
+        if name == "input" and not inputs:
+            raise UsageError(f"--command: {{input}}: {label} has no inputs")
 
 
 def files_below_out(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
