@@ -88,9 +88,7 @@ def _run(engine: str, script: str, tasks: int, out: Path) -> tuple[float, float]
     words = ("sh", "-c", script, "{out}", "{index}")
     commands = [hyperslab.CommandTask(f"t{n}", words) for n in range(tasks)]
     began = time.perf_counter()
-    result = hyperslab.run_commands(
-        commands, out, engine=engine, **_slots(engine), report=False
-    )
+    result = hyperslab.run_commands(commands, out, engine=engine, **_slots(engine), report=False)
     taken = time.perf_counter() - began
     _require(out, tasks)
     meta = result.trace.meta

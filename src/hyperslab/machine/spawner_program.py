@@ -141,7 +141,7 @@ def _become(request: dict[str, Any], log: int, tell: int, parent: int) -> NoRetu
         os.dup2(log, 2)
         os.chdir(place)
         place = request["argv"][0]
-        os.execvpe(place, request["argv"], request["env"])
+        os.execvpe(place, request["argv"], request["env"])  # noqa: S606  # no shell is wanted
     except BaseException as error:  # noqa: BLE001  # told to the parent
         number = getattr(error, "errno", None) or 0
         os.write(tell, json.dumps([number, place, str(error)]).encode())

@@ -8,7 +8,7 @@ import signal
 
 from hyperslab.machine.spawner import Ended, Refused
 from hyperslab.plan.command import CommandTask
-from hyperslab.plan.failure import MOST_MESSAGE, Failure
+from hyperslab.plan.failure import MOST_LINE, MOST_MESSAGE, Failure
 from hyperslab.redaction import redact
 
 TAIL_NBYTES = 4096
@@ -89,7 +89,7 @@ def _tail(ended: Ended) -> str:
 
 
 def _last_lines(printed: str) -> str:
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    lines = [line.strip()[-MOST_LINE:] for line in printed.splitlines() if line.strip()]
     if not lines:
         return ", and it printed nothing"
     return ": " + " | ".join(lines[-_LINES:])

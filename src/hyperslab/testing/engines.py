@@ -32,8 +32,8 @@ from hyperslab.plan.journal import Tail
 from hyperslab.plan.pipeline import Pipeline
 from hyperslab.report.progress import Quiet
 from hyperslab.testing import functions
-from hyperslab.testing.commands import CommandTests
 from hyperslab.testing.cases import BY_DEED, RULES, WAYS
+from hyperslab.testing.commands import CommandTests
 from hyperslab.testing.contents import (
     AFFINE,
     affine_of,

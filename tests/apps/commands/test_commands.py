@@ -288,7 +288,8 @@ def test_logs(heads: Path, tmp_path: Path) -> None:
         spent = fact["user_s"] + fact["system_s"] + fact["io_wait_s"]
         assert spent >= fact["real_s"] or fact["io_wait_s"] == 0
     assert "did you mean 'sub-1_T1w'" in call("logs", out, "sub-1").err
-    assert [each.printed() for each in logged(RunDirectory(out))][0] == b"for sub-1_T1w\n"
+    first = logged(RunDirectory(out))[0]
+    assert first.printed() == b"for sub-1_T1w\n"
 
 
 def test_report_verdict_and_status_know_commands(tmp_path: Path) -> None:

@@ -47,9 +47,10 @@ def sleepers(nap: str) -> list[psutil.Process]:
     """Commands under way: their shells, and what these have started."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
-        if any(nap in word for word in (process.info["cmdline"] or ())[:3]):
-            if "hyperslab" not in " ".join(process.info["cmdline"]):
-                found.append(process)
+        words = process.info["cmdline"] or ()
+        is_ours = "hyperslab" in " ".join(words)
+        if not is_ours and any(nap in word for word in words[:3]):
+            found.append(process)
     return found
 
 

@@ -54,9 +54,7 @@ def commanded(
     Raises UsageError.
     """
     here = os.getcwd()
-    end = Execute(
-        tuple(tasks), title or _title(tasks), template, here, options.task_timeout_s
-    )
+    end = Execute(tuple(tasks), title or _title(tasks), template, here, options.task_timeout_s)
     pipeline = pipeline_of(end)
     if not (options.connect or facts_of(options.engine).batch_system):
         require_programs(tasks, here)
